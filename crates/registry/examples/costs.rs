@@ -25,7 +25,7 @@ use keelson_schema::{Schemas, WalkOptions, WalkReport};
 use keelson_storage::Store;
 use keelson_storage::memory::MemoryStore;
 
-/// How often each step is measured.
+/// The number of runs of each step.
 const RUNS: usize = 2_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -63,14 +63,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// How many roles and bindings there are, and how many of these are a user's.
+/// The number of roles and bindings, and of bindings of one user.
 const ROLES: usize = 2_000;
 const BINDINGS: usize = 5_000;
 const USERS: usize = 500;
-/// How many decisions are timed together: one alone takes not much longer than a look at the clock.
+/// The number of decisions timed together, since one takes little longer than reading the clock.
 const DECISIONS: u32 = 64;
 
-/// What an authorizer takes to decide about a user with ten bindings, two in the namespace asked for.
+/// The time of an authorizer's decision about a user with ten bindings, two of them in the namespace of the request.
 fn decision() -> Result<Duration, Box<dyn std::error::Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

@@ -1,7 +1,7 @@
-//! Measures adding, changing and removing resources while a server runs, and what others notice of it.
+//! Measures adding, changing and removing resources while a server runs, and the effect on requests.
 //!
-//! `cargo run --release -p keelson-registry --example surface [RESOURCES]` adds them (3,000 unless told otherwise) in one go and one by
-//! one, while another task gets an object again and again, and prints the time and the memory of each.
+//! `cargo run --release -p keelson-registry --example surface [RESOURCES]` adds them (3,000 by default) at once and one by one,
+//! while another task reads an object repeatedly, and prints time and memory of each.
 
 #![allow(
     clippy::unwrap_used,
@@ -25,7 +25,7 @@ use keelson_storage::memory::MemoryStore;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// How many resources are added one by one.
+/// The number of resources added one by one.
 const SINGLE: usize = 200;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]

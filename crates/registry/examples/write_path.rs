@@ -24,7 +24,7 @@ use keelson_storage::memory::MemoryStore;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// How many pods are written in a round.
+/// The number of pods written in a round.
 const PODS: usize = 2_000;
 
 fn main() {

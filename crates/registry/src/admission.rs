@@ -1,10 +1,11 @@
-//! Admission: plugins that change what is written, or refuse it, whatever its kind.
+//! Admission: plugins that change or refuse a write of any kind.
 //!
-//! A plugin is asked twice about each write, at the two places that `write::stages` has for it: once to change the object,
-//! once to judge what has become of it. It may wait for others; when the object changes meanwhile it is asked again, so it
-//! should have no effect of its own. What a plugin adds nobody owns. It may warn who writes (`caller.warnings()` of the
-//! attributes), whatever it answers, also where another plugin or a later stage refuses the write. Which plugins there are is no matter of
-//! this crate.
+//! `write::stages` calls a plugin at two places: once to change the object, and once to validate the result. A plugin may wait for
+//! other services. When the object changes meanwhile, the plugin is called again, so it must have no side effects. Fields set by a
+//! plugin get no managedFields entry.
+//!
+//! A plugin may add warnings (`caller.warnings()` of the attributes), also when the write is refused. This crate does not know
+//! which plugins exist.
 
 mod chain;
 mod reinvocation;
@@ -28,7 +29,7 @@ use crate::target::Target;
 use crate::versions::convert;
 use crate::write::WriteRequest;
 
-/// What a request does, as admission tells it.
+/// The operation of a request, as admission names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
     /// An object is made, or an act posted.
@@ -37,7 +38,7 @@ pub enum Operation {
     Update,
     /// An object is deleted.
     Delete,
-    /// A request is passed on to somebody else.
+    /// A connection to a kubelet, a pod or a service.
     Connect,
 }
 
@@ -58,24 +59,24 @@ impl Operation {
 pub enum WriteOptions<'a> {
     /// None: the server writes by itself, or nothing is written.
     None,
-    /// Those of a create.
+    /// The options of a create.
     Create(&'a CreateOptions),
-    /// Those of an update.
+    /// The options of an update.
     Update(&'a UpdateOptions),
-    /// Those of a patch.
+    /// The options of a patch.
     Patch(&'a PatchOptions),
-    /// Those of a deletion.
+    /// The options of a deletion.
     Delete(&'a DeleteOptions),
 }
 
 /// A write as admission sees it, but for the object that it leaves.
 #[derive(Clone, Copy)]
 pub struct AdmissionAttributes<'a> {
-    /// Where other objects are read.
+    /// The registry for reads of other objects.
     pub registry: &'a Registry,
-    /// Who writes, or only rehearses.
+    /// The caller, with its dry run.
     pub caller: &'a Caller,
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
     /// The endpoint, its subresource and the version of the request.
     pub target: &'a Target,
@@ -113,13 +114,13 @@ impl<'a> AdmissionAttributes<'a> {
         Self { registry, caller, operation, target, name, old: None, options, reinvocation }
     }
 
-    /// The same of a write to an object that was like this.
+    /// Sets the stored object before the write.
     #[must_use]
     pub(crate) fn from(self, old: Option<&'a Object>) -> Self {
         Self { old, ..self }
     }
 
-    /// The same for a new object, whose name may have been generated since.
+    /// Sets a new object, whose name may have been generated.
     #[must_use]
     pub(crate) fn making(self, object: &'a Object) -> Self {
         if self.name.is_empty() { Self { name: object.name(), ..self } } else { self }
@@ -130,11 +131,10 @@ impl<'a> AdmissionAttributes<'a> {
         self.target.subresource.as_ref().map_or("", |below| &*below.name)
     }
 
-    /// Gives an object, in any version of what the request is about, the shape of that: what its kind does not have goes, and defaults
-    /// come.
+    /// Normalizes an object in any version of the requested resource: prunes fields that its kind lacks, and sets defaults.
     ///
     /// # Errors
-    /// Why it is none of its kind, in the words of upstream's decoder.
+    /// The text of upstream's decoder for an object that does not fit its kind.
     pub fn fit(&self, kind: &GroupVersionKind, object: &mut Object) -> Result<(), String> {
         conform(self.target, kind, object, &[], FieldValidation::Ignore).map(|_| ())
     }
@@ -166,7 +166,7 @@ impl<'a> AdmissionAttributes<'a> {
     }
 }
 
-/// How much of an object a plugin looks at. Each costs more than the one before.
+/// The part of an object that a plugin reads. Each one costs more than the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Interest {
     /// Nothing: it is not asked.
@@ -177,7 +177,7 @@ pub enum Interest {
     Whole,
 }
 
-/// Whether a plugin changed an object.
+/// The result of a mutation: the object changed or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
     /// It did not.
@@ -193,17 +193,17 @@ pub trait Admission: Debug + Send + Sync {
         "Hook"
     }
 
-    /// What it has to see of such a write to say something to it. It is asked this before there is an object, and only where the answer
-    /// is [`Interest::None`] of every plugin nothing is prepared for them.
+    /// Returns the part of the object that this plugin needs for such a write. It is called before the object exists. If every
+    /// plugin returns [`Interest::None`], nothing is prepared for them.
     fn interest(&self, _attributes: &AdmissionAttributes<'_>) -> Interest {
         Interest::Whole
     }
 
-    /// Changes what is written, if it wants to; `None` for a deletion, which leaves no object. Of a connection the object is what the
-    /// request says of it.
+    /// Changes the object of a write; `None` for a deletion, which leaves no object. For a connection, the object holds its
+    /// options.
     ///
     /// # Errors
-    /// What the client is told when the write is refused.
+    /// The error for the client, if the write is refused.
     fn mutate<'a>(
         &'a self,
         attributes: &'a AdmissionAttributes<'a>,
@@ -213,11 +213,11 @@ pub trait Admission: Debug + Send + Sync {
         Box::pin(ready(Ok(Mutation::Unchanged)))
     }
 
-    /// Judges what will be stored: with its uid, its generated name, and what the server fills in, in the version of the request. The
-    /// addresses and ports of a service are taken behind this, with the transaction that writes it.
+    /// Validates the object that will be stored, with uid, generated name and server fields, in the version of the request.
+    /// Addresses and ports of a service are allocated later, with the transaction.
     ///
     /// # Errors
-    /// What the client is told when the write is refused.
+    /// The error for the client, if the write is refused.
     fn validate<'a>(
         &'a self,
         attributes: &'a AdmissionAttributes<'a>,

@@ -1,7 +1,7 @@
-//! Server-side apply: an object that says what its sender wants is laid over the one that is, or makes it.
+//! Server-side apply: merges the applied configuration of a client into an object, or creates it.
 //!
-//! The document is a set of fields that its sender owns from now on; fields that it owned and no longer states go, and fields
-//! of others are a conflict unless it is forced. The arithmetic of field sets is in `patch`, who owns what in `managed`.
+//! The document is a set of fields that the client owns from now on. Fields that it owned and no longer applies are removed. Fields
+//! of others conflict unless the request forces it. `patch` has the field sets, and `managed` the owners.
 
 use std::borrow::Cow;
 
@@ -25,12 +25,11 @@ use crate::warnings::Warnings;
 use crate::write::{Live, Ownership, Proposal, Proposed, WriteRequest, Written};
 
 impl Registry {
-    /// Applies the document to the object of the target's URL, and makes the object if there is none.
+    /// Applies the document to the object of the URL, and creates the object if it does not exist.
     ///
     /// # Errors
-    /// 400 for another kind, name or namespace than the URL's; 404 below a subresource of what does not exist; 409 for
-    /// fields that others own, unless it is forced, and for another uid or resourceVersion than is stated; 422 and 500 for
-    /// what is not valid.
+    /// 400 for another kind, name or namespace than the URL's; 404 for a subresource of an object that does not exist; 409 for
+    /// fields of other owners, unless forced, and for another uid or resourceVersion; 422 and 500 for an invalid object.
     pub async fn apply(
         &self,
         target: &Target,
@@ -62,7 +61,7 @@ struct Apply<'a> {
     target: &'a Target,
     name: &'a str,
     application: Application<'a>,
-    /// What strictness says of the document. Upstream tells it after the conflicts.
+    /// The result of field validation. Upstream reports it after the conflicts.
     minded: Result<Vec<String>, ApiError>,
     warnings: &'a Warnings,
     is_checked: bool,

@@ -1,10 +1,9 @@
-//! The caller of a verb: the user, the name under which it owns the fields that it writes (`manager` in
-//! `metadata.managedFields`), whether it only rehearses, how long it waits, the authorizer that knows its rights, and the
-//! notes of what it should be told besides and of what is written down of its request.
+//! The caller of a verb: user, field manager (`manager` in `metadata.managedFields`), dry run, deadline, authorizer, warnings and
+//! audit record.
 //!
-//! Clients, controllers and the server itself call alike, each by a name of its own. The server's own calls are known by their
-//! origin, which constructors here set: a client that authenticates or impersonates under the server's name stays a client. The
-//! subresource and the version of an entry in `managedFields` are those of the target; they are no matter of the caller.
+//! Clients, controllers and the server itself make the same calls. The server's own calls are known by their origin, which only
+//! constructors here set: a client that impersonates the server's name stays a client. The subresource and version of a
+//! `managedFields` entry come from the target.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use crate::warnings::Warnings;
 const UNKNOWN: &str = "unknown";
 /// The field manager of the server itself, as the reference server has it.
 const SERVER: &str = "kube-apiserver";
-/// Where the service accounts of controllers are.
+/// The namespace of the controllers' service accounts.
 const SYSTEM_NAMESPACE: &str = "kube-system";
 
 /// The origin of a call. It is private, so that no authenticator, filter or impersonation can set it.
@@ -37,7 +36,7 @@ enum Origin {
     Upkeep,
 }
 
-/// Who calls a verb.
+/// The caller of a verb.
 #[derive(Clone, Debug)]
 pub struct Caller {
     origin: Origin,
@@ -78,14 +77,14 @@ impl Caller {
         Self::new(Arc::new(User::service_account(SYSTEM_NAMESPACE, account)), authorizer).managing(SERVER)
     }
 
-    /// The same under this field manager.
+    /// Sets the field manager.
     #[must_use]
     pub fn managing(self, field_manager: impl Into<Cow<'static, str>>) -> Self {
         Self { field_manager: field_manager.into(), ..self }
     }
 
-    /// The same as a request writes: under the `fieldManager` of its options, or else as the program that its `User-Agent`
-    /// begins with.
+    /// Sets the field manager of a request: the `fieldManager` of its options, or else the program at the start of its
+    /// `User-Agent`.
     #[must_use]
     pub fn writing(self, field_manager: Option<&str>, user_agent: &str, dry_run: bool) -> Self {
         let manager = match field_manager {
@@ -96,26 +95,25 @@ impl Caller {
         Self { dry_run, ..self.managing(manager) }
     }
 
-    /// The same that rehearses its writes where that is asked for (`dryRun`): all is checked, and nothing stored. Of the options of a
-    /// request this is all that decides it.
+    /// Sets dry run from the `dryRun` option: everything is checked and nothing stored. This option alone decides it.
     #[must_use]
     pub fn rehearsing_if(self, dry_run: bool) -> Self {
         Self { dry_run: self.dry_run || dry_run, ..self }
     }
 
-    /// The same that waits until then at the longest; `None` for as long as it takes.
+    /// Sets the deadline; `None` for no deadline.
     #[must_use]
     pub fn until(self, deadline: Option<Instant>) -> Self {
         Self { deadline, ..self }
     }
 
-    /// The same whose warnings are noted there.
+    /// Sets the collector of warnings.
     #[must_use]
     pub fn warned_in(self, warnings: Warnings) -> Self {
         Self { warnings, ..self }
     }
 
-    /// The same whose request is written down there.
+    /// Sets the audit record of the request.
     #[must_use]
     pub fn audited_in(self, audit: AuditRecord) -> Self {
         Self { audit, ..self }
@@ -143,7 +141,7 @@ impl Caller {
         &self.user
     }
 
-    /// Who knows what the user may do.
+    /// The authorizer of the user.
     pub fn authorizer(&self) -> &Arc<dyn Authorizer> {
         &self.authorizer
     }
@@ -153,7 +151,7 @@ impl Caller {
         &self.field_manager
     }
 
-    /// Whether it only rehearses its writes.
+    /// Returns true in a dry run.
     pub fn is_dry_run(&self) -> bool {
         self.dry_run
     }
@@ -163,17 +161,17 @@ impl Caller {
         self.deadline
     }
 
-    /// What it should be told beside its answer. Whoever has a part in the request may add to it.
+    /// The warnings for the response. Every component of the request may add to them.
     pub fn warnings(&self) -> &Warnings {
         &self.warnings
     }
 
-    /// What is written down of its request, if anything is. Whoever decides about it may add annotations: admission and its policies do.
+    /// The audit record of the request, if there is one. Admission plugins and policies add annotations to it.
     pub fn audit(&self) -> &AuditRecord {
         &self.audit
     }
 
-    /// What a piece of work comes to before the deadline. What is dropped at the deadline has been done whole or not at all.
+    /// Waits for a piece of work until the deadline. The work must be safe to drop: done whole, or not at all.
     ///
     /// # Errors
     /// [`ApiError::Timeout`] when the deadline is over.
@@ -188,7 +186,7 @@ impl Caller {
     }
 }
 
-/// What stands before the first slash of a `User-Agent`, as far as it can be shown and is not too long.
+/// The text before the first slash of a `User-Agent`, cut to a printable length.
 fn program(user_agent: &str) -> String {
     let mut name = String::new();
     for c in user_agent.split('/').next().unwrap_or_default().chars().filter(|c| is_print(*c)) {

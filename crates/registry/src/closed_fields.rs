@@ -1,8 +1,7 @@
-//! Fields of features that are not on in this version of Kubernetes: they are read and owned, and then dropped without a word.
+//! Fields of features that are off in this version of Kubernetes: they are decoded and then dropped without an error.
 //!
-//! So clients of a newer version can write to this server. What such a field would mean is judged nowhere. An object that has
-//! one already, from a server on which the feature was on, keeps it. Which kind has which is data, which hangs from the
-//! versions of its resource.
+//! Clients of a newer version can therefore write to this server. Such fields are not validated. An object that has one, from a
+//! server with the feature on, keeps it. The versions of a resource list the fields.
 
 use std::collections::BTreeSet;
 
@@ -57,7 +56,7 @@ fn found(closed: &[ClosedFields], object: &mut Object) -> BTreeSet<&'static str>
     found
 }
 
-/// What looks at a field, by the object that has it and its name there.
+/// A function on a field, given the object that contains it and its name there.
 type Look<'l> = &'l mut dyn FnMut(&mut Map, &'static str);
 
 fn look_at_all(closed: &[ClosedFields], object: &mut Object, look: Look<'_>) {

@@ -1,8 +1,7 @@
-//! Companions of a write, which join its transaction: addresses that are taken for an object, counts that it adds to.
+//! Associated writes that join the transaction of an object: keys of allocated addresses, charges of quotas.
 //!
-//! Companions share the transaction of the object, so they happen with its write or not at all, on whatever server: nothing
-//! is left behind by a crash, and nothing has to be repaired. A kind adds some in `Strategy::companions`, which is a stage of the write
-//! before validation: what an object is given is judged with it.
+//! They happen with the write of the object or not at all, on every server, so a crash leaves nothing to repair. A kind adds them
+//! in `Strategy::companions`, a stage before validation, so that allocated fields are validated too.
 
 use bytes::Bytes;
 use keelson_cache::Entry;
@@ -14,33 +13,33 @@ use crate::quota::{Charge, Charges};
 use crate::registry::{Registry, store_error};
 use crate::target::Target;
 
-/// What is compared and written together with an object.
+/// The compares and writes that accompany an object.
 #[derive(Default)]
 pub struct Companions {
     compares: Vec<(Compare, OnConflict)>,
     writes: Vec<Write>,
     /// Their own writes, until the object's is over.
     entered: Vec<Entered>,
-    /// What is taken of quotas with it.
+    /// The charges of quotas.
     charges: Vec<Charge>,
 }
 
-/// What becomes of the write of an object when the compare of a companion does not hold.
+/// The reaction to a failed compare of an associated write.
 pub enum OnConflict {
-    /// Somebody was faster, and nobody need know: the write passes its stages again and takes something else.
+    /// Runs the stages again, to allocate something else.
     TryAgain,
     /// The client asked for just this.
     Refuse(Box<ApiError>),
 }
 
 impl Companions {
-    /// Takes a key that nobody may have.
+    /// Creates a key that must be absent.
     pub fn take(&mut self, key: StoreKey, value: Bytes, on_conflict: OnConflict) {
         self.compares.push((Compare { key: key.clone(), condition: Condition::Absent }, on_conflict));
         self.writes.push(Write::Put { key, value, expires: None });
     }
 
-    /// Writes a key again as it was found, so that whoever counts on it looks again.
+    /// Writes a key again unchanged, so that concurrent writes that depend on it conflict.
     pub fn touch(&mut self, found: KeyValue) {
         self.require(Compare { key: found.key.clone(), condition: Condition::At(found.revision) });
         self.writes.push(Write::Put { key: found.key, value: found.value, expires: None });
@@ -59,7 +58,7 @@ impl Companions {
         }
     }
 
-    /// What is taken of quotas.
+    /// The charges of quotas.
     pub(crate) fn charges(&self) -> &[Charge] {
         &self.charges
     }
@@ -82,10 +81,10 @@ impl Companions {
         transaction.writes.extend(self.writes.iter().cloned());
     }
 
-    /// What to do after one of their compares, by its place among them, did not hold.
+    /// Handles the failed compare of an associated write, given its index.
     ///
     /// # Errors
-    /// What the client is told, where it asked for what it can't have.
+    /// The error for the client, if it requested a value that is taken.
     pub(crate) fn lost(&self, index: usize) -> Result<(), ApiError> {
         match self.compares.get(index) {
             Some((_, OnConflict::Refuse(error))) => Err((**error).clone()),
@@ -95,12 +94,12 @@ impl Companions {
 }
 
 impl Registry {
-    /// What is written together with an object that becomes `after` (`None`: that goes) where it was `before` (`None`: that
-    /// is new). May complete `after` by what was taken for it. Nothing is written here; when somebody else takes the same,
-    /// this is asked again, with a higher `attempt`.
+    /// Collects the associated writes of an object that changes from `before` (`None`: it is new) to `after` (`None`: it is
+    /// deleted). May set allocated fields in `after`. Nothing is written here. After a conflict it is called again, with a higher
+    /// `attempt`.
     ///
     /// # Errors
-    /// 422 when the object asks for what it can't have, 500 when there is nothing left to be given out.
+    /// 422 for a requested value that is not available, 500 when nothing is left to allocate.
     pub(crate) async fn accompany(
         &self,
         target: &Target,
@@ -115,10 +114,10 @@ impl Registry {
         target.strategy().write.companions(self, target, before.as_ref(), after, attempt).await
     }
 
-    /// Checks for a dry run whether the compares of companions hold now.
+    /// Checks in a dry run whether the compares of associated writes hold now.
     ///
     /// # Errors
-    /// What a client would be told if they were written.
+    /// The error that the client would get.
     pub(crate) async fn rehearse(&self, companions: &Companions) -> Result<(), ApiError> {
         for (compare, on_conflict) in &companions.compares {
             let current = self.store().get(&compare.key).await.map_err(store_error)?;

@@ -1,10 +1,11 @@
-//! Conversion by a webhook: a batch of objects at a time. The webhook may take long, fail, or answer with something else.
+//! Conversion by a webhook, in batches. The webhook may be slow, fail, or return something else.
 //!
-//! A [`Converter`] only converts. What it may answer is checked here, whoever it is: as many objects, in the version that was
-//! asked for, and the same ones; of their metadata only labels and annotations may change. One call takes at most
-//! [`BATCH_OBJECTS`] objects of about [`BATCH_BYTES`] and [`CALL_TIME`]; whoever waits for it may give up sooner. Objects that grow
-//! too much are refused, and what is told of a failure is cut. The texts are upstream's, which knows webhooks as the only such
-//! converters.
+//! A [`Converter`] only converts. This module checks its result: the same number of objects, in the requested version, and the same
+//! objects. Of their metadata only labels and annotations may change.
+//!
+//! One call has at most [`BATCH_OBJECTS`] objects of about [`BATCH_BYTES`], and ends within [`CALL_TIME`]; a caller may stop
+//! waiting earlier. Objects that grow too much are refused, and error texts are cut. Texts are upstream's, where webhooks are the
+//! only converters of this kind.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use keelson_meta::json::{Map, Value, about_bytes_of_members};
 use keelson_meta::metadata_rules::{annotation_errors, label_errors};
 use keelson_meta::{ApiError, GroupVersionKind, Object};
 
-/// How many objects one call takes at the most: those of a usual chunk of a list.
+/// The largest number of objects in one call: a usual chunk of a list.
 pub const BATCH_OBJECTS: usize = 500;
 /// About how many bytes of stored objects one call takes at the most, unless one object alone has more.
 pub const BATCH_BYTES: usize = 1 << 20;
@@ -23,22 +24,21 @@ pub const BATCH_BYTES: usize = 1 << 20;
 pub(crate) const ANSWERED_OBJECT_BYTES: usize = keelson_storage::bounded::DEFAULT_BOUND;
 /// About how many bytes the objects have together that one call answers, or twice those that they had.
 pub const CONVERTED_BYTES: usize = 8 * BATCH_BYTES;
-/// How many bytes are told of why objects can't be converted.
+/// The largest error text of a failed conversion, in bytes.
 pub(crate) const TOLD_BYTES: usize = 4 << 10;
-/// How long one call may take: as long as upstream waits for a webhook.
+/// The timeout of one call, which is upstream's for webhooks.
 pub const CALL_TIME: Duration = Duration::from_secs(30);
-/// How long a converter has to say by itself that a call took too long, before that is said for it.
+/// The time that a converter has to report its own timeout, before it is reported here.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// Whoever knows how the objects of a kind get from one of its versions to another.
+/// A converter between the versions of a kind.
 #[async_trait]
 pub trait Converter: fmt::Debug + Send + Sync {
-    /// The objects of the batch in the other version, in the same order. They are without a resourceVersion, and without
-    /// `metadata.managedFields` where those are kept beside them; what becomes of metadata other than labels and annotations does not
-    /// matter.
+    /// Converts a batch to another version, in the same order. The objects have no resourceVersion, and no `metadata.managedFields`
+    /// where these are kept separately. Only labels and annotations of the returned metadata count.
     ///
     /// # Errors
-    /// Why none of them, or one of them, can't be converted.
+    /// The reason why the batch, or one of its objects, cannot be converted.
     async fn convert(&self, batch: ConversionBatch<'_>) -> Result<Vec<Object>, ConverterError>;
 }
 
@@ -53,7 +53,7 @@ pub struct ConversionBatch<'b> {
     pub objects: &'b [Object],
 }
 
-/// Why objects could not be converted.
+/// The reason why objects could not be converted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConverterError {
     /// The call as a whole failed.
@@ -64,12 +64,12 @@ pub enum ConverterError {
     Count(usize),
     /// The answer has so many bytes that it was not read.
     Size {
-        /// How many it has.
+        /// The size of the object in bytes.
         bytes: usize,
-        /// How many it may have.
+        /// The limit in bytes.
         most: usize,
     },
-    /// There is no room for one more call now: nobody was asked, and who comes again later may be lucky.
+    /// The limit on concurrent calls is reached. No call was made, and a retry may succeed.
     Busy,
 }
 
@@ -118,7 +118,7 @@ pub(crate) async fn ask(
     Ok(converted)
 }
 
-/// Cuts a text that is told to clients.
+/// Cuts an error text for clients.
 fn cut(text: &mut String) {
     if text.len() > TOLD_BYTES {
         text.truncate(text.floor_char_boundary(TOLD_BYTES));
@@ -126,7 +126,7 @@ fn cut(text: &mut String) {
     }
 }
 
-/// Whether objects are not much larger than they were.
+/// Returns an error for objects that grew too much.
 fn check_size(before: &[Object], after: &[Object]) -> Result<(), String> {
     let mut sum = 0;
     for (before, after) in before.iter().zip(after) {
@@ -149,7 +149,7 @@ fn too_many_bytes(found: usize, most: usize) -> String {
     format!("returned {found} bytes, expected {most} at most")
 }
 
-/// What is wrong with an object that was answered.
+/// A fault of a returned object.
 struct Lie {
     what: &'static str,
     /// The place that the text names of a single object, too.
@@ -273,7 +273,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers what it is told to.
+    /// A converter that returns the given objects.
     #[derive(Debug)]
     struct Answers(Result<Vec<Value>, ConverterError>);
 

@@ -1,7 +1,6 @@
-//! Creating an object. Its name is generated when only `generateName` is given, and another one when that is taken.
+//! Creates an object. With `generateName` alone the name is generated, and generated again when it is taken.
 //!
-//! A create is a proposal that expects no object to be there. What happens to it on its way to the store is in
-//! `write/stages.rs`.
+//! A create is a proposal that expects the object to be absent. Its steps are in `write/stages.rs`.
 
 use async_trait::async_trait;
 use keelson_cache::Entry;
@@ -17,21 +16,21 @@ use crate::registry::Registry;
 use crate::target::Target;
 use crate::write::{Ownership, Proposal, Proposed, WriteRequest, Written};
 
-/// How many generated names are tried before the client is told to.
+/// The number of generated names tried before the client gets an error.
 const NAME_ATTEMPTS: usize = 8;
-/// Objects of about so many bytes are tried under one generated name: that it is taken is so rare that it is not worth a second copy
-/// of what is large.
+/// The size in bytes from which objects are tried under one generated name only. A taken name is too rare to keep a second copy of
+/// a large object.
 const KEPT_BYTES: usize = 256 * 1024;
 
-/// What a create made.
+/// The result of a create.
 pub type Created = Written;
 
 impl Registry {
-    /// Creates an object that [`accept`](crate::accept) has taken in.
+    /// Creates an object decoded by [`accept`](crate::accept).
     ///
     /// # Errors
-    /// 400 for an object that does not fit the URL, 404 for a missing namespace, 403 for one that is being deleted, 409
-    /// for a name that is taken, 422 for metadata that is not valid.
+    /// 400 for an object that does not fit the URL, 404 for a missing namespace, 403 for a namespace that is being deleted, 409 for
+    /// a name that is taken, 422 for invalid metadata.
     pub async fn create(
         &self,
         target: &Target,
@@ -42,10 +41,10 @@ impl Registry {
         self.create_while(target, object, caller, options, Vec::new()).await
     }
 
-    /// The same on these conditions besides, which are compared in the transaction of the write.
+    /// As [`Registry::create`], with further conditions that the transaction compares.
     ///
     /// # Errors
-    /// Those of [`Registry::create`], and 503 when they do not hold.
+    /// Those of [`Registry::create`], and 503 when the conditions do not hold.
     pub async fn create_while(
         &self,
         target: &Target,
@@ -68,11 +67,11 @@ struct Create<'c> {
     object: Object,
     /// The object as JSON, once it is proposed, where it may be proposed again. A tree takes many times the memory.
     again: Option<Vec<u8>>,
-    /// Whether its name is generated.
+    /// True if its name is generated.
     is_named_anew: bool,
-    /// Whether it may be proposed again, because a generated name is taken, or what it is given besides.
+    /// True if it may be proposed again, after a taken name or a conflict of associated writes.
     is_kept: bool,
-    /// Whether it is given something besides.
+    /// True if it has associated writes.
     has_companions: bool,
     attempts: usize,
 }
@@ -85,7 +84,7 @@ impl<'c> Create<'c> {
         Self { target, object, again: None, is_named_anew, is_kept, has_companions, attempts: 0 }
     }
 
-    /// The object. What is added to it may hold the name, so each attempt starts from what was sent.
+    /// The object of the next attempt. Added fields may contain the name, so each attempt starts from the object that was sent.
     fn next(&mut self) -> Object {
         let value = match &self.again {
             Some(text) => json::parse(text).expect("what was written as JSON is read").value,

@@ -1,8 +1,7 @@
-//! Deleting an object: at once, marked while finalizers hold it, or gracefully, which is marked until its time is over
-//! and somebody deletes it for good.
+//! Deletes an object: at once, or marks it while finalizers hold it, or gracefully, which marks it until its grace period is over
+//! and a client deletes it for good.
 //!
-//! What a deletion makes of an object is decided on the object alone, so that others (an eviction) can delete with a
-//! change of their own in the same write.
+//! The result of a deletion depends on the object alone, so that an eviction can delete with a change of its own in the same write.
 
 use async_trait::async_trait;
 use keelson_cache::Entry;
@@ -21,7 +20,7 @@ use crate::target::Target;
 use crate::update::other_uid;
 use crate::write::{Change, Effect, Live, ManagedObject, Proposal, Proposed, WriteRequest, Written, existing};
 
-/// What a delete did.
+/// The result of a delete.
 #[derive(Clone, Debug)]
 pub enum Deleted {
     /// The object is gone; this is how it was.
@@ -47,7 +46,7 @@ impl Registry {
         self.delete_requested(&request, options).await
     }
 
-    /// The same for a request that may be about a whole collection.
+    /// As [`Registry::delete`], for a request that may delete a collection.
     ///
     /// # Errors
     /// As [`Registry::delete`].
@@ -62,15 +61,15 @@ impl Registry {
         Ok(if written.effect == Effect::Removed { Deleted::Gone(written) } else { Deleted::Pending(written) })
     }
 
-    /// Whether a delete of this resource is answered with the object as it was, rather than with a `Status`.
+    /// Returns true if a delete of this resource returns the object rather than a `Status`.
     pub fn returns_deleted(&self, target: &Target) -> bool {
         target.version.returns_deleted()
     }
 
-    /// What a deletion makes of a stored object, which is decoded whole, with its resourceVersion.
+    /// The result of a deletion of a stored object, which is decoded whole, with its resourceVersion.
     ///
     /// # Errors
-    /// 409 when it is not the one that the preconditions name, 403 when it has to stay.
+    /// 409 for other preconditions, 403 for an object that cannot be deleted.
     pub(crate) fn deletion(
         &self,
         target: &Target,
@@ -131,8 +130,8 @@ impl Proposal for Deletion<'_> {
     ) -> Result<Proposed<'s>, ApiError> {
         let (live, target) = (existing(live)?, self.target);
         if target.resource.converter().is_some() {
-            // What can't be shown in the version of the request is not deleted in it: as upstream has it, the client is told before
-            // anything is done rather than behind it.
+            // An object that cannot be converted to the version of the request is not deleted: as upstream, the client gets the
+            // error before anything changes.
             Live::in_version_of(target, live).await?;
         }
         let change =
@@ -141,13 +140,13 @@ impl Proposal for Deletion<'_> {
     }
 }
 
-/// Warns somebody who deletes objects of this resource with these options.
+/// Warns a client that deletes objects of this resource with these options.
 pub(crate) fn warn_of(target: &Target, caller: &Caller, options: &DeleteOptions) {
     caller.warnings().extend(target.strategy().delete.warn_on_delete(options).map(str::to_owned));
 }
 
-/// The options of a deletion as they are shown to those who judge it: with the time that the object is given, and with its uid where
-/// its kind is deleted by that. `None` where a deletion is under way already and this one changes nothing: then nobody judges it.
+/// The options of a deletion for admission: with the effective grace period, and with the uid where the kind requires it. `None`
+/// where a deletion is under way and this one changes nothing, so that admission is skipped.
 pub(crate) fn judged_options(target: &Target, stored: &Object, stated: &DeleteOptions) -> Option<DeleteOptions> {
     let mut options = stated.clone();
     match grace::of(target, stored, stated) {

@@ -18,26 +18,26 @@ use crate::registry::Registry;
 use crate::target::Target;
 use crate::write::WriteRequest;
 
-/// How many deletes are under way at once: enough to share commits, few enough to leave room for others.
+/// The number of concurrent deletes: enough to share commits, few enough to leave room for others.
 const IN_FLIGHT: usize = 32;
 
 /// The objects that were deleted, as they were.
 pub struct DeletedPage {
     /// The revision of the list that they were found in.
     pub revision: Revision,
-    /// Where those begin that the list's limit left; `None` when it left none.
+    /// The token of the objects behind the limit; `None` where none are left.
     pub continue_token: Option<String>,
-    /// How many it left, where that is known.
+    /// The number of objects behind the limit, where known.
     pub remaining: Option<u64>,
     /// The objects.
     pub deleted: Vec<Arc<Entry>>,
 }
 
 impl Registry {
-    /// Deletes every object that the list selects, up to its limit. Objects that somebody else deletes meanwhile are no error.
+    /// Deletes every object that the list selects, up to its limit. Objects that other clients delete meanwhile are no error.
     ///
     /// # Errors
-    /// Those of [`Registry::list`] and [`Registry::delete`]. What was deleted before an error stays deleted.
+    /// Those of [`Registry::list`] and [`Registry::delete`]. Objects deleted before an error stay deleted.
     pub async fn delete_collection(
         &self,
         target: &Target,

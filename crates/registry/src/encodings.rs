@@ -1,8 +1,8 @@
 //! The versions in which this server may write, one for each collection: those that it has published (KEP-2339).
 //!
-//! A write enters through the gate of its collection, and is under way until it leaves. Before a server publishes another
-//! version it closes the gate and waits until nobody is inside, so that no write lands in a version that is not published at that
-//! moment. Whoever publishes is a controller; a registry whose versions nobody publishes has open gates.
+//! A write passes the gate of its collection, and counts until it is done. Before a server publishes another version, it closes the
+//! gate and waits for all writes, so that none is stored in an unpublished version. A controller publishes. Without it, all gates
+//! are open.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,8 @@ use tokio::time::Instant;
 use crate::registry::Registry;
 use crate::target::Target;
 
-/// How long a write waits for its version to be published, which takes a write or two: one of a custom resource, and one of a built-in
-/// resource that has been written before. Until then a server has just started, and sends clients to another one.
+/// The time that a write waits until its version is published. Publishing takes one or two writes: for a custom resource, or for a
+/// built-in one that was written before. Earlier, a server has just started and returns 503.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// When a client is asked to try a write again, in seconds.
 const RETRY_AFTER: u32 = 1;
@@ -27,7 +27,7 @@ const RETRY_AFTER: u32 = 1;
 #[derive(Default)]
 pub(crate) struct EncodingGates {
     gates: Mutex<HashMap<Text, Arc<EncodingGate>>>,
-    /// Whether versions are published, so that a gate is closed at first.
+    /// True if a controller publishes versions, so that gates begin closed.
     are_published: bool,
     closings: watch::Sender<Closings>,
 }
@@ -35,9 +35,9 @@ pub(crate) struct EncodingGates {
 /// When all gates were closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Closings {
-    /// How often that was begun.
+    /// The number of times that closing has begun.
     pub begun: u64,
-    /// How many are waiting until nobody is inside.
+    /// The number of calls that wait for writes to end.
     pub under_way: usize,
     /// When the last one ended.
     pub ended: Option<Instant>,
@@ -51,30 +51,30 @@ pub struct EncodingGate {
 #[derive(Debug, Default)]
 struct State {
     standing: Standing,
-    /// Whether anybody was ever let in: then it is closed for a moment only.
+    /// True if a write was ever let in, so that the gate is closed for a moment only.
     was_open: bool,
-    /// How many writes are under way.
+    /// The number of writes under way.
     writes: usize,
-    /// How often it was closed.
+    /// The number of times that the gate was closed.
     closings: u64,
 }
 
-/// The right to open a gate, which ends when the gate is closed by somebody else.
+/// The right to open a gate, which ends when another call closes the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opening {
-    /// How often the gate had been closed.
+    /// The number of times that the gate had been closed.
     closings: u64,
 }
 
-/// Who is let in.
+/// The state of a gate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 enum Standing {
-    /// Everybody: nobody publishes the version.
+    /// Open for all versions: no controller publishes.
     #[default]
     Unpublished,
-    /// Who writes in this version.
+    /// Open for writes in this version.
     Published(GroupVersion),
-    /// Nobody, and why the version could not be published, if it was tried.
+    /// Closed, with the reason why publishing failed, if it did.
     Closed(Option<String>),
 }
 
@@ -117,14 +117,14 @@ impl Registry {
         self.surfaces().gates().close_all().await;
     }
 
-    /// Tells each time that has been done, when it is done.
+    /// Returns a receiver that is notified when all gates have been closed.
     pub fn encodings_closed(&self) -> watch::Receiver<Closings> {
         self.surfaces().gates().closings.subscribe()
     }
 }
 
 impl EncodingGates {
-    /// Gates that are closed until somebody publishes.
+    /// Gates that are closed until a version is published.
     pub(crate) fn published() -> Self {
         Self { are_published: true, ..Self::default() }
     }
@@ -136,10 +136,10 @@ impl EncodingGates {
         self.gates.lock().entry(prefix.clone()).or_insert_with(new).clone()
     }
 
-    /// Closes all, and waits until nobody is inside.
+    /// Closes all gates, and waits for all writes.
     pub(crate) async fn close_all(&self) {
-        // ORDER: counted before the first gate closes, so that who began to publish before knows it by then, and told of behind the last,
-        // so that nobody publishes anew what is closed only then.
+        // ORDER: counted before the first gate closes, so that a publisher that began earlier notices. Notified after the last one,
+        // so that no publisher opens a gate that closes only then.
         let _closing = Closing::begin(&self.closings);
         let all: Vec<_> = self.gates.lock().values().cloned().collect();
         for gate in &all {
@@ -175,7 +175,7 @@ impl Drop for Closing<'_> {
 }
 
 impl EncodingGate {
-    /// Lets nobody in any more until it is opened.
+    /// Closes the gate until it is opened.
     pub fn close(&self) {
         self.state.send_if_modified(|state| {
             state.closings += 1;
@@ -192,13 +192,12 @@ impl EncodingGate {
         let _ = self.state.subscribe().wait_for(|state| state.writes == 0).await;
     }
 
-    /// Whether who writes objects as this kind is let in.
+    /// Returns true if writes in this kind's version may pass.
     pub fn is_open_for(&self, kind: &GroupVersionKind) -> bool {
         self.state.borrow().allows(kind)
     }
 
-    /// Makes sure that nobody is inside who writes in another version, and that nobody of these comes in before
-    /// [`open`](Self::open).
+    /// Waits until no write in another version is under way, and lets none in before [`open`](Self::open).
     pub async fn prepare(&self, kind: &GroupVersionKind) -> Opening {
         if !self.is_open_for(kind) {
             self.close();
@@ -236,7 +235,7 @@ impl EncodingGate {
         self.state.send_if_modified(|state| {
             entered = state.allows(kind);
             state.writes += usize::from(entered);
-            // Nobody waits for there to be more.
+            // No call waits for more writes.
             false
         });
         entered.then(|| Entered(self.clone()))

@@ -1,7 +1,7 @@
-//! An estimate of a request before it is answered: how many objects are looked at, and how many bytes they have.
+//! An estimate of a request before it is answered: the number of objects scanned, and their bytes.
 //!
-//! The trees of the cache count what is in them, so this costs O(log n) and never waits: it is about what the cache shows now, whatever
-//! revision is asked for. It decides nothing; whoever bounds what requests may take together uses it.
+//! The trees of the cache count their contents, so an estimate costs O(log n) and never waits. It is about the present state of the
+//! cache, whatever revision is requested. Limits on the total work use it.
 
 use keelson_meta::options::ListOptions;
 use keelson_query::Query;
@@ -13,23 +13,23 @@ use crate::registry::Registry;
 use crate::selection::Selection;
 use crate::target::Target;
 
-/// What a request is about.
+/// The estimated work of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimate {
     /// About how many bytes the objects have in JSON.
     pub bytes: u64,
-    /// How many objects are looked at, at the most.
+    /// The largest number of objects scanned.
     pub looked_at: u64,
-    /// Whether a selector picks from these.
+    /// True if a selector picks from these.
     pub is_selected: bool,
-    /// How often each byte of an object may be looked at when one is written, beyond what any write takes; `u64::MAX` where even a
-    /// small one may take long, of a query too.
+    /// The number of times that each byte of a written object may be read beyond an ordinary write; `u64::MAX` where even a small
+    /// object may take long, also in a query.
     pub effort: u64,
 }
 
 /// More walks than these through one large object take longer than a request may hold a thread.
 const MANY_WALKS: usize = 4;
-/// How many bytes an object has in JSON, about which nothing is known: those of the largest that are stored, unless more are allowed.
+/// The assumed size of an unknown object in JSON: the largest that is stored by default.
 const ANY_OBJECT_BYTES: u64 = 3 << 19;
 
 impl Estimate {
@@ -100,7 +100,7 @@ impl Registry {
         Estimate { is_selected: false, ..self.estimate_list(target, &listed) }
     }
 
-    /// The objects that a watch with a query begins with, each of which it looks into.
+    /// The initial objects of a watch with a query, each of which it evaluates.
     pub fn estimate_query_watch(&self, target: &Target, options: &ListOptions, query: &Query) -> Estimate {
         if query.is_live_page() {
             return Estimate { is_selected: false, ..self.estimate_query(target, options, query) };
@@ -109,7 +109,7 @@ impl Registry {
         Estimate { looked_at: begun.looked_at.saturating_mul(query.walks() as u64), ..begun }
     }
 
-    /// The objects that a list looks at whose selectors nobody has read, be it one of a limit.
+    /// The objects of a list whose selectors are not parsed yet, with or without a limit.
     pub fn estimate_unread(&self, target: &Target, limited: bool) -> Estimate {
         let Ok(collection) = self.collection(target) else { return Estimate::default() };
         let (snapshot, range) = (collection.snapshot(), KeyRange::below(&target.key_prefix(), ""));
@@ -130,7 +130,7 @@ impl Registry {
     }
 }
 
-/// How many of the bytes of all objects some of them have, on the average.
+/// The bytes of some of all objects, by their average.
 fn part_of(bytes: u64, some: usize, all: usize) -> u64 {
     u64::try_from(u128::from(bytes) * some as u128 / all.max(1) as u128).unwrap_or(u64::MAX)
 }

@@ -28,7 +28,7 @@ impl Registry {
         caller.in_time(self.read(target, name, options)).await
     }
 
-    /// The same for the server's own use, whoever is served by it.
+    /// As [`Registry::get`], for the server's own use.
     pub(crate) async fn read(&self, target: &Target, name: &str, options: &GetOptions) -> Result<Arc<Entry>, ApiError> {
         match options.requested_version()? {
             RequestedVersion::Unset => self.catch_up().await?,

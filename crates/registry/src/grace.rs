@@ -1,8 +1,8 @@
-//! The time that an object has to end once it is deleted. Only pods are given some: their containers are told to stop, and
-//! their kubelet deletes them for good when they have.
+//! The grace period of a deleted object. Only pods have one: their containers are stopped, and then their kubelet deletes them for
+//! good.
 //!
-//! The deletionTimestamp is when the time is over, so the beginning of the deletion is the deletionTimestamp less
-//! deletionGracePeriodSeconds. A later deletion can shorten the time and never lengthens it.
+//! The deletionTimestamp is the end of the period, so the deletion began deletionGracePeriodSeconds before. A later deletion can
+//! shorten the period and never lengthens it.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,10 +13,10 @@ use keelson_meta::options::DeleteOptions;
 
 use crate::target::Target;
 
-/// What a negative period means, in seconds: that of kube-apiserver since 1.21.
+/// The meaning of a negative period, in seconds, as in kube-apiserver since 1.21.
 const NEGATIVE_MEANS: i64 = 1;
 
-/// How a deletion goes on.
+/// The next step of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grace {
     /// The kind knows no time, or the time of the object is over.
@@ -27,7 +27,7 @@ pub(crate) enum Grace {
     Pending,
 }
 
-/// How the deletion of an object goes on that these options ask for.
+/// The next step of the deletion that these options request.
 pub(crate) fn of(target: &Target, object: &Object, options: &DeleteOptions) -> Grace {
     if !is_graceful(target) {
         return Grace::None;
@@ -62,7 +62,7 @@ pub(crate) fn count_deletion(object: &mut Object) {
     }
 }
 
-/// Whether no time is left that an object was given, so that it goes with its last finalizer.
+/// Returns true if the grace period of an object is over, so that it is deleted with its last finalizer.
 pub fn is_over(object: &Object) -> bool {
     granted(object).unwrap_or_default() == 0
 }
@@ -71,7 +71,7 @@ fn is_graceful(target: &Target) -> bool {
     target.strategy().delete.is_graceful()
 }
 
-/// What a pod gets that is not being deleted yet. One that no kubelet has to stop gets nothing.
+/// The period of a pod that is not being deleted yet: zero where no kubelet has to stop it.
 fn first_period(pod: &Object, asked: Option<i64>) -> i64 {
     let text = |path: &[&str]| pod.get(path).and_then(Value::as_str).unwrap_or_default();
     let own = || pod.get(&["spec", "terminationGracePeriodSeconds"]).and_then(Value::as_i64).map(at_least_some);

@@ -1,7 +1,6 @@
-//! The status that a new object begins with.
+//! The status of a new object.
 //!
-//! A status that a client sends with a create is dropped for most kinds. What is shown even when there is nothing to say
-//! follows from the schema.
+//! For most kinds the status of a create is dropped. Fields that are always shown follow from the schema.
 
 use std::time::SystemTime;
 

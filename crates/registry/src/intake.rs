@@ -1,8 +1,8 @@
-//! From what a client sent to an object of the version that it asked for: the right kind, every field of its type, unknown
-//! fields dropped or refused, defaults filled in, and everything written as Kubernetes writes it.
+//! Decodes a client's object into the requested version: kind, types of all fields, unknown fields, defaults, and Kubernetes' order
+//! of fields.
 //!
-//! Nothing here knows what is stored. Defaults come first and the walk over the schema after them, so that one pass
-//! checks and orders everything, what was filled in too.
+//! Invariant: this module does not know what is stored. Defaults come before the walk over the schema, so that one pass checks and
+//! orders everything, including the defaults.
 
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::{Value, ValueKind};
@@ -15,13 +15,12 @@ use crate::subresources;
 use crate::target::Target;
 use crate::warnings::Warnings;
 
-/// Takes in what was sent to the target's URL: an object of its resource, or of the kind that its subresource takes.
-/// `faults` is what was found when it was read and that only strictness minds; what is minded and not refused becomes a
-/// warning.
+/// Decodes an object sent to the target's URL: an object of its resource, or of the kind of its subresource. `faults` were found
+/// while parsing and matter to field validation only; those that are not refused become warnings.
 ///
 /// # Errors
-/// 400 when it is no object, of another kind or version, in another namespace, has a field of a wrong type, or has a field
-/// that is unknown or stated twice where the client asked for strictness.
+/// 400 for something that is no object, of another kind or version, in another namespace, or has a field of a wrong type. With
+/// strict field validation, also 400 for an unknown or duplicate field.
 pub fn accept(
     target: &Target,
     sent: Value,
@@ -54,11 +53,11 @@ pub fn fit(target: &Target, object: &mut Object) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Gives an object the shape that its schema has; what its sender should be warned of. `faults` are those that were found
-/// before and that only strictness minds.
+/// Normalizes an object by its schema, and returns the warnings for its sender. `faults` were found before and matter to field
+/// validation only.
 ///
 /// # Errors
-/// What upstream's decoder says of a field of a wrong type, or of what strictness does not let pass.
+/// The text of upstream's decoder for a field of a wrong type, or of strict field validation.
 pub(crate) fn conform(
     target: &Target,
     kind: &GroupVersionKind,
@@ -98,11 +97,11 @@ pub(crate) fn conform(
     strict(faults.into_iter(), validation).map_err(|faults| format!("strict decoding error: {faults}"))
 }
 
-/// Checks what the walk would take for fields to be dropped: metadata that is no object, and what objects inside of a custom resource
-/// are, which upstream decodes before it looks at its schema.
+/// Checks parts that the walk would prune: metadata that is no object, and embedded objects of a custom resource, which upstream
+/// decodes before it applies the schema.
 ///
 /// # Errors
-/// What its decoder says.
+/// The text of upstream's decoder.
 fn check_embedded(rules: &Structural, object: &mut Object) -> Result<(), String> {
     if let Some(other) = object.0.get("metadata").filter(|metadata| !metadata.is_object() && !metadata.is_null()) {
         let found = go_format::found(&ValueKind::of(other), "");
@@ -122,7 +121,7 @@ fn keep_reset(object: &mut Object) {
     }
 }
 
-/// What becomes of faults that only strictness minds.
+/// The warnings or the error that field validation makes of faults.
 pub(crate) fn strict(faults: impl Iterator<Item = String>, validation: FieldValidation) -> Result<Vec<String>, String> {
     match validation {
         FieldValidation::Ignore => Ok(Vec::new()),
@@ -223,21 +222,21 @@ pub(crate) fn check_type(target: &Target, object: &mut Object) -> Result<(), Api
     )))
 }
 
-/// Whether somebody here serves this kind in this version.
+/// Returns true if this server serves the kind in this version.
 pub(crate) fn is_known(target: &Target, api_version: &str, kind: &str) -> bool {
     GroupVersion::parse(api_version).is_some_and(|sent| {
         target.surface.by_kind(&sent.group, kind).is_some_and(|known| known.version(&sent.version).is_some())
     })
 }
 
-/// What the reference server says of an object of a kind that it knows, where it expects one of another.
+/// Upstream's text for an object of a known kind where another kind is expected.
 pub(crate) fn unknown_conversion(api_version: &str, kind: &str, expected: &GroupVersionKind) -> String {
     let version = api_version.rsplit('/').next().unwrap_or(api_version);
     let package = internal_package(&expected.group);
     format!("converting ({version}.{kind}) to ({package}.{}): unknown conversion", expected.kind)
 }
 
-/// What is said of a custom resource that is of another kind or version: upstream's decoder takes any, and its rules refuse it.
+/// The error for a custom resource of another kind or version, which upstream decodes and then refuses.
 fn wrong_custom_type(target: &Target, object: &Object, (kind, api_version): (&str, &str)) -> ApiError {
     let (expected, expected_version) = (target.kind(), target.version.api_version());
     if api_version != expected_version {
@@ -255,7 +254,7 @@ fn is_of_type(target: &Target, object: &Object) -> bool {
     object.kind() == Some(&*target.resource.kind) && object.api_version() == Some(target.version.api_version())
 }
 
-/// How the reference server's messages name the scheme that knows the types of a group.
+/// The scheme that upstream's messages name for the types of a group.
 fn scheme(group: &str) -> &'static str {
     match group {
         "apiextensions.k8s.io" => "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:55",
@@ -263,15 +262,15 @@ fn scheme(group: &str) -> &'static str {
     }
 }
 
-/// How the reference server's messages name the unversioned types of a group.
+/// The package that upstream's messages name for the unversioned types of a group.
 fn internal_package(group: &str) -> &str {
     if group.is_empty() { "core" } else { group.split('.').next().unwrap_or(group) }
 }
 
-/// Whether a document is an object at all.
+/// Returns the document as an object.
 ///
 /// # Errors
-/// 400 when it is a list, a text, a number or nothing.
+/// 400 for a list, a text, a number or nothing.
 pub fn object_of(value: Value, kind: &str) -> Result<Object, ApiError> {
     Object::from_value(value).ok_or_else(|| {
         ApiError::BadRequest(format!("the object provided is unrecognized (must be of type {kind}): not a JSON object"))

@@ -15,9 +15,10 @@ use keelson_meta::ApiError;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-/// How many bytes are kept of all kinds together: stored ones, which the cache mostly has too, and converted ones.
+/// The size of the conversion cache over all kinds, in bytes: stored objects, which the watch cache mostly has too, and converted
+/// ones.
 pub const KEPT_BYTES: usize = 256 << 20;
-/// What it costs to keep an object beside its bytes: about 200 bytes in two tables.
+/// The cost of an object beside its bytes: about 200 bytes in two tables.
 const OVERHEAD_BYTES: usize = 200;
 
 /// All that is kept.
@@ -28,16 +29,16 @@ pub struct KeptObjects {
     spared: AtomicU64,
 }
 
-/// What was counted of it.
+/// The counts of the conversion cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptStats {
-    /// How many objects are kept.
+    /// The number of objects.
     pub objects: usize,
-    /// How many bytes they have.
+    /// Their size in bytes.
     pub bytes: usize,
     /// For how many objects converters were asked to show them.
     pub asked: u64,
-    /// How many objects were shown without that, since they were kept or somebody else was asking.
+    /// The number of conversions avoided by the cache, or by waiting for another request.
     pub spared: u64,
 }
 
@@ -47,7 +48,7 @@ struct State {
     /// One for each object that is kept, in no order, so that one of them can be picked.
     slots: Vec<(u64, Key)>,
     bytes: usize,
-    /// How many resources there have been.
+    /// The number of resources so far.
     resources: u64,
     /// Picks what goes.
     turn: u64,
@@ -80,9 +81,9 @@ impl ConvertedObject {
     }
 }
 
-/// Objects that somebody is being asked for.
+/// Objects whose conversion is under way.
 struct Flight {
-    /// How many they are.
+    /// Their number.
     objects: usize,
     landed: CancellationToken,
     /// Empty after that where who asked has gone.
@@ -96,14 +97,14 @@ impl Key {
     }
 }
 
-/// What is kept of one resource, as it is served.
+/// The part of one served resource.
 pub(crate) struct KeptOf {
     id: u64,
     all: Arc<KeptObjects>,
 }
 
 impl KeptObjects {
-    /// What was counted.
+    /// The counts.
     pub fn stats(&self) -> KeptStats {
         let state = self.state.lock();
         KeptStats {
@@ -161,17 +162,17 @@ pub(crate) enum Reuse {
     UnderWay,
 }
 
-/// What there is of some objects in another version.
+/// The result of looking up some objects in another version.
 pub(crate) struct Looked {
-    /// What is kept of each.
+    /// The cached conversion of each.
     pub(crate) kept: Vec<Option<StoredObject>>,
-    /// Those that nobody is being asked for: whoever looked has to ask.
+    /// The objects that the caller has to convert.
     pub(crate) claim: Option<Claim>,
-    /// Those that somebody else is asking for.
+    /// The objects that another request is converting.
     pub(crate) others: Vec<Awaited>,
 }
 
-/// Objects that whoever has this asks for. Dropped without an answer it leaves that to others.
+/// Objects that its owner converts. If it is dropped without a result, others convert them.
 pub(crate) struct Claim {
     /// Their places among those that were looked for.
     pub(crate) places: Vec<usize>,
@@ -181,7 +182,7 @@ pub(crate) struct Claim {
     of: Arc<KeptOf>,
 }
 
-/// Objects that somebody else is asking for.
+/// Objects that another request is converting.
 pub(crate) struct Awaited {
     places: Vec<(usize, Key)>,
     flight: Arc<Flight>,
@@ -285,7 +286,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // ORDER: what was answered is kept before nobody is asking for it any more, so that nobody asks in between.
+        // ORDER: the result is cached before the flight ends, so that no other request converts in between.
         if let Some(table) = self.of.all.state.lock().tables.get_mut(&self.of.id) {
             for stored in &self.stored {
                 table.under_way.remove(&Key::new(stored, self.version));
@@ -370,7 +371,7 @@ mod tests {
         wait.await.unwrap();
         assert_eq!(found, [Some(converted), None]);
 
-        // Who goes without an answer leaves it to others, and a refusal is that of all who wanted the same.
+        // Without a result another request converts, and a refusal counts for all that waited.
         let awaits = |objects: &[&StoredObject]| kept.look(0, objects, Reuse::Kept).others.pop().unwrap();
         let d = object("d", 1);
         let claim = kept.look(0, &[&d], Reuse::Kept).claim.unwrap();

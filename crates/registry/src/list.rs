@@ -1,8 +1,9 @@
 //! Chunked lists (KEP-365): one consistent snapshot over all chunks, on any server, across restarts.
 //!
-//! A list is planned (`plan.rs`: which revision, where it starts, how many), read from a snapshot of the cache or, past
-//! the cache's history, from the store (`history.rs`), and cut into a page (`page.rs`). Invariants 1 to 7 of
-//! ARCHITECTURE.md live here: chunks put together equal the whole list, every chunk carries the same resourceVersion, a
+//! `plan.rs` selects revision, start and length. Entries come from a snapshot of the cache or, beyond its history, from the store
+//! (`history.rs`). `page.rs` cuts the page.
+//!
+//! Invariants 1 to 7 of ARCHITECTURE.md: the chunks together equal the whole list, every chunk has the same resourceVersion, a
 //! token is relative to the range of its URL, and no token means complete.
 
 mod converted;
@@ -36,9 +37,9 @@ use crate::target::Target;
 pub struct ListPage {
     /// The revision of the snapshot that the whole walk is read from.
     pub revision: Revision,
-    /// Where the next chunk starts; `None` when this page completes the list.
+    /// The token of the next chunk; `None` when this page completes the list.
     pub continue_token: Option<String>,
-    /// How many objects follow this page. Known only for unselected lists that have a next chunk.
+    /// The number of objects after this page. Known only for unselected lists with a next chunk.
     pub remaining: Option<u64>,
     /// The objects.
     pub items: ListItems,
@@ -50,7 +51,7 @@ pub enum ListItems {
     Range {
         /// The objects, leaf by leaf.
         cursor: RangeCursor,
-        /// How many bytes they have in JSON, without what stands between them.
+        /// The size of the objects in JSON, in bytes, without separators.
         bytes: u64,
     },
     /// Entries that were picked one by one.
@@ -66,7 +67,7 @@ pub type HistoryPages = BoxStream<'static, Result<Vec<Arc<Entry>>, ApiError>>;
 pub struct HistoryItems {
     /// The pages, in key order.
     pub pages: HistoryPages,
-    /// The same pages, to be read by who measures them first: what is of the past does not change.
+    /// The same pages for a second read, since a past revision does not change. The first read measures them.
     pub again: HistoryPages,
     /// The fewest bytes that they have in JSON.
     pub least_bytes: u64,
@@ -104,12 +105,11 @@ impl ListItems {
 impl Registry {
     /// Lists the objects of the target's URL.
     ///
-    /// Cost: O(log n) to find the start and to count; for a selected list also the entries that are looked at. Nothing is
-    /// decoded or copied.
+    /// Cost: O(log n) to find the start and to count; with a selector also the scanned entries. Nothing is decoded or copied.
     ///
     /// # Errors
-    /// 400 for selectors and tokens that can't be read, 410 when the revision asked for is no longer known (with a
-    /// token to go on from for a continued list), 504 when it does not exist yet, 500 when something in it can't be read.
+    /// 400 for invalid selectors and tokens, 410 when the revision is no longer known (with a token to continue a list), 504 when
+    /// it does not exist yet, 500 when an object cannot be read.
     pub async fn list(&self, target: &Target, caller: &Caller, options: &ListOptions) -> Result<ListPage, ApiError> {
         caller
             .in_time(async {
@@ -119,8 +119,8 @@ impl Registry {
             .await
     }
 
-    /// How a list is cut for a caller. Who asks for all of a range may list it; who selects something may have a right to that alone, which
-    /// is asked where it makes a difference.
+    /// The rights by which a list is cut. The right to list a range covers all of it. A selector may need a narrower right, which
+    /// is checked where it makes a difference.
     async fn rights_to_range(&self, target: &Target, caller: &Caller, options: &ListOptions) -> PartialRights {
         let configured = self.config.partial_rights;
         let selects = !options.label_selector.is_empty() || !options.field_selector.is_empty();
@@ -140,7 +140,7 @@ impl Registry {
         if verdict.is_allowed() { PartialRights::AsOthers } else { configured }
     }
 
-    /// The same for the server's own use, whoever is served by it. Its tokens are those of the caller of this name, who has these rights.
+    /// As [`list`](Self::list), for the server's own use. Its tokens are those of the named caller, with these rights.
     pub(crate) fn read_list<'l>(
         &'l self,
         target: &'l Target,

@@ -1,10 +1,9 @@
-//! The store's newest revision, asked for by many readers at once.
+//! The store's newest revision, read once for many readers.
 //!
-//! Readers that wait at the same moment share a read. Invariant 15 decides which: a reader may only use the answer to
-//! a read that was put after the reader came. One that was under way already may have been answered by the store
-//! before a write that the reader's client knows of. So there are at most two reads: the one under way, and the next
-//! one, which everybody joins who comes meanwhile and which is put as soon as the other is answered. An embedded store
-//! knows the answer, and nobody waits for it.
+//! Readers that wait at the same moment share a read. By invariant 15 a reader may only use a read that was sent after the reader
+//! came: the store may have answered an earlier one before a write that the reader's client knows of. There are therefore at most
+//! two reads: the one under way, and the next one, which all later readers join. It is sent when the first one is answered. An
+//! embedded store knows the answer without a read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -21,7 +20,7 @@ use crate::registry::store_error;
 type Answer = Result<Revision, ApiError>;
 type Read = Shared<BoxFuture<'static, Answer>>;
 
-/// How often a store was asked for its newest revision.
+/// The number of reads of the newest revision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NewestReads {
     /// Reads that were put to the store.
@@ -35,7 +34,7 @@ pub(crate) struct Newest(Arc<Inner>);
 
 struct Inner {
     store: Arc<dyn Store>,
-    /// How long the store may take to answer.
+    /// The timeout of a read.
     patience: Duration,
     reads: Mutex<Reads>,
     asked: AtomicU64,
@@ -44,7 +43,7 @@ struct Inner {
 
 #[derive(Default)]
 struct Reads {
-    /// Not put yet: whoever comes now may join.
+    /// The read that is not sent yet, which readers may join.
     next: Option<Read>,
     /// Put last: the next one waits for its answer.
     last: Option<Read>,
@@ -88,7 +87,7 @@ impl Inner {
         next
     }
 
-    /// Lets nobody join the next read any more.
+    /// Closes the next read to further readers.
     fn close(&self) {
         let mut reads = self.reads.lock();
         reads.last = reads.next.take();
@@ -101,7 +100,7 @@ async fn put(inner: Weak<Inner>, store: Arc<dyn Store>, patience: Duration, last
         // The answer is for those who joined that read.
         let _ = last.await;
     }
-    // ORDER: the store is asked when nobody can join any more.
+    // ORDER: the read is sent when no reader can join any more.
     if let Some(inner) = inner.upgrade() {
         inner.close();
     }
@@ -141,8 +140,8 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(random.u64() % 40)).await;
     }
 
-    /// Readers and writers at random moments over a store whose answers travel: no reader is told less than what was
-    /// acknowledged when it came, and there is at most one read at a time.
+    /// Readers and writers at random moments over a store with delays. No reader gets less than was acknowledged when it came, and
+    /// there is at most one read at a time.
     async fn readers_beside_writers(seed: u64, travel: u64, readers: u64) {
         let (store, newest) = over(Fault::Slow(Duration::from_millis(travel)));
         let (acknowledged, done) = (AtomicU64::new(0), AtomicBool::new(false));

@@ -1,6 +1,6 @@
-//! Owners that an object names twice: the second time is left out, and the writer is told.
+//! Duplicate owner references: the second one is dropped, and the client is warned.
 //!
-//! Two references are the same when all of their fields are. What the texts say of releases is what clients know from kube-apiserver.
+//! Two references are equal when all of their fields are. The release in the text is kube-apiserver's.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use keelson_meta::json::Value;
 
 use crate::warnings::Warnings;
 
-/// Who has named an owner twice.
+/// The cause of a duplicate owner.
 #[derive(Clone, Copy)]
 pub(crate) enum NamedBy {
     /// The client.

@@ -1,5 +1,5 @@
-//! Patching an object: the patch is applied to the newest state, and again when somebody was faster, so that it never
-//! loses to a race. Its document is read once. Server-side apply, which is sent the same way, is in `apply.rs`.
+//! Patches an object: applies the patch to the newest state, and again after a conflict, so that it never loses a race. Its
+//! document is parsed once. Server-side apply is in `apply.rs`.
 
 use async_trait::async_trait;
 use keelson_cache::Entry;
@@ -28,7 +28,7 @@ pub struct Patch {
     pub kind: PatchKind,
     /// The document.
     pub document: Value,
-    /// What was found when the document was read and only strictness minds: fields that it states twice.
+    /// Duplicate fields of the document, for field validation.
     pub faults: Vec<String>,
 }
 
@@ -49,8 +49,8 @@ impl Registry {
     /// Applies a patch to the object of the target's URL.
     ///
     /// # Errors
-    /// 404 when there is none; 400 and 422 for a patch that does not apply or leaves an object that is not of its types;
-    /// 409 when it names a resourceVersion that the object no longer has.
+    /// 404 when it does not exist; 400 and 422 for a patch that does not apply or leaves an invalid object; 409 for another
+    /// resourceVersion.
     pub async fn patch(
         &self,
         target: &Target,
@@ -79,7 +79,7 @@ struct PatchOf<'p> {
     name: &'p str,
     sent: &'p Patch,
     patch: CompiledPatch<'p>,
-    /// What strictness minds about the document itself.
+    /// The faults of the document for field validation.
     faults: Vec<String>,
     validation: FieldValidation,
     warnings: &'p Warnings,
@@ -106,16 +106,16 @@ impl Proposal for PatchOf<'_> {
 /// A patch whose document has been read, to be applied as often as it is needed.
 pub struct CompiledPatch<'p> {
     form: Form<'p>,
-    /// Whether the patch may look at the owners of fields, or change them.
+    /// True if the patch may read or change managedFields.
     reaches_owners: bool,
 }
 
 enum Form<'p> {
-    /// The operations, or why the document has none: that is told to who applies it.
+    /// The operations, or the error of the document, which is reported when it is applied.
     Json(Result<Operations<'p>, PatchError>),
     Merge(&'p Value),
     Strategic(&'p Value),
-    /// What an apply leaves is found with the owners of the fields; see `managed`.
+    /// The result of an apply depends on the owners of the fields; see `managed`.
     Apply,
 }
 
@@ -153,10 +153,10 @@ impl Patch {
         CompiledPatch { form, reaches_owners: self.reaches_owners() }
     }
 
-    /// 422: what the patch leaves of `object` is not an object of its kind, for the reason in `fault`.
+    /// 422: the patched `object` is not an object of its kind, for the reason in `fault`.
     ///
-    /// Upstream shows what a JSON or merge patch leaves as it writes it, and decodes it in that order; of a strategic patch it
-    /// shows the patch, and words types otherwise.
+    /// Upstream shows the result of a JSON or merge patch in its order of encoding. For a strategic patch it shows the patch, and
+    /// words types differently.
     fn unfit(&self, target: &Target, object: Object, validation: FieldValidation, fault: String) -> ApiError {
         let schema = target.version.schema();
         let (shown, fault) = match self.kind {
@@ -182,7 +182,7 @@ impl Patch {
         ApiError::Invalid { kind: GroupKind { group: String::new(), kind: String::new() }, name: String::new(), errors }
     }
 
-    /// What the patch leaves of an object, with the members of what it reached in alphabetical order.
+    /// The patched object, with the members of changed objects in alphabetical order.
     fn in_order(&self, schema: Option<SchemaRef<'_>>, object: Object) -> Value {
         if self.kind == PatchKind::Json {
             let object = object.into_value();
@@ -201,7 +201,7 @@ impl Patch {
         self.compile().apply(schema, object)
     }
 
-    /// Whether the patch may look at the owners of fields, or change them.
+    /// Returns true if the patch may read or change managedFields.
     fn reaches_owners(&self) -> bool {
         match self.kind {
             PatchKind::Merge | PatchKind::Strategic | PatchKind::Apply => {
@@ -215,7 +215,7 @@ impl Patch {
         }
     }
 
-    /// What strictness minds about the document itself.
+    /// The faults of the document for field validation.
     pub(crate) fn faults(&self) -> Vec<String> {
         let found = self.faults.iter().cloned();
         match self.kind {
@@ -228,7 +228,7 @@ impl Patch {
     }
 }
 
-/// Whether a JSON pointer names the owners of fields, something of theirs, or something that has them.
+/// Returns true if a JSON pointer names managedFields, a part of them, or an object that contains them.
 fn reaches_owners(pointer: &str) -> bool {
     let mut steps = pointer.split('/').skip(1);
     match (steps.next(), steps.next()) {

@@ -48,8 +48,8 @@ fn default_status(target: &Target) -> Option<Value> {
     target.resource.version(&target.storage_kind().version)?.default_status().cloned()
 }
 
-/// What the schema of the request's version says against an object, which is in that version, and was `old` before; it warns of what
-/// was so before. Only custom resources are judged so.
+/// The schema errors of an object in the version of the request, compared with its state `old`; errors that it had before are
+/// warnings. Only custom resources are validated so.
 pub(crate) fn schema_faults(
     target: &Target,
     old: Option<&mut Object>,
@@ -59,7 +59,7 @@ pub(crate) fn schema_faults(
     let Some(rules) = target.version.structural() else { return Vec::new() };
     let of_scale = scale_faults(target, object);
     let value = Value::Object(std::mem::take(&mut object.0));
-    // Who writes the status is told of it alone, as upstream has it.
+    // As upstream, a write of the status reports errors of the status alone.
     let part = target.subresource_name().filter(|name| *name == "status");
     let found = match old {
         None => rules.judge_beside(&value, None, part, of_scale),
@@ -155,7 +155,7 @@ pub(crate) fn validate_update(
     errors.extend(faults);
     let beside: Vec<FieldError> = new_finalizers(current, next).into_iter().chain(carried.faults).collect();
     if !target.resource.is_builtin() {
-        // Upstream judges these twice.
+        // Upstream validates these twice.
         errors.extend(beside.iter().cloned());
     }
     errors.extend(beside);
@@ -177,7 +177,7 @@ fn warn_of_finalizers(target: &Target, current: Option<&Object>, next: &Object, 
     }
 }
 
-/// What is on its way out may not be held by anybody new: those who wait for it would wait for somebody unknown.
+/// An object that is being deleted gets no new finalizers.
 fn new_finalizers(current: &Object, next: &Object) -> Option<FieldError> {
     current.deletion_timestamp()?;
     let known = current.finalizers();
@@ -200,7 +200,7 @@ fn refuse(target: &Target, object: &Object, errors: Vec<FieldError>) -> Result<(
     Err(ApiError::Invalid { kind: target.group_kind(), name: object.name().to_owned(), errors })
 }
 
-/// Whether an object asks for something else than before, so that its generation goes up. Both are in one version.
+/// Returns true if the specification changed, so that the generation increases. Both objects are in one version.
 pub(crate) fn asks_for_more(target: &Target, current: &Object, next: &Object) -> bool {
     // A write of the status may bring annotations along, and asks for nothing.
     let asks = target.resource.generation && target.subresource_name() != Some("status");
@@ -208,7 +208,7 @@ pub(crate) fn asks_for_more(target: &Target, current: &Object, next: &Object) ->
     asks && (target.strategy().update.raises_generation(current, next) || status_asks && !same_status(current, next))
 }
 
-/// What a writer sent for metadata that no writer changes, where it is minded.
+/// The metadata that a client sent and cannot change, where that is an error.
 #[must_use]
 pub(crate) struct Carried {
     faults: Vec<FieldError>,
@@ -256,7 +256,7 @@ fn same_status(left: &Object, right: &Object) -> bool {
     }
 }
 
-/// Whether nothing but metadata and status of an object changed.
+/// Returns true if only metadata and status changed.
 pub fn same_specification(left: &Object, right: &Object) -> bool {
     let own = |key: &str| !matches!(key, "kind" | "apiVersion" | "metadata" | "status");
     let fields = |object: &Object| object.0.iter().filter(|(key, _)| own(key)).count();

@@ -1,11 +1,11 @@
-//! Queries of lists: sorted, counted and paged, all chunks from the snapshot of the first.
+//! Queries of lists: sorted, counted and paged, with all chunks from the snapshot of the first.
 //!
-//! A query is planned (`query/plan.rs`: which revision, where it starts), sees the objects that its URL and its selectors leave
-//! (`wanted.rs`), has the view of a snapshot that holds them in its order (`making.rs`), and is cut into a page or told as groups
-//! (`page.rs`, `groups.rs`). A query in the order of the keys without selectors needs no view: the snapshot counts.
+//! `query/plan.rs` selects revision and start. `wanted.rs` evaluates the objects of the URL and its selectors. `making.rs` builds
+//! the view: the snapshot's objects in the order of the query. `page.rs` cuts a page, and `groups.rs` counts groups. A query in key
+//! order without selectors needs no view, since the snapshot counts.
 //!
-//! Invariants: chunks put together equal the whole answer at their revision; a token is bound to its query and its URL, and no token
-//! reads what its request would not; what a page and what is counted are of one snapshot.
+//! Invariants: chunks together equal the whole result at their revision. A token is bound to its query and URL, and reads nothing
+//! that its request could not. A page and its counts are of one snapshot.
 
 mod groups;
 mod indexes;
@@ -64,7 +64,7 @@ struct Sought {
     owner: ViewOwner,
 }
 
-/// Where the objects of a query are found.
+/// The source of a query's objects.
 enum Shown {
     /// The query leaves out none of the range and has them in the order of their keys.
     Range(KeyRange),
@@ -73,13 +73,13 @@ enum Shown {
 }
 
 impl Registry {
-    /// Lists a page of the objects that a query wants, in its order.
+    /// Lists a page of the objects that match a query, in its order.
     ///
-    /// Cost: O(log n) for the page where the view of the query is at hand, and O(changes) where it is of another moment; else a look at
-    /// every object that the index does not rule out. Others have their turn in between.
+    /// Cost: O(log n) for the page if the view exists, O(changes) if it exists for another snapshot, and otherwise a scan of every
+    /// object that the index does not rule out. The scan yields to other tasks.
     ///
     /// # Errors
-    /// As [`list`](Self::list), and 400 for what can't be asked for together. What only the store knows is 410.
+    /// As [`list`](Self::list), and 400 for parameters that exclude each other. 410 for revisions that only the store has.
     pub async fn query(
         &self,
         target: &Target,
@@ -90,7 +90,7 @@ impl Registry {
         caller.in_time(self.read_query(target, options, query, caller)).await
     }
 
-    /// Tells how many of the objects that a query wants have which value.
+    /// Counts the objects that match a query by value.
     ///
     /// # Errors
     /// As [`query`](Self::query).
@@ -104,7 +104,7 @@ impl Registry {
         caller.in_time(self.read_groups(target, options, query, caller)).await
     }
 
-    /// Tells where the words of a search are found in the objects of a page.
+    /// Returns the places of the searched words in the objects of a page.
     ///
     /// # Errors
     /// As [`query`](Self::query).
@@ -228,14 +228,14 @@ impl Registry {
         let (collection, snapshot, wanted) = (collection.clone(), snapshot.clone(), Arc::new(wanted));
         let owner = ViewOwner::default();
         let (mut found, _) = indexes::find(&Sought { collection, snapshot, wanted, owner }).await.ok()??;
-        // Those of one value are in this order already.
+        // Objects of one value are in this order already.
         found.sort_unstable_by(|one, other| one.key.cmp(&other.key));
         Some(found)
     }
 }
 
 impl QueryPlan {
-    /// What is told when the revision is gone.
+    /// The error for a revision that is gone.
     fn expired(&self) -> ApiError {
         match self.token() {
             // Of what was then there is no rest that is newer.

@@ -1,8 +1,7 @@
-//! Reviews: who somebody is, and what he may do. Nothing of them is stored; the answer is written into `status`.
+//! Reviews: the identity and the rights of a user. They are not stored; the answer is written into `status`.
 //!
-//! They are answered from the caller and the authorizer that it comes with, which are the same that the filters of a request
-//! ask. An authorizer is told what is selected as the text that a request would say it in; what is no selector is left out, as
-//! upstream has it, which asks for more then, and the answer says so.
+//! The caller and its authorizer answer, as for the filters of a request. An authorizer gets a selector as the text of a request.
+//! As upstream, an invalid selector is left out, which requests more, and the answer reports it.
 
 mod validation;
 
@@ -82,13 +81,13 @@ fn texts(array: Option<&Value>) -> Vec<String> {
 #[derive(Default)]
 struct Selector {
     text: Option<String>,
-    /// Whether something of it is no selector, and left out.
+    /// True if an invalid part was left out.
     is_cut: bool,
 }
 
 impl Selector {
-    /// What stands in a field of the resource's attributes: requirements, of which each is `written` as a text if it can be, or else a
-    /// text that has to be one as a whole.
+    /// The selector in a field of the resource attributes: requirements, each `written` as a text if it can be, or else a raw text
+    /// that must be valid as a whole.
     fn of(
         review: &Object,
         field: &str,
@@ -114,7 +113,7 @@ impl Selector {
         Self::of(review, "fieldSelector", field_requirement, |text| FieldSelector::parse(text).is_ok())
     }
 
-    /// What is told of what is left out.
+    /// The error about the parts that were left out.
     fn fault(&self, field: &str) -> Option<String> {
         let how = if self.text.is_some() { "partially ignored" } else { "ignored" };
         self.is_cut.then(|| format!("spec.resourceAttributes.{field} {how} due to parse error"))
@@ -279,7 +278,7 @@ mod tests {
         assert_eq!(status, json!({"allowed": false}));
     }
 
-    /// The text that an authorizer is told, and the fault that is told of what it is not.
+    /// Checks the text for the authorizer, and the error about the rest.
     async fn check(field: &str, selector: Value, expected: Option<&str>, fault: Option<&str>) {
         let (Question { labels, fields, .. }, status) =
             ask(json!({"resourceAttributes": {field: selector.clone()}})).await;

@@ -1,9 +1,9 @@
-//! The selection of a list or watch: label and field selectors, resolved against one resource. Where a field is, each entry
-//! says itself: what a collection keeps can change while a selection is in use.
+//! The selection of a list or watch: label and field selectors, resolved against one resource. Each entry knows the places of its
+//! fields, since the fields that a collection keeps can change while a selection is in use.
 //!
-//! A selection narrows what is returned and never what a continue token is relative to: that is the range of the URL
-//! alone, so that a chunked walk with any selector finds each object once. Fields of objects that a webhook converts are selected in
-//! `selection/converted.rs`.
+//! A selection narrows the result and never the position of a continue token, which is relative to the range of the URL alone. A
+//! chunked walk with any selector therefore finds each object once. `selection/converted.rs` selects fields of objects that a
+//! webhook converts.
 
 mod converted;
 
@@ -34,10 +34,11 @@ pub struct Selection {
     converted: Option<VersionedView>,
 }
 
-/// How many terms the index is asked about. The first few rare ones decide what is looked at; a selector may have thousands.
+/// The largest number of terms looked up in the index. The first few rare ones decide what is scanned; a selector may have
+/// thousands.
 const MAX_INDEX_TERMS: usize = 16;
 
-/// What all terms of a field selector on one field say together, so that many cost no more than one.
+/// All terms of a field selector on one field together, so that many cost no more than one.
 #[derive(Clone, Debug)]
 struct FieldCondition {
     field: Field,
@@ -63,7 +64,7 @@ struct StoredField {
     paths: Vec<String>,
     /// The text of an absent field.
     absent: Text,
-    /// Where the fields are in the entries that are looked at, nearly all of which have one layout.
+    /// The places of the fields in the scanned entries, nearly all of which have one layout.
     places: OnceLock<(Arc<Layout>, Vec<usize>)>,
 }
 
@@ -111,7 +112,7 @@ impl Selection {
         Self { labels, fields: Vec::new(), within: None, namespace: None, name: None, converted: None }
     }
 
-    /// Whether nothing is selected away: the only case in which the remaining items can be counted.
+    /// Returns true without any selector: the only case in which the remaining items can be counted.
     pub fn is_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty() && self.name.is_none()
     }
@@ -153,8 +154,8 @@ impl Selection {
         self.namespace.as_deref()
     }
 
-    /// The most selective set of events that holds all that this selection can match. The snapshot tells which of the things that it
-    /// demands is the rarest.
+    /// The most selective set of events that contains every match of this selection. The snapshot knows the rarest of its required
+    /// terms.
     pub fn scope(&self, target: &Target, snapshot: &Snapshot) -> Scope {
         if let Some(key) = self.single_key(target.is_namespaced()) {
             return Scope::Object { key };
@@ -175,7 +176,7 @@ impl Selection {
         namespace.map_or(Scope::All, Scope::Namespace)
     }
 
-    /// What everything selected has and events are found by: the rarest that there is.
+    /// The rarest required term by which events are found.
     fn scope_term(&self, target: &Target, snapshot: &Snapshot) -> Option<ScopeTerm> {
         if let Some(name) = &self.name {
             return Some(ScopeTerm::Name(name.clone()));
@@ -223,7 +224,7 @@ fn field_term(path: &str, value: &str) -> ScopeTerm {
 }
 
 impl Selection {
-    /// What every selected entry has and the index knows, so that a list need not look at the rest.
+    /// The index terms that every selected entry has, so that a list need not scan the rest.
     pub fn index_terms(&self, target: &Target) -> Vec<IndexTerm<'_>> {
         let labels = self.labels.requirements().iter().filter_map(|requirement| {
             let mut values = requirement.values();

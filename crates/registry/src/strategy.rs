@@ -26,7 +26,7 @@ use crate::write::{ManagedObject, WriteRequest};
 /// A path of names of fields.
 pub type FieldPath = &'static [&'static str];
 
-/// What an endpoint takes of a sent object.
+/// The part of a sent object that an endpoint accepts.
 pub enum Confined {
     /// All of it, as far as the kind has a say.
     AsSent(Object),
@@ -176,7 +176,7 @@ pub trait UpdateStrategy: Send + Sync {
         Ok(false)
     }
 
-    /// Fills in the fields that an object keeps or gets on an update of the endpoint.
+    /// Sets the fields that an object keeps or gets on an update of the endpoint.
     fn prepare_update(&self, _target: &Target, _current: &Object, _next: &mut Object) -> bool {
         false
     }
@@ -261,10 +261,10 @@ pub trait DeleteStrategy: Send + Sync {
         true
     }
 
-    /// The object that takes the place of one that would go now, `last` in its last state, because it is still needed; `None`: it goes.
+    /// The object that replaces a deleted one because it is still needed; `last` is its last state. `None`: it is deleted.
     ///
     /// # Errors
-    /// 500 when it can't be told who needs it.
+    /// 500 when its users cannot be determined.
     fn made_again<'a>(
         &'a self,
         _registry: &'a Registry,
@@ -324,28 +324,28 @@ impl Strategies {
     /// The strategies of a kind that a definition declares: its status is written without its metadata.
     pub const DEFINED: Self = Self { update: &StatusAlone, ..Self::ORDINARY };
 
-    /// The same with other steps of all writes.
+    /// Replaces the steps of all writes.
     #[must_use]
     pub const fn write(mut self, strategy: &'static dyn WriteStrategy) -> Self {
         self.write = strategy;
         self
     }
 
-    /// The same with other steps of a create.
+    /// Replaces the steps of a create.
     #[must_use]
     pub const fn create(mut self, strategy: &'static dyn CreateStrategy) -> Self {
         self.create = strategy;
         self
     }
 
-    /// The same with other steps of an update.
+    /// Replaces the steps of an update.
     #[must_use]
     pub const fn update(mut self, strategy: &'static dyn UpdateStrategy) -> Self {
         self.update = strategy;
         self
     }
 
-    /// The same with other steps of a deletion.
+    /// Replaces the steps of a deletion.
     #[must_use]
     pub const fn delete(mut self, strategy: &'static dyn DeleteStrategy) -> Self {
         self.delete = strategy;

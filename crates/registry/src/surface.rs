@@ -1,9 +1,10 @@
-//! The surface: all that this server serves, as one immutable value with a generation, swapped as a whole.
+//! The surface: everything that this server serves, as one immutable value with a generation, replaced as a whole.
 //!
-//! A request takes one [`Surface`] and keeps it to its end, so that it never sees half of a change. [`Surfaces`] holds the one
-//! that is current and makes the next one of it when resources come and go; the built-in ones are its first
-//! contribution. Everything that is known of a resource is reached from here: its data, its collection in the cache, and for
-//! each version its schema, its rules and its printer. Nothing here knows objects or HTTP.
+//! A request takes one [`Surface`] and keeps it to its end, so that it never sees half of a change. [`Surfaces`] holds the current
+//! one and builds the next one when resources change; the built-in resources are its first contribution. A resource leads to its
+//! data, its collection in the cache, and for each version its schema, rules and printer.
+//!
+//! Invariant: this module knows no objects and no HTTP.
 
 mod contribution;
 mod definition;
@@ -26,7 +27,7 @@ pub use view::{Passage, View};
 
 use crate::target::Target;
 
-/// What is served at one moment.
+/// The served resources of one generation.
 #[derive(Clone, Default)]
 pub struct Surface {
     generation: u64,
@@ -60,7 +61,7 @@ impl Surface {
         self.groups.keys().map(|name| &**name)
     }
 
-    /// Whether any resource of the group is part of the program, and served.
+    /// Returns true if a built-in resource of the group is served.
     pub fn has_builtin_group(&self, group: &str) -> bool {
         let is_served = |resource: &Arc<ServedResource>| resource.versions().iter().any(|version| !version.hidden);
         group.is_empty() || self.resources_of(group).any(|resource| resource.is_builtin() && is_served(resource))
@@ -82,9 +83,9 @@ impl Surface {
         self.groups.get(group).into_iter().flat_map(|group| group.by_plural.values())
     }
 
-    /// The groups of which something else is served here than there, those that only one of the two has among them.
+    /// The groups that differ between two surfaces, with those that only one of them has.
     ///
-    /// Cost: a look at a few groups for each that has changed, none at their resources.
+    /// Cost: a comparison of each changed group with a few others, without their resources.
     pub fn changed_groups<'s>(&'s self, before: &'s Self) -> impl Iterator<Item = &'s str> {
         self.groups.changed(&before.groups, Arc::ptr_eq).map(|name| &**name)
     }
@@ -99,7 +100,7 @@ impl Surface {
         self.groups.get(group)?.by_kind.get(kind)
     }
 
-    /// What is stored, in no order: each prefix once.
+    /// The stored collections, in no order: each prefix once.
     pub fn collections(&self) -> impl Iterator<Item = &Arc<StoredCollection>> {
         self.collections.values()
     }
@@ -115,7 +116,7 @@ impl Surface {
         Some(self.target_of(resource, resource.version(version).filter(|version| !version.hidden)?))
     }
 
-    /// The same for the server itself, which finds hidden versions too.
+    /// As [`lookup`](Self::lookup), for the server's own use, with hidden versions.
     pub fn lookup_stored(self: &Arc<Self>, group: &str, version: &str, plural: &str) -> Option<Target> {
         let resource = self.resource(group, plural)?;
         Some(self.target_of(resource, resource.version(version)?))

@@ -1,11 +1,11 @@
-//! Objects whose stored value can't be read: encrypted by another server, of an unknown form, or damaged.
+//! Objects whose stored value cannot be read: encrypted by another server, of an unknown form, or damaged.
 //!
-//! They are there and can't be shown, so a list that should have them fails as a whole: who took the rest for all would delete
-//! what belongs to them. The way out is a deletion that names what it does
-//! (`ignoreStoreReadErrorWithClusterBreakingPotential`, KEP-3926), or a server that is told to leave them out.
+//! They exist and cannot be shown, so a list that contains one fails as a whole: a client that took the rest for everything would
+//! delete dependents. The way out is an explicit deletion (`ignoreStoreReadErrorWithClusterBreakingPotential`, KEP-3926), or a
+//! server configured to leave them out.
 //!
-//! That deletion is not the engine's of all writes (`write`): there is no object that could be shown to a proposal, no stage that could
-//! look at one, and none that a client could be answered with. The same admission is asked, and the store fences it like any write.
+//! This deletion does not run through `write`: there is no object for a proposal, a stage or a response. It runs the same
+//! admission, and the store fences it like any write.
 
 use keelson_access::{Attributes, ResourceAttributes};
 use keelson_cache::Collection;
@@ -23,9 +23,9 @@ use crate::registry::{Registry, store_error};
 use crate::target::Target;
 use crate::write::WriteRequest;
 
-/// How many such objects an answer names.
+/// The number of such objects that an error names.
 const NAMED: usize = 100;
-/// How often a deletion is tried again because the value has changed meanwhile.
+/// The number of attempts of a deletion when the value has changed meanwhile.
 const ATTEMPTS: usize = 8;
 /// The option by which an object is deleted that can't be read.
 const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
@@ -33,10 +33,10 @@ const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 const UNSAFE_DELETE: &str = "unsafe-delete-ignore-read-errors";
 
 impl Registry {
-    /// Whether everything below the target's URL can be shown.
+    /// Checks that everything below the target's URL can be read.
     ///
     /// # Errors
-    /// 500 that names what can't be read, unless the server is told to leave that out.
+    /// 500 with the names of unreadable objects, unless the server leaves them out.
     pub(crate) fn check_readable(&self, target: &Target, collection: &Collection) -> Result<(), ApiError> {
         if self.config.skip_unreadable {
             return Ok(());
@@ -62,14 +62,14 @@ impl Registry {
         Err(ApiError::StoreRead { resource: target.group_resource(), causes })
     }
 
-    /// Deletes an object that can't be read, whatever depends on it: no finalizer, precondition or owner is known.
+    /// Deletes an unreadable object. Its finalizers, owners and preconditions are unknown, so none are checked.
     ///
-    /// Who does that needs the right to [`UNSAFE_DELETE`] beside the one to delete. Admission is asked as of any deletion, but
-    /// has no object to look at.
+    /// The caller needs the right to [`UNSAFE_DELETE`] besides that to delete. Admission runs as for any deletion, without an
+    /// object.
     ///
     /// # Errors
-    /// 403 for who may not do that, 422 for an object that can be read, or is not there, 504 at the caller's deadline, and what
-    /// admission says.
+    /// 403 without the rights, 422 for an object that can be read or does not exist, 504 at the caller's deadline, and those of
+    /// admission.
     pub async fn delete_unreadable(
         &self,
         target: &Target,
@@ -115,10 +115,10 @@ impl Registry {
     }
 }
 
-/// Whether the caller may delete what can't be read.
+/// Checks the right to delete unreadable objects.
 ///
 /// # Errors
-/// 403 if not.
+/// 403 without it.
 async fn permit(target: &Target, name: &str, caller: &Caller) -> Result<(), ApiError> {
     let resource = target.group_resource();
     let attributes = Attributes::Resource(ResourceAttributes {

@@ -1,5 +1,5 @@
-//! Replacing an object, or its status. Some resources are made by an update of a name that is free, as their declarations
-//! say (`create_on_update`), so that a client can renew what it holds without asking whether it still is there.
+//! Replaces an object, or its status. Some resources are created by an update of a free name, as declared (`create_on_update`), so
+//! that a client can renew an object without checking that it exists.
 
 use std::fmt;
 
@@ -17,8 +17,8 @@ use crate::registry::Registry;
 use crate::target::Target;
 use crate::write::{Live, Ownership, Proposal, Proposed, WriteRequest, Written, modified};
 
-/// The object that an update sends. Nearly all updates need it once, so it is moved into the write; what the client sent is taken in
-/// again when somebody else was faster.
+/// The object of an update. Nearly all updates need it once, so it is moved into the write. After a conflict it is decoded again
+/// from the client's bytes.
 pub struct SentObject<'s> {
     object: Option<Object>,
     again: Again<'s>,
@@ -79,10 +79,10 @@ impl Registry {
         self.update_while(target, name, sent, caller, options, Vec::new()).await
     }
 
-    /// The same on these conditions besides, which are compared in the transaction of the write.
+    /// As [`Registry::update`], with further conditions that the transaction compares.
     ///
     /// # Errors
-    /// Those of [`Registry::update`], and 503 when they do not hold.
+    /// Those of [`Registry::update`], and 503 when the conditions do not hold.
     pub async fn update_while(
         &self,
         target: &Target,
@@ -97,7 +97,7 @@ impl Registry {
         self.write(&request, &mut Update::new(target, name, sent.into(), false)).await
     }
 
-    /// The same that makes the object where there is none and its resource is declared so.
+    /// As [`Registry::update`], but creates a missing object where the resource is declared so.
     ///
     /// # Errors
     /// Those of [`Registry::update`] and [`Registry::create`].

@@ -1,8 +1,7 @@
-//! The version in which the objects of a target are stored, and the way there and back.
+//! The stored version of a target's objects, and the conversions to it and from it.
 //!
-//! An object that lies in the store in another version than this server writes is led to that version as soon as it is
-//! changed, so that a write always leaves the newest form behind. The way may have to be asked for, and can fail: then nothing
-//! is written.
+//! An object that is stored in another version than this server writes is converted as soon as it changes, so that a write always
+//! stores the newest form. The conversion may need a webhook, and can fail: then nothing is written.
 
 use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, GroupVersion, GroupVersionKind, Object};
@@ -54,7 +53,7 @@ pub(crate) async fn convert(target: &Target, object: &mut Object, to: &GroupVers
     Ok(())
 }
 
-/// Leads objects of one version to another one that somebody has to be asked for, with one call.
+/// Converts objects of one version to another by one call of a webhook.
 ///
 /// # Errors
 /// As [`convert`].
@@ -73,7 +72,7 @@ pub(crate) async fn convert_both(
     Ok(converted)
 }
 
-/// Leads an object to another version if nobody has to be asked for it; whether that was done.
+/// Converts an object to another version if no webhook is needed. Returns true if it did.
 ///
 /// # Errors
 /// As [`convert`].

@@ -1,9 +1,9 @@
-//! Views of stored objects: in the version that was asked for, whatever version they are stored in.
+//! Views of stored objects in the version of a request, whatever version they are stored in.
 //!
-//! Most kinds have one version, and then nothing here costs anything: bytes are shown as they are. A kind whose versions
-//! differ only by name has its header replaced. Where fields differ objects are converted before anything is rendered, many at
-//! a time: at once by code here, or by a [`Converter`](crate::Converter), which may take long and fail. What can't be converted is
-//! an error that names the object, and never shown under the name of a version that it is not in.
+//! Most kinds have one version, and their bytes are sent unchanged at no cost. A kind whose versions differ only by name gets
+//! another header. Otherwise objects are converted before they are rendered, many at a time: by built-in code, or by a
+//! [`Converter`](crate::Converter), which may be slow or fail. An object that cannot be converted is an error with its name, and is
+//! never shown under the name of another version.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const REST_FROM_BYTES: usize = 64 << 10;
 pub struct VersionedView {
     resource: Arc<ServedResource>,
     version: Arc<KindVersion>,
-    /// Whether no object can be in another version, which is the case of most built-in kinds.
+    /// True if no object can have another version, as with most built-in kinds.
     sole: bool,
 }
 
@@ -53,24 +53,24 @@ impl VersionedView {
         self.version.kind()
     }
 
-    /// Whether no object can be in another version, so that there is nothing to convert.
+    /// Returns true if no object can have another version, so that nothing is converted.
     pub fn is_sole(&self) -> bool {
         self.sole
     }
 
-    /// Whether somebody has to be asked for objects of another version.
+    /// Returns true if conversions need a webhook.
     pub fn asks(&self) -> bool {
         self.resource.converter().is_some()
     }
 
-    /// Whether the object is stored in this version, so that its bytes are shown as they are.
+    /// Returns true if the object is stored in this version, so that its bytes are sent unchanged.
     pub fn is_same(&self, object: &StoredObject) -> bool {
         self.sole
             || object.has_header(self.version.stored_header())
             || object.api_version() == self.version.api_version()
     }
 
-    /// Whether the object has the fields of this version. Its header may still name another version.
+    /// Returns true if the object has the fields of this version. Its header may name another version.
     pub fn fits(&self, object: &StoredObject) -> bool {
         self.is_same(object)
             || matches!(
@@ -100,11 +100,10 @@ impl VersionedView {
         }
     }
 
-    /// The entries with the fields of this version: those that have them as they are. A call to somebody who is asked takes many
-    /// of them.
+    /// Converts entries to this version; those that have its fields stay as they are. One call of a webhook takes many entries.
     ///
     /// # Errors
-    /// 500 when one of them can't be converted.
+    /// 500 when one of them cannot be converted.
     pub async fn show_all(&self, entries: Vec<Arc<Entry>>) -> Result<Vec<Arc<Entry>>, ApiError> {
         if !self.asks() {
             return self.show_all_now(entries);
@@ -122,10 +121,10 @@ impl VersionedView {
         Ok(shown)
     }
 
-    /// The same for a kind that nobody has to be asked about.
+    /// The same for a kind without a webhook.
     ///
     /// # Errors
-    /// 500 when one of them can't be converted.
+    /// 500 when one of them cannot be converted.
     pub fn show_all_now(&self, mut entries: Vec<Arc<Entry>>) -> Result<Vec<Arc<Entry>>, ApiError> {
         for entry in &mut entries {
             if !self.fits(&entry.object) {
@@ -135,10 +134,10 @@ impl VersionedView {
         Ok(entries)
     }
 
-    /// One object with the fields of this version, of a kind that nobody has to be asked about.
+    /// Converts one object to this version, for a kind without a webhook.
     ///
     /// # Errors
-    /// 500 when it can't be converted.
+    /// 500 when it cannot be converted.
     pub(crate) fn show_now(&self, entry: &Entry) -> Result<StoredObject, ApiError> {
         self.converted(&entry.object, &entry.key)
     }
@@ -195,8 +194,8 @@ impl VersionedView {
         }
     }
 
-    /// Asks for the objects of a claim. A task does it: others may wait for the answer too, whoever asks may be a list whose client
-    /// takes nothing, and must not keep them up. It ends with whoever asks, and leaves the rest to the others then.
+    /// Converts the objects of a claim, in a task of its own: other requests may wait for the result, and must not depend on a list
+    /// whose client does not read. It ends with its request, and leaves the rest to the others.
     async fn ask_for(&self, claim: Claim) -> Result<Vec<StoredObject>, ApiError> {
         let view = self.clone();
         let asking = tokio::spawn(async move {
@@ -251,10 +250,10 @@ impl VersionedView {
         }
     }
 
-    /// The object in this version, decoded.
+    /// Decodes the object in this version.
     ///
     /// # Errors
-    /// 500 when it does not [fit](Self::fits): whoever shows it has it converted before.
+    /// 500 when it does not [fit](Self::fits): the caller must convert it first.
     pub fn decode(&self, object: &StoredObject, revision: Revision) -> Result<Object, ApiError> {
         self.demand_fit(object)?;
         let mut decoded = object.decode(revision);

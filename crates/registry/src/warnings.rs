@@ -1,9 +1,8 @@
-//! Warnings: the client of a request is told of them beside its answer, whether the request succeeds or is refused.
+//! Warnings: headers of the response, whether the request succeeds or is refused.
 //!
-//! Warnings come from the depths of a verb (a field that nobody knows, a deprecated one, a plugin of admission), often from
-//! an attempt that is made again, and have to survive a refusal. So they are noted beside the request: its
-//! [`Caller`](crate::Caller) carries the note, and whoever answers the request reads it at the end. Of what the server writes
-//! by itself nobody reads warnings, so that it has no note.
+//! Warnings come from the depths of a verb (an unknown field, a deprecated one, an admission plugin), often from an attempt that is
+//! repeated, and survive a refusal. They are therefore collected beside the request, in its [`Caller`](crate::Caller), and read
+//! when the response is sent. The server's own writes collect none.
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,18 +12,18 @@ use std::time::Duration;
 #[derive(Clone, Default)]
 pub struct Warnings(Option<Arc<Mutex<Noted>>>);
 
-/// What has been noted, each text once and in order.
+/// The collected texts, each once and in order.
 #[derive(Default)]
 struct Noted {
     texts: Vec<String>,
-    /// How many characters of the texts could be told at the most.
+    /// The largest number of characters that can be sent.
     characters: usize,
     /// The time for which webhooks were called.
     called_others: Duration,
 }
 
 impl Warnings {
-    /// How many characters the warnings of an answer may have together, before each of them is cut.
+    /// The largest number of characters of all warnings together, before each is cut.
     pub const CHARACTERS_OF_ALL: usize = 4096;
     /// After how many characters each is cut then.
     pub const CHARACTERS_OF_EACH: usize = 256;
@@ -32,17 +31,17 @@ impl Warnings {
     /// The largest number of warnings in an answer. HTTP clients of several languages read at most 100 header fields.
     pub const MOST: usize = 64;
 
-    /// A note that somebody is going to read.
+    /// A collector that will be read.
     pub fn noted() -> Self {
         Self(Some(Arc::default()))
     }
 
-    /// Whether somebody is going to read it, so that it is worth looking for warnings.
+    /// Returns true if it will be read, so that looking for warnings is worth its cost.
     pub fn are_read(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Adds a text, unless it is there already or would not be told any more.
+    /// Adds a text, unless it is there already or exceeds the limit.
     pub fn add(&self, text: impl Into<String>) {
         let Some(noted) = &self.0 else { return };
         let mut noted = noted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -50,7 +49,7 @@ impl Warnings {
         if text.is_empty() || noted.characters >= Self::CHARACTERS_OF_ALL || noted.texts.len() >= Self::MOST {
             return;
         }
-        // What is longer than all may be together is cut in any case, so it need not be kept.
+        // A text beyond the limit is cut in any case, so the rest is not kept.
         if let Some((end, _)) = text.char_indices().nth(Self::CHARACTERS_OF_ALL + 1) {
             text.truncate(end);
         }

@@ -1,9 +1,8 @@
 //! Watches: a protocol of states with one step function.
 //!
-//! A watch holds a cursor in the collection's history and no queue. Invariants 11 to 14 of ARCHITECTURE.md live here:
-//! a list at R followed by a watch from R loses and repeats nothing, nothing follows an error, exactly one bookmark ends
-//! the initial events, and what leaves the selection is deleted with its old content. What a query chooses besides is decided in
-//! `watch/chosen.rs`.
+//! A watch holds a cursor in the collection's history and no queue. Invariants 11 to 14 of ARCHITECTURE.md: a list at R followed by
+//! a watch from R loses and repeats nothing, nothing follows an error, exactly one bookmark ends the initial events, and an object
+//! that leaves the selection is deleted with its old content. `watch/chosen.rs` applies a query.
 
 mod burst;
 mod chosen;
@@ -31,28 +30,28 @@ use crate::registry::Registry;
 use crate::selection::Selection;
 use crate::target::Target;
 
-/// How many events are taken from the history at once, so that one watcher can't hold a worker for long.
+/// The number of events of one step, so that a watcher holds a worker briefly.
 const STEP_EVENTS: usize = 128;
-/// How far apart steps are at the least, unless there are more events than one of them takes.
+/// The shortest time between steps, unless there are more events than one step takes.
 const PACE: Duration = Duration::from_millis(10);
-/// How far apart they are for each watcher of the same scope, if that is longer: about twice as long as it takes to write to
-/// one connection, so that telling all of them leaves time for making the changes that are told.
+/// The time between steps for each watcher of the same scope, if that is longer. It is about twice the time of a write to one
+/// connection, so that sending to all watchers leaves time for writes.
 const PACE_A_WATCHER: Duration = Duration::from_micros(20);
 /// The longest that an event waits for others.
 const LONGEST_PACE: Duration = Duration::from_millis(100);
-/// How many steps need no rest when the watch has told nothing for a while. What is done to an object at a time is mostly a few
-/// changes, and a rest costs its own end, at which the watch is woken for nothing.
+/// The number of steps without a pause after silence. Changes of one object mostly come in a few, and waking up after a pause to
+/// find no new events costs more.
 const STEPS_AT_ONCE: u32 = 4;
-/// How long it has told nothing then: longer than any pace at which there are such steps.
+/// The silence after which steps need no pause: longer than any pause.
 const SILENCE: Duration = Duration::from_millis(50);
-/// How many bytes of objects are handed out at once, unless one object alone has more: what a watcher that does not read
-/// holds beside its position.
+/// The largest size of the objects of one step in bytes, unless one object alone is larger. It limits the memory of a watcher that
+/// does not read.
 const STEP_BYTES: usize = 64 * 1024;
 /// The longest a watch lasts, whatever its client asks for.
 const LONGEST_WATCH: Duration = Duration::from_hours(24 * 365);
-/// How long a watch waits for the history of before the start to be filled in, which is seconds of work at the most.
+/// The time that a watch waits for the backfill of the history before its start, which takes seconds at most.
 const HISTORY_WAIT: Duration = Duration::from_secs(15);
-/// How long before its deadline a watch sends a last bookmark, so that the client can resume from there.
+/// The time before its deadline at which a watch sends a last bookmark, so that the client can resume from there.
 const BOOKMARK_BEFORE_DEADLINE: Duration = Duration::from_secs(2);
 
 /// One thing to tell a watcher.
@@ -66,7 +65,7 @@ pub enum WatchOutput {
     Bookmark {
         /// The revision.
         revision: Revision,
-        /// Whether this is the one that ends the initial events.
+        /// True for the bookmark that ends the initial events.
         initial_events_end: bool,
     },
     /// The watch is over. Nothing follows.
@@ -88,12 +87,12 @@ impl WatchOutput {
 /// A running watch.
 pub struct WatchStream {
     state: State,
-    /// What is decided but not yet handed out: pointers to objects that all watchers share.
+    /// The events that are not sent yet: pointers to objects that all watchers share.
     pending: VecDeque<WatchOutput>,
     collection: Arc<Collection>,
     cursor: Option<WatchCursor>,
     selection: Selection,
-    /// What a query chooses of that.
+    /// The query that filters them.
     chosen: Option<Chosen>,
     /// Events up to this revision are not sent: a watch may start in the future.
     floor: Revision,
@@ -101,8 +100,8 @@ pub struct WatchStream {
     bookmark_interval: Duration,
     next_bookmark: Instant,
     last_bookmark: Instant,
-    /// Fires when events may be told again. In a steady stream a write to the connection, and being woken for it, costs more
-    /// than the events in it; so what comes in until then is told together. The first events after a silence are told at once.
+    /// Fires at the end of the pause. In a steady stream a write to the connection costs more than the events in it, so events are
+    /// sent together. The first events after silence are sent at once.
     rested: Pin<Box<Sleep>>,
     /// The steps that need none.
     at_once: Burst,
@@ -112,7 +111,7 @@ pub struct WatchStream {
     bookmark_due: Pin<Box<Sleep>>,
     /// The revision of the newest thing sent.
     sent: Revision,
-    /// Let go of when everything that existed has been told.
+    /// Dropped when all initial events have been sent.
     held: Option<Box<dyn Any + Send + Sync>>,
 }
 
@@ -121,7 +120,7 @@ enum State {
     Initial { rest: RangeCursor, revision: Revision },
     /// Following the history.
     Live,
-    /// Something went wrong; it is told once.
+    /// Failed; the error is sent once.
     Failed(ApiError),
     /// Over.
     Done,
@@ -131,8 +130,8 @@ impl Registry {
     /// Starts a watch over the target's URL.
     ///
     /// # Errors
-    /// 400 for selectors and revisions that can't be read, 503 when the store is away or too far ahead. What else goes wrong
-    /// is told in the stream.
+    /// 400 for invalid selectors and revisions, 503 when the store is unavailable or too far ahead. Later errors are sent in the
+    /// stream.
     pub async fn watch(
         &self,
         target: &Target,
@@ -142,10 +141,10 @@ impl Registry {
         caller.in_time(self.begin_watch(target, options, None)).await
     }
 
-    /// The same of the objects that a query wants, in no order but that of the events.
+    /// As [`watch`](Self::watch), for the objects that match a query, in the order of the events.
     ///
     /// # Errors
-    /// As [`watch`](Self::watch). That it can't be told of an object whether it is wanted is told in the stream.
+    /// As [`watch`](Self::watch). An object that cannot be evaluated is an error in the stream.
     pub async fn watch_query(
         &self,
         target: &Target,
@@ -285,7 +284,7 @@ async fn next(cursor: &mut WatchCursor, rested: &mut Pin<Box<Sleep>>) -> Result<
 }
 
 impl WatchStream {
-    /// The same, which holds this until everything that existed when it began has been told: not at all where that is nothing.
+    /// Holds a value until all initial events have been sent; drops it at once where there are none.
     #[must_use]
     pub fn holding(mut self, held: impl Any + Send + Sync) -> Self {
         if matches!(self.state, State::Initial { .. }) {
@@ -320,7 +319,7 @@ impl WatchStream {
         self.deadline.deadline()
     }
 
-    /// What is told of that which came and is not decided yet; `None` where there is nothing left.
+    /// The events of what came and is not evaluated yet; `None` where nothing is left.
     async fn decide(&mut self) -> Option<Vec<WatchOutput>> {
         let chosen = self.chosen.as_mut().filter(|chosen| !chosen.is_settled())?;
         // A webhook that takes long does not hold up the end of the watch.
@@ -407,7 +406,7 @@ impl WatchStream {
         }
     }
 
-    /// What is told of a batch. If that is all there is, the watch rests before it looks again, unless little was told lately.
+    /// The events of a batch. After the last one the watch pauses, unless it has sent little lately.
     fn tell(&mut self, batch: &CursorBatch) -> Vec<WatchOutput> {
         if batch.events.len() < STEP_EVENTS {
             let watchers = u32::try_from(batch.watchers).unwrap_or(u32::MAX);
@@ -421,8 +420,7 @@ impl WatchStream {
         self.select(&batch.events)
     }
 
-    /// What this watcher is told of the events: an object that enters its selection is added, one that leaves it is
-    /// deleted.
+    /// The events of this watcher: an object that enters its selection is added, one that leaves it is deleted.
     fn select(&mut self, events: &[Arc<Event>]) -> Vec<WatchOutput> {
         let mut outputs = Vec::with_capacity(events.len());
         if let Some(chosen) = &mut self.chosen {

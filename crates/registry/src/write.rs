@@ -1,9 +1,9 @@
-//! One way to write: a write is a value that proposes a change of what it is shown, and one engine does the rest.
+//! The engine of all writes: a write is a value that proposes a change.
 //!
-//! A [`Proposal`] is shown the newest state of an object, or that there is none, and says what shall become of it: as often
-//! as others were faster. The engine here owns the loop and the deadline, `stages` what happens to a proposal on its way,
-//! in order, and `commit` the transaction. Whoever keeps losing the race for an object queues for it, so that with many
-//! writers each gets its turn and none is told of a conflict that it did not ask to be told of.
+//! A [`Proposal`] gets the newest state of an object, or its absence, and returns the new state, again after each conflict. This
+//! module has the loop and the deadline, `stages` the steps in order, and `commit` the transaction. A write that keeps losing the
+//! race for an object queues for it, so that each of many writers gets its turn, and no client gets a conflict that it did not ask
+//! for.
 //!
 //! A write may be dropped at any point: it has happened whole or not at all, and holds nothing afterwards.
 
@@ -35,11 +35,11 @@ pub(crate) use managed_fields::Live;
 pub use managed_fields::ManagedObject;
 pub(crate) use queues::Queues;
 
-/// How often a proposal is asked for while others keep changing the object under it.
+/// The number of proposals of a write whose object keeps changing.
 const ATTEMPTS: usize = 32;
-/// How many of these are made before queueing: a change that names a revision is refused in the second, without a wait.
+/// The number of attempts before queueing. A change with a resourceVersion is refused in the second, without a wait.
 const ATTEMPTS_BEFORE_QUEUE: usize = 2;
-/// How often a write looks for something else to take because somebody else took what it had chosen.
+/// The number of attempts to allocate something after a conflict with another write.
 const CHOICES: usize = 16;
 
 /// An object as it now stands.
@@ -49,11 +49,11 @@ pub struct Written {
     pub object: StoredObject,
     /// Its revision; `None` for what was only created in a dry run.
     pub revision: Option<Revision>,
-    /// What the write did.
+    /// The effect of the write.
     pub effect: Effect,
 }
 
-/// What a write did to an object.
+/// The effect of a write on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// It is new.
@@ -70,7 +70,7 @@ impl Written {
     }
 }
 
-/// What a write is about, whatever is shown to it.
+/// The parts of a write that do not depend on the object.
 pub struct WriteRequest<'w> {
     /// The endpoint.
     pub target: &'w Target,
@@ -98,18 +98,18 @@ impl<'w> WriteRequest<'w> {
 /// A write, as a value.
 #[async_trait]
 pub(crate) trait Proposal: Send {
-    /// Whether it makes an object where there is none. If not, what is missing is not found.
+    /// Returns true if the write creates a missing object. Otherwise it is not found.
     fn makes(&self) -> bool {
         false
     }
 
-    /// Whether it is meant for a name that is free: then nobody looks first whether it is.
+    /// Returns true if the write expects a free name, so that the object is not read first.
     fn expects_absence(&self) -> bool {
         false
     }
 
-    /// What shall become of an object that is `live`, or of a name that is free (`None`). Asked again when somebody was
-    /// faster, so whether that is a conflict is decided here; also when the object is as it was, and somebody took what it needs besides.
+    /// The new state of an object that is `live`, or of a free name (`None`). It is called again after a conflict, and decides
+    /// whether that is an error for the client; also when the object is unchanged, and an associated write lost.
     async fn propose<'s>(
         &'s mut self,
         registry: &'s Registry,
@@ -117,7 +117,7 @@ pub(crate) trait Proposal: Send {
     ) -> Result<Proposed<'s>, ApiError>;
 }
 
-/// What shall become of an object.
+/// The proposed state of an object.
 pub(crate) enum Proposed<'s> {
     /// A new one, in the version of the request.
     New(Object, Ownership),
@@ -128,15 +128,15 @@ pub(crate) enum Proposed<'s> {
     Change(Change, Option<Operation>),
 }
 
-/// Who owns the fields of a proposal.
+/// The ownership of the fields of a proposal.
 pub(crate) enum Ownership {
-    /// Whoever changes a field owns it, which has still to be noted.
+    /// The manager owns the fields that it changes, which are still to be computed.
     Track,
     /// It is known already: `metadata.managedFields` as text, if there is any.
     Known(Option<String>),
 }
 
-/// What becomes of an object, in the version that is stored.
+/// The change of an object, in the stored version.
 pub(crate) enum Change {
     /// It is made, on the condition that what it depends on is as it was seen.
     Create { new: ManagedObject, guards: Guards },
@@ -211,21 +211,21 @@ impl Proposal for Edit<'_> {
 }
 
 impl Registry {
-    /// Commits what a write proposes for the newest state of the object; when somebody else was faster, for what they left.
+    /// Commits the proposal for the newest state of the object, and again after each conflict.
     ///
-    /// A change that changes nothing writes nothing and keeps the revision, unless the store lacks what was added on the
-    /// way out of it.
+    /// A change without a difference writes nothing and keeps the revision, unless the stored object lacks fields that decoding
+    /// added.
     ///
     /// # Errors
-    /// 404 when there is no such object and the write makes none, 409 when the object never holds still, 504 at the caller's
-    /// deadline, when a commit that is under way may still take effect; otherwise what the proposal and the stages say.
+    /// 404 when the object does not exist and the write creates none, 409 when it keeps changing, 504 at the caller's deadline,
+    /// when a commit under way may still take effect; otherwise the errors of the proposal and the stages.
     pub(crate) fn write<'w>(
         &'w self,
         request: &'w WriteRequest<'w>,
         proposal: &'w mut dyn Proposal,
     ) -> BoxFuture<'w, Result<Written, ApiError>> {
-        // Boxed, as all that other crates call here for long work: the body of an async function is compiled into each unit of each
-        // crate that polls it, and this one is the largest.
+        // Boxed, as all long calls from other crates: the body of an async function is compiled into each unit of each crate that
+        // polls it, and this one is the largest.
         request.caller.in_time(self.write_until_done(request, proposal)).boxed()
     }
 
@@ -251,7 +251,7 @@ impl Registry {
                 Commit::Done(written) => return Ok(written),
                 Commit::Overtaken(newer) => newer,
                 Commit::TakenByOthers if choices < CHOICES => {
-                    // What is free is looked up in the cache, so let it see what was taken.
+                    // Free values are looked up in the cache, so it must have all writes.
                     self.catch_up().await?;
                     choices += 1;
                     continue;
@@ -265,7 +265,7 @@ impl Registry {
             if attempt >= ATTEMPTS_BEFORE_QUEUE && turn.is_none() {
                 let key = StoreKey::new(format!("{}{key}", collection.prefix()));
                 turn = Some(self.queues.turn(&key).await);
-                // Those ahead in the queue have changed it since.
+                // Writes ahead in the queue have changed it since.
                 let newer = self.store().get(&key).await.map_err(store_error)?;
                 live = newer.map(|newer| self.decode(&collection, &newer)).transpose()?;
             }
@@ -274,7 +274,7 @@ impl Registry {
     }
 }
 
-/// 409: somebody else changed the object.
+/// 409: another write changed the object.
 pub(crate) fn modified(target: &Target, name: &str) -> ApiError {
     ApiError::Conflict {
         resource: target.group_resource(),

@@ -30,7 +30,7 @@ impl FromIterator<Arc<dyn Admission>> for AdmissionChain {
 }
 
 impl AdmissionChain {
-    /// How long the plugins took.
+    /// The durations of the plugins.
     pub fn stats(&self) -> &Arc<AdmissionStats> {
         &self.stats
     }
@@ -40,8 +40,8 @@ impl AdmissionChain {
         self.plugins.iter().map(|plugin| plugin.name())
     }
 
-    /// How much the plugins have to see of such a write together: nothing of what the server writes to become ready and to be one of
-    /// those on a store. A webhook that refuses everything would keep all servers from writing otherwise, and could not be deleted.
+    /// The part of the object that all plugins together need. It is none for the server's own writes before it is ready: otherwise
+    /// a webhook that refuses everything would block all servers, and could not be deleted.
     pub(crate) fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
         let AdmissionAttributes { caller, target, .. } = attributes;
         if caller.passes_admission(target) {
@@ -54,8 +54,8 @@ impl AdmissionChain {
         self.plugins.iter().filter(|plugin| plugin.interest(attributes) > Interest::None)
     }
 
-    /// Whether any of them changed the object. What is changed is given its shape before the next one sees it. A second passage begins
-    /// with what the kind does itself before all plugins, which says whether it changed the object.
+    /// Calls the mutating plugins. Returns true if one changed the object, which is then normalized before the next one. A second
+    /// pass begins with the kind's own changes, which return the same.
     pub(crate) async fn mutate(
         &self,
         attributes: &AdmissionAttributes<'_>,
@@ -139,7 +139,7 @@ impl AdmissionChain {
     }
 }
 
-/// What a kind does itself to what is no object of it: nothing.
+/// The kind's own changes of an object that has no kind: none.
 ///
 /// # Errors
 /// None.
@@ -156,7 +156,7 @@ pub(crate) fn reshape(target: &Target, kind: &GroupVersionKind, object: &mut Obj
     target.name.as_deref().map_or(Ok(()), |name| match_name(name, object))
 }
 
-/// The same of what need not say the name of the URL.
+/// As [`reshape`](Self::reshape), for an object that need not have the name of the URL.
 fn reshape_unnamed(target: &Target, kind: &GroupVersionKind, object: &mut Object) -> Result<(), ApiError> {
     conform(target, kind, object, &[], FieldValidation::Ignore)
         .map_err(|fault| ApiError::Internal(format!("what admission made of the object does not fit it: {fault}")))?;
@@ -164,10 +164,10 @@ fn reshape_unnamed(target: &Target, kind: &GroupVersionKind, object: &mut Object
 }
 
 impl Registry {
-    /// Asks admission of something that is posted and not stored: a binding, an eviction, a review.
+    /// Runs admission for an object that is posted and not stored: a binding, an eviction, a review.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// The refusal.
     pub(crate) async fn admit_posted(
         &self,
         target: &Target,
@@ -177,10 +177,10 @@ impl Registry {
         self.admit_completed(target, caller, posted, |_| Ok(())).await
     }
 
-    /// The same of something that is completed once it has been changed, so that it is judged as it is answered.
+    /// As above, for an object that is completed after mutation, so that validation sees the object of the response.
     ///
     /// # Errors
-    /// Why it is refused, or can't be completed.
+    /// The refusal, or a failed completion.
     pub(crate) async fn admit_completed(
         &self,
         target: &Target,
@@ -197,7 +197,7 @@ impl Registry {
             return complete(posted);
         }
         let kind = target.taken_kind();
-        // What is posted without a name is of that of the URL.
+        // A posted object without a name has the name of the URL.
         let is_named = !posted.name().is_empty();
         let reshape = |posted: &mut Object| {
             if is_named { reshape(target, &kind, posted) } else { reshape_unnamed(target, &kind, posted) }
@@ -210,10 +210,10 @@ impl Registry {
         caller.in_time(asked).await
     }
 
-    /// Asks admission of a request that somebody else would answer; `said` is what it says of the connection.
+    /// Runs admission for a connection; `said` holds its options.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// The refusal.
     pub(crate) async fn admit_connection(
         &self,
         target: &Target,

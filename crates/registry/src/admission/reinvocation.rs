@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use keelson_meta::Object;
 
-/// What is noted between the passages.
+/// The record of the first pass.
 #[derive(Debug, Default)]
 pub struct Reinvocation(Mutex<Noted>);
 
@@ -19,14 +19,14 @@ struct Noted {
     of: HashMap<&'static str, OfPlugin>,
 }
 
-/// What one plugin noted, of those that it asks.
+/// The record of one plugin that calls others.
 #[derive(Debug, Default)]
 struct OfPlugin {
-    /// Who was asked and wants to be asked again where something changes behind it.
+    /// The webhooks or policies called that request reinvocation after a later change.
     asked: Vec<String>,
     /// Of these, who is to be asked again.
     due: Vec<String>,
-    /// What the plugin left.
+    /// The object as the plugin left it.
     left: Option<Object>,
 }
 
@@ -43,30 +43,30 @@ impl Reinvocation {
         begins
     }
 
-    /// Whether this is the second passage.
+    /// Returns true in the second pass.
     pub fn is_again(&self) -> bool {
         self.noted().is_again
     }
 
-    /// Notes that somebody whom a plugin asks was asked, and wants to be asked again where something changes behind it.
+    /// Records the call of a webhook or policy that requests reinvocation.
     pub fn add(&self, plugin: &'static str, asked: &str) {
         self.noted().of.entry(plugin).or_default().asked.push(asked.to_owned());
     }
 
-    /// Whether somebody is to be asked again.
+    /// Returns true if a webhook or policy is to be called again.
     pub fn is_due(&self, plugin: &'static str, asked: &str) -> bool {
         self.noted().of.get(plugin).is_some_and(|of| of.due.iter().any(|due| due == asked))
     }
 
-    /// Notes that a plugin, or somebody whom it asked, has changed the object: those who were asked before are to be asked again.
+    /// Records that a plugin has changed the object, so that those called before are called again.
     pub fn changed(&self, plugin: &'static str) {
         let mut noted = self.noted();
         noted.is_wanted = true;
         noted.of.entry(plugin).or_default().due_again();
     }
 
-    /// Compares the object at the beginning of a second passage with what the plugin left in the first: where others have changed it in
-    /// between, those who were asked are to be asked again.
+    /// Compares the object at the beginning of the second pass with the plugin's result of the first. If others have changed it,
+    /// those called are called again.
     pub fn compare(&self, plugin: &'static str, object: Option<&Object>) {
         let mut noted = self.noted();
         if !noted.is_again {

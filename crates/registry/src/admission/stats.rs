@@ -11,12 +11,12 @@ use super::Operation;
 /// Upper ends of the buckets, in seconds: those of the reference server.
 pub const ADMISSION_BUCKETS: [f64; 6] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5];
 
-/// What a plugin is asked to do.
+/// The stage of admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AdmissionStage {
     /// To change the object.
     Admit,
-    /// To judge it.
+    /// Validation.
     Validate,
 }
 
@@ -35,26 +35,26 @@ impl AdmissionStage {
 pub struct PluginKey {
     /// The plugin; empty for all of them together.
     pub plugin: &'static str,
-    /// What is asked.
+    /// The stage.
     pub stage: AdmissionStage,
-    /// What the request does.
+    /// The operation of the request.
     pub operation: Operation,
-    /// Whether it was refused.
+    /// True if the request was refused.
     pub rejected: bool,
 }
 
-/// How long something took, how often.
+/// A histogram of durations.
 #[derive(Clone, Debug, Default)]
 pub struct AdmissionTimes {
-    /// How many took no longer than the end of each of [`ADMISSION_BUCKETS`], and longer than that of the one before.
+    /// The number of durations in each of [`ADMISSION_BUCKETS`].
     pub counts: [u64; ADMISSION_BUCKETS.len()],
-    /// How many there were.
+    /// The number of durations.
     pub count: u64,
-    /// How long they took together, in seconds.
+    /// The sum of durations, in seconds.
     pub sum: f64,
 }
 
-/// What was counted.
+/// The counts.
 #[derive(Debug, Default)]
 pub struct AdmissionStats(Mutex<BTreeMap<PluginKey, AdmissionTimes>>);
 

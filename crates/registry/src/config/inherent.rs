@@ -3,7 +3,7 @@
 
 use crate::registry::Registry;
 
-/// What is done without a plugin of its own.
+/// A plugin that is built into a stage of the write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InherentPlugin {
     /// Nothing is made in a namespace that is missing or goes, and some namespaces stay.
@@ -23,7 +23,7 @@ pub enum InherentPlugin {
 }
 
 impl Registry {
-    /// Whether something that could be left out is done.
+    /// Returns true if an optional plugin is on.
     pub fn does(&self, plugin: InherentPlugin) -> bool {
         !self.config.left_out.contains(&plugin)
     }

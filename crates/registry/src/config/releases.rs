@@ -1,6 +1,6 @@
-//! The releases of Kubernetes in which the versions of built-in resources came that have several: what servers of a release can read.
+//! The releases of Kubernetes that introduced each version of resources with several versions.
 //!
-//! While servers are upgraded, and until it is sure that nobody goes back, what is stored has to be read by those of the release before.
+//! During an upgrade, and until a rollback is ruled out, servers of the previous release must be able to read the store.
 
 use std::ops::RangeInclusive;
 
@@ -32,11 +32,11 @@ const MUTATING: Versions = &[("v1", 36), ("v1beta1", 34), ("v1alpha1", 32)];
 const NETWORKING: Versions = &[("v1", 33), ("v1beta1", 31)];
 const DEVICES: Versions = &[("v1", 34), ("v1beta2", 33), ("v1beta1", 32)];
 
-/// The versions in which servers of a release such as `1.34` can read what is stored, of the resources whose usual one they can't. What
-/// the release has not at all stays as usual.
+/// The storage versions that servers of a release such as `1.34` can read, for resources whose default version they cannot.
+/// Resources that the release lacks keep the default.
 ///
 /// # Errors
-/// When there is no such release, or it is not known.
+/// The release does not exist, or is not known.
 pub(super) fn readable_by(release: &str, catalogue: &Catalogue) -> Result<Vec<(GroupResource, Text)>, String> {
     let minor =
         release.strip_prefix("1.").and_then(|minor| minor.parse::<u32>().ok()).filter(|minor| KNOWN.contains(minor));

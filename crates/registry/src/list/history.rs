@@ -22,12 +22,12 @@ use crate::registry::{Registry, store_error};
 use crate::selection::Selection;
 use crate::target::Target;
 
-/// How many keys one read of the store's history asks for.
+/// The number of keys in one read of the store's history.
 const STORE_PAGE: usize = 500;
-/// How many bytes of objects a chunk from the store's history has at the most, unless one object alone has more: its token
-/// stands before its objects, so they are collected.
+/// The largest chunk from the store's history in bytes, unless one object alone is larger. The token precedes the objects, so they
+/// are collected.
 const CHUNK_BYTES: usize = 16 << 20;
-/// How many walks of the store's history are remembered for their counts.
+/// The number of walks of the store's history whose counts are kept.
 const RESTS: usize = 64;
 
 impl Registry {
@@ -60,15 +60,14 @@ impl Registry {
         }
     }
 
-    /// Reads the page from the store's history: the way for revisions that the cache had no room to keep.
+    /// Reads the page from the store's history, for revisions that the cache no longer keeps.
     ///
-    /// A list without a limit is read while it is used. A chunk is collected, since its token stands before its objects,
-    /// and so it has a bound in bytes and may be shorter than its limit. Values that are not objects are left out, as the
-    /// cache leaves them out.
+    /// A list without a limit is streamed. A chunk is collected, since its token precedes its objects; it is limited in bytes, and
+    /// so may be shorter than its limit. Values that are not objects are left out, as in the cache.
     ///
     /// # Errors
-    /// 410 when the store has compacted the revision, or it is older than the window for which history is kept: some stores
-    /// keep it for longer, and a client must not get used to that.
+    /// 410 when the store has compacted the revision, or it is older than the history window. Some stores keep more, and clients
+    /// must not rely on that.
     pub(super) async fn list_from_store(
         &self,
         target: &Target,
@@ -114,7 +113,7 @@ impl Registry {
         Ok(page)
     }
 
-    /// What is selected in the span. The first page is read at once, so that what goes wrong then can still be told.
+    /// Streams the selected objects of the span. The first page is read at once, so that its errors become a response.
     async fn stream(
         &self,
         collection: &Arc<Collection>,
@@ -132,7 +131,7 @@ impl Registry {
         let first = pages.try_next().await?.unwrap_or_default();
         let least_bytes = first.iter().map(|entry| entry.object.size() as u64).sum();
         let pages = stream::once(future::ready(Ok(first))).chain(pages.map_err(store_error)).boxed();
-        // Nothing is read of this unless somebody asks for it.
+        // Nothing is read of this before it is polled.
         let again = read().map_err(store_error).boxed();
         Ok(HistoryItems { pages, again, least_bytes })
     }
@@ -172,10 +171,10 @@ impl Registry {
         Ok(part)
     }
 
-    /// How many entries there are in `rest`, which begins `looked_at` entries behind the start of `span`.
+    /// Counts the entries of `rest`, which begins `looked_at` entries behind the start of `span`.
     ///
-    /// Counting costs as much as there is to count, and a walk would do so for every chunk. What is at a revision never
-    /// changes, so the count of one chunk is kept for the next.
+    /// A count costs as much as its entries, and a walk needs one for every chunk. A past revision never changes, so the count of
+    /// one chunk is kept for the next.
     async fn count_rest(&self, span: &Span, looked_at: usize, rest: Span) -> Result<u64, StoreError> {
         let known = self.rests.get(span);
         let count = match known.and_then(|count| count.checked_sub(looked_at as u64)) {
@@ -210,7 +209,7 @@ fn shown(collection: &Collection, stored: &KeyValue) -> Option<Arc<Entry>> {
     decoded.ok()
 }
 
-/// What was read for one page.
+/// The entries read for one page.
 #[derive(Default)]
 struct PageRead {
     chosen: Vec<Arc<Entry>>,
@@ -219,7 +218,7 @@ struct PageRead {
     cut_at: Option<String>,
 }
 
-/// How many entries were left behind the chunks that were read last.
+/// The numbers of entries left behind recent chunks.
 #[derive(Debug, Default)]
 pub(crate) struct Rests(Mutex<VecDeque<(Span, u64)>>);
 
@@ -237,8 +236,8 @@ impl Rests {
     }
 }
 
-/// What a client is told when the store can't read the planned revision: for a continued list 410 carries a token with
-/// which the rest can be read at the newest revision (KEP-365, "inconsistent continue").
+/// The error when the store cannot read the planned revision. For a continued list, 410 carries a token for the rest at the newest
+/// revision (KEP-365, "inconsistent continue").
 fn expired(error: StoreError, plan: &ListPlan) -> ApiError {
     match (error, &plan.token) {
         (StoreError::Compacted { .. }, Some(token)) => ApiError::Expired {

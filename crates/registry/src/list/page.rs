@@ -26,12 +26,12 @@ impl KeyRange {
         Self { from: format!("{prefix}{start}"), to: prefix_end(prefix) }
     }
 
-    /// Whether a key is in it.
+    /// Returns true if the range contains a key.
     fn holds(&self, key: &str) -> bool {
         *key >= *self.from && self.to.as_ref().is_none_or(|to| *key < **to)
     }
 
-    /// What is both in this range and selected by namespace or name.
+    /// The part of this range that a selected namespace or name leaves.
     pub(crate) fn narrowed(self, target: &Target, selection: &Selection) -> Self {
         let namespaced = target.is_namespaced();
         let inner = match (selection.single_key(namespaced), selection.namespace()) {

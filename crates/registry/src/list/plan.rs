@@ -20,9 +20,9 @@ pub(crate) struct ListPlan {
     pub(super) at: ReadAt,
     /// The relative key to start at; empty is the beginning of the URL's range. Relative to that range.
     pub(crate) start: String,
-    /// How many items at the most.
+    /// The largest number of items.
     pub(crate) limit: Option<usize>,
-    /// Whether its token shows the next key that is selected, and no other.
+    /// True if the token shows the next selected key and no other.
     pub(super) to_next_visible: bool,
     /// The token of a continued list, for the answer when its revision is gone.
     pub(super) token: Option<ContinueToken>,
@@ -43,12 +43,12 @@ pub(crate) enum ReadAt {
 }
 
 impl ListPlan {
-    /// Plans a list for a caller, by the name that it has as a user and its rights to the range; for none what it would cost can be told,
-    /// but nobody gets a token.
+    /// Plans a list for a caller, given its user name and its rights to the range. Without a caller only the cost is estimated, and
+    /// no token is made.
     ///
     /// # Errors
-    /// 400 for an unreadable resourceVersion or token, or both together, and for a sealed token of somebody else; 410 for one whose key
-    /// is there no longer.
+    /// 400 for an invalid resourceVersion or token, for both together, and for a sealed token of another caller; 410 for a token
+    /// whose key is gone.
     pub(crate) fn new(
         target: &Target,
         options: &ListOptions,

@@ -1,6 +1,6 @@
-//! The form in which lists and queries give their tokens out, and take them back: as they are, or sealed for the caller.
+//! The form of the tokens of lists and queries: plain, or sealed for the caller.
 //!
-//! What a token says is the business of whoever makes it; here it is a text.
+//! The content of a token is an opaque text here.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::target::Target;
 
 const FOREIGN: &str = "continue key is not valid: it was altered, or given for another list or to somebody else";
 
-/// How the tokens of one list are given out.
+/// The form of the tokens of one list.
 #[derive(Clone, Debug)]
 pub(crate) struct TokenForm {
     seal: Option<Arc<TokenSeal>>,
@@ -24,7 +24,7 @@ pub(crate) struct TokenForm {
 }
 
 impl TokenForm {
-    /// The form for a caller, by the name that it has as a user; without one tokens are taken from anybody, and nobody is given one.
+    /// The form for a caller, given its user name. Without one, tokens of every caller are accepted and none are made.
     pub(crate) fn new(target: &Target, config: &RegistryConfig, caller: Option<&str>) -> Self {
         Self {
             seal: config.token_seal.clone(),
@@ -75,11 +75,11 @@ mod tests {
     use super::*;
     use crate::surface::tests::target_of;
 
-    /// How many tokens are tampered with.
+    /// The number of forged tokens.
     const TOKENS: usize = 1_000_000;
-    /// How many threads do that.
+    /// The number of threads.
     const THREADS: usize = 2;
-    /// How often one token is altered, each time in another way.
+    /// The number of alterations of one token, each of another kind.
     const ALTERATIONS: usize = 20;
 
     /// Seals of two clusters that share nothing.
@@ -159,7 +159,7 @@ mod tests {
                 ContinueToken::after(Revision::new(1 + random.u64() % 1000), &name).encode()
             };
             let mut taken = 0;
-            // Beside those that are altered three are sent that somebody else was given, or nobody.
+            // Besides the altered tokens, three are sent that belong to another caller or to none.
             for _ in 0..TOKENS / THREADS / (ALTERATIONS + 3) + 1 {
                 let (place, other_place) = (below(&**random, own.len()), below(&**random, own.len()));
                 let (taker, token) = (&own[place].1, any_token());

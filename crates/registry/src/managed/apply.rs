@@ -18,14 +18,14 @@ use super::{KindVersions, MANAGED_FIELDS, give_back, is_untimed, last_applied, l
 use crate::intake::conform;
 use crate::target::Target;
 
-/// What somebody applies: an object that says only what they want.
+/// An applied configuration: an object with only the fields that its manager sets.
 #[derive(Clone, Debug)]
 pub(crate) struct Application<'a> {
     /// The object, as it was sent.
     pub(crate) object: &'a Value,
-    /// Who applies it.
+    /// The field manager.
     pub(crate) manager: &'a str,
-    /// Whether fields are taken from others who want them otherwise.
+    /// True if fields are taken from other managers.
     pub(crate) force: bool,
     /// When.
     pub(crate) now: SystemTime,
@@ -67,7 +67,7 @@ pub(crate) async fn apply(
         give_back(live, before);
         if versions.convert_wanted().await? {
             let done = done?;
-            // What nobody changed keeps its form too, so that an apply without effect leaves the same bytes.
+            // Unchanged parts keep their form too, so that an apply without effect leaves the same bytes.
             let managed =
                 if done.owners.are_still(&known) { managed.map(str::to_owned) } else { Some(done.owners.write_text()) };
             return Ok((done.object, managed.filter(|_| !done.owners.is_empty())));
@@ -75,7 +75,7 @@ pub(crate) async fn apply(
     }
 }
 
-/// What an apply leaves.
+/// The result of an apply.
 struct Left {
     object: Object,
     owners: Owners,
@@ -120,7 +120,7 @@ fn without_foreign_nulls(target: &Target, mut object: Value) -> Value {
     object
 }
 
-/// How an apply writes.
+/// The write of an apply.
 struct Write<'w, 't> {
     versions: &'w KindVersions<'t>,
     version: &'w str,
@@ -129,7 +129,7 @@ struct Write<'w, 't> {
 }
 
 impl Write<'_, '_> {
-    /// The owners of an object that nobody owned: what it has belongs to one who was there before.
+    /// The owners of an object without managedFields: its fields belong to the manager `before-first-apply`.
     fn before_first_apply(&self, nothing: &Value, live: &Value) -> Owners {
         let manager = Manager::updates(BEFORE_FIRST_APPLY, self.version, self.subresource);
         let writer = fields::Writer { manager: &manager, version: self.version, now: self.now };

@@ -1,5 +1,5 @@
-//! The limits of an endpoint: it cannot change the status of an object, or all but its status, nor what some kinds hold
-//! fast besides. It stays as it was, and nobody owns it through that endpoint.
+//! The fields that an endpoint cannot change: the status, or all but the status, and others of some kinds. They keep their values
+//! and get no owner through that endpoint.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ use crate::target::Target;
 const STATUS: FieldPath = &["status"];
 const SPEC: FieldPath = &["spec"];
 
-/// What a write to the target's endpoint cannot change.
+/// The fields that a write to the target's endpoint cannot change.
 fn kept(target: &Target) -> impl Iterator<Item = FieldPath> + Clone {
     let endpoint = target.subresource_name().unwrap_or_default();
     let general = match endpoint {
@@ -26,8 +26,8 @@ fn kept(target: &Target) -> impl Iterator<Item = FieldPath> + Clone {
     general.into_iter().chain(target.strategy().update.kept(endpoint).iter().copied())
 }
 
-/// What a write to the target's endpoint makes of an object: what is sent, as far as the endpoint can change it. Both are
-/// in the version that is stored. Says whether it has fields now that were not sent, which stand behind all others.
+/// Restricts a sent object to the fields that the endpoint can change. Both objects are in the stored version. Returns true besides
+/// if it now has fields that were not sent, which follow all others.
 pub(crate) fn confine(target: &Target, stored: &Object, sent: Object) -> (Object, bool) {
     let mut is_added = false;
     let mut confined = match target.subresource_name() {
@@ -67,7 +67,7 @@ fn copy(from: &Map, to: &mut Map, path: &[&str]) -> bool {
     }
 }
 
-/// The same as a set of fields.
+/// These fields as a field set.
 pub(super) fn kept_fields(target: &Target) -> Cow<'static, FieldSet> {
     // Most creates and updates ask for this.
     static STATUS_ALONE: LazyLock<FieldSet> = LazyLock::new(|| fields([STATUS].into_iter()));

@@ -1,7 +1,7 @@
-//! From client-side apply to server-side apply: the annotation in which kubectl keeps what it applied last.
+//! From client-side apply to server-side apply: the annotation in which kubectl keeps its last applied configuration.
 //!
-//! Only the manager that kubectl applies by is served so. What it owns by the annotation is no conflict for it, and the
-//! annotation goes with what it applies, so that a client-side apply after it takes away nothing.
+//! It counts only for kubectl's own manager. Fields that it owns by the annotation are no conflict. The annotation is updated by
+//! what it applies, so that a later client-side apply removes nothing.
 
 use keelson_meta::json::{Map, Value};
 use keelson_meta::metadata_rules::ANNOTATIONS_MAX;
@@ -13,10 +13,10 @@ use keelson_schema::SchemaRef;
 pub(super) const MANAGER: &str = "kubectl";
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Whether all conflicts are about fields that the annotation of the live object has as they are.
+/// Returns nothing if all conflicts are about fields that equal those of the live object's annotation.
 ///
 /// # Errors
-/// The conflicts that are not.
+/// The other conflicts.
 pub(super) fn resolve(
     conflicts: Conflicts,
     schema: SchemaRef<'_>,

@@ -1,8 +1,8 @@
-//! The knowledge about a kind that server-side apply needs: the schemas of its versions, the conversion between them, and the fields that a
-//! write to the endpoint cannot change.
+//! The facts about a kind that server-side apply needs: the schemas of its versions, the conversion between them, and the fields
+//! that the endpoint cannot change.
 //!
-//! The computation of ownership is synchronous. Where it needs an object in a version that only a webhook can give, it notes that; the
-//! conversion is fetched and the computation runs again, until it has all that it needs.
+//! The computation of ownership is synchronous. When it needs a conversion by a webhook, it records the question. The caller
+//! fetches the conversion and repeats the computation, until nothing is missing.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -17,26 +17,26 @@ use crate::surface::KindVersion;
 use crate::target::Target;
 use crate::versions::{convert, convert_now};
 
-/// How many conversions one write asks for, for the sake of its owners. An object has a few owners in other versions, and each
-/// takes a few.
+/// The largest number of conversions of one write for its owners. An object has a few owners in other versions, and each takes a
+/// few.
 const MOST_QUESTIONS: usize = 64;
 
 /// The versions of the target's kind, for writes to the target's endpoint.
 pub(crate) struct KindVersions<'t> {
     target: &'t Target,
-    /// Whether objects are looked at for their metadata alone, which is the same in every version.
+    /// True if only the metadata is needed, which is the same in every version.
     of_metadata: bool,
     known: RefCell<Conversions<'t>>,
 }
 
-/// What has been found out so far.
+/// The results so far.
 #[derive(Default)]
 struct Conversions<'t> {
     /// Objects, and what they are in other versions.
     answers: Vec<Answer<'t>>,
-    /// What has still to be asked: an object, and the version that it is wanted in.
+    /// The missing conversion: an object and the version.
     question: Option<(Object, &'t GroupVersionKind)>,
-    /// Why an object is not to be had in another version.
+    /// The error of a failed conversion.
     fault: Option<ApiError>,
 }
 
@@ -51,12 +51,12 @@ impl<'t> KindVersions<'t> {
         Self { target, of_metadata: false, known: RefCell::default() }
     }
 
-    /// The same for objects that are looked at for their metadata alone.
+    /// The facts for objects of which only the metadata is needed.
     pub(super) fn of_metadata(target: &'t Target) -> Self {
         Self { of_metadata: true, ..Self::of(target) }
     }
 
-    /// What is written to.
+    /// The target of the write.
     pub(super) fn target(&self) -> &'t Target {
         self.target
     }
@@ -87,7 +87,7 @@ impl<'t> KindVersions<'t> {
         self.target.resource.version(version).filter(|_| group == self.target.resource.group).map(|known| &**known)
     }
 
-    /// What was answered about an object, or what it is called in the other version where that is all.
+    /// The answer about an object, or only its name in the other version where that suffices.
     fn asked(&self, mut object: Object, to: &'t GroupVersionKind) -> Option<Value> {
         if self.of_metadata {
             object.set_type(to);

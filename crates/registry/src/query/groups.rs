@@ -14,22 +14,22 @@ use tokio::task::yield_now;
 use super::turns::Turns;
 use super::{Asked, FailedEvaluations, Sought, Wanted};
 
-/// How many groups are told where no limit is given.
+/// The number of groups without a limit.
 const DEFAULT_LIMIT: usize = 100;
-/// How many are told at the most.
+/// The largest number of groups.
 const MAX_LIMIT: usize = 1000;
 /// After so many groups were counted others have their turn.
 const COUNTED_AT_ONCE: usize = 256;
 
-/// How many objects have which value.
+/// The number of objects of each value.
 pub struct Groups {
     /// The revision of the snapshot.
     pub revision: Revision,
     /// The largest groups, and those of one size by their values.
     pub groups: Vec<Group>,
-    /// How many groups there are.
+    /// The number of groups.
     pub total: usize,
-    /// How many objects were looked at to find that out.
+    /// The number of scanned objects.
     pub looked_at: usize,
     /// The objects for which the condition has no value.
     pub failures: FailedEvaluations,
@@ -40,7 +40,7 @@ pub struct Groups {
 pub struct Group {
     /// The value; `None` for the objects that have none.
     pub value: Option<Json>,
-    /// How many.
+    /// The number of objects.
     pub count: usize,
 }
 
@@ -53,7 +53,7 @@ impl Groups {
 /// A group that was counted: how many, the place of all, and the key of one. Larger ones come first, and those of one size by their places.
 type Counted = (Reverse<usize>, Vec<u8>, String);
 
-/// Counts the groups of a view. No more are held than are told.
+/// Counts the groups of a view. Only those in the result are kept.
 pub(super) async fn count(asked: &Asked, view: &View, looked_at: usize) -> Result<Groups, ApiError> {
     let limit = asked.plan.limit.unwrap_or(DEFAULT_LIMIT).min(MAX_LIMIT);
     let mut largest: BinaryHeap<Counted> = BinaryHeap::new();
@@ -82,7 +82,7 @@ pub(super) async fn count(asked: &Asked, view: &View, looked_at: usize) -> Resul
     Ok(Groups { revision: snapshot.revision, groups, total, looked_at, failures: wanted.failures(view) })
 }
 
-/// The value of a group, which one of its objects tells.
+/// The value of a group, read from one of its objects.
 fn value_at(wanted: &Wanted, entry: &Entry, place: &[u8]) -> Option<Json> {
     wanted.look(entry, |subject| {
         wanted.query.value_at(subject, place).map(|value| match value {

@@ -1,9 +1,8 @@
-//! Indexes of fields that queries ask for: the objects by the value at a path, as a view that is kept with all others.
+//! Indexes of fields for queries: the objects by their value at a path, kept as a view.
 //!
-//! A filter that demands a text at a path, or a selector that demands one of a declared field, is answered by a look at the objects which
-//! have it. The index of a path is made when it
-//! would have been of use a few times, or at once where the operator names the path; it takes of the room that all views share, and goes
-//! when nobody uses it, as they do.
+//! A filter or selector that requires a value at a path then reads only the objects with that value. An index is built after a few
+//! queries that could have used it, or at once where the operator names the path. It shares the memory limit of all views, and is
+//! evicted with them.
 
 use std::sync::Arc;
 
@@ -49,8 +48,8 @@ async fn found(sought: &Sought) -> Result<Found, ApiError> {
         }
         let (collection, snapshot) = (collection.clone(), snapshot.clone());
         let index = Sought { collection, snapshot, wanted: Arc::new(index), owner: *owner };
-        // Where an object has too many values for an index, or is stored in a version that is not known here, the query says what it can
-        // by itself.
+        // An object may have too many values for an index, or a stored version that is unknown here. The query then reports the
+        // error itself.
         let Ok((view, looks)) = view_of(&index).await else { continue };
         looked_at += looks;
         let ranks = Ranks::of(&view, value);
@@ -58,7 +57,7 @@ async fn found(sought: &Sought) -> Result<Found, ApiError> {
             shortest = Some((view, ranks));
         }
     }
-    // Where nothing is looked for inside of objects, to step over some costs less than to find many by their keys.
+    // Without conditions inside of objects, skipping some costs less than looking many up by key.
     let most = if wanted.query.is_plain() { (most / STEPPED_OVER).min(MANY) } else { most };
     let Some((view, ranks)) = shortest.filter(|(_, ranks)| ranks.count() < most) else { return Ok(None) };
     let mut entries = Vec::with_capacity(ranks.count());
@@ -84,7 +83,7 @@ pub(super) fn about(collection: &Collection, snapshot: &Snapshot, wanted: &Wante
     found.min()
 }
 
-/// Where the objects stand that have a value, or one that is written like it.
+/// The ranges of objects with a value, or with one of the same spelling.
 struct Ranks(Vec<(usize, usize)>);
 
 impl Ranks {

@@ -1,11 +1,10 @@
-//! Live pages: a page of a sorted list that says what enters it, leaves it and moves in it.
+//! Live pages: a page of a sorted list that reports the objects that enter it, leave it and move in it.
 //!
-//! A live page holds the objects that it has shown and nothing else. When something in its range is written it looks at the page anew:
-//! the view that all who want the same order share is led on by what has changed, and the page is compared with what was shown. So it
-//! skips states that nobody saw, falls behind no history, and costs the changes and its own length. It looks no more than four times a
-//! second, and rests for longer than a look took.
+//! A live page keeps the objects that it has sent and nothing else. After a write in its range it updates the shared view by the
+//! changes, and compares the page with the one it sent. It therefore skips intermediate states, needs no history, and costs the
+//! changes and its own length. It updates at most four times a second, and pauses for longer than an update took.
 //!
-//! Invariant: what was shown, with the changes, is the page at the revision that is told with them.
+//! Invariant: the page sent before, with the changes, is the page at the revision sent with them.
 
 mod changes;
 
@@ -30,9 +29,9 @@ use crate::watch::{WatchOutput, hand_out, too_old};
 
 /// The most objects of a live page.
 const MAX_LIMIT: usize = 500;
-/// How far apart looks are at the least.
+/// The shortest time between updates.
 const PACE: Duration = Duration::from_millis(250);
-/// How long a live page rests after a look, in looks: it takes no more than a fifth of a thread.
+/// The pause after an update, as a multiple of its duration: at most a fifth of a thread.
 const RESTED_LOOKS: u32 = 4;
 /// The longest that it lasts, whatever its client asks for.
 const LONGEST: Duration = Duration::from_hours(24 * 365);
@@ -43,13 +42,13 @@ pub struct LivePage {
     collection: Arc<Collection>,
     wanted: Arc<Wanted>,
     scope: Scope,
-    /// What was shown last; `None` before the first page.
+    /// The page sent last; `None` before the first page.
     shown: Option<ShownPage>,
-    /// What is decided but not yet handed out.
+    /// The events that are not sent yet.
     pending: VecDeque<WatchOutput>,
-    /// What follows that.
+    /// The change that follows them.
     change: Option<PageChange>,
-    /// How often it is told how far the page is followed, whether it changes or not.
+    /// The interval of bookmarks.
     bookmark_interval: Option<Duration>,
     next_bookmark: Instant,
     /// When it may look again.
@@ -65,26 +64,26 @@ struct ShownPage {
     total: usize,
 }
 
-/// How a page has changed.
+/// The change of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageChange {
     /// The revision that the page is of now.
     pub revision: Revision,
-    /// How many objects the whole answer has.
+    /// The number of objects in the whole result.
     pub total: usize,
-    /// How many of them follow the page.
+    /// The number of objects after the page.
     pub remaining: usize,
     /// The keys of its objects, in order.
     pub keys: Vec<Arc<str>>,
-    /// Those that were not in it before.
+    /// The keys that entered the page.
     pub entered: Vec<Arc<str>>,
-    /// Those that are not in it any more.
+    /// The keys that left the page.
     pub left: Vec<Arc<str>>,
     /// The fewest of the others that have to be moved to have the new order.
     pub moved: Vec<Arc<str>>,
 }
 
-/// What a live page tells.
+/// An output of a live page.
 pub enum LiveOutput {
     /// Objects that entered, changed or left.
     Objects(Vec<WatchOutput>),
@@ -93,11 +92,11 @@ pub enum LiveOutput {
 }
 
 impl Registry {
-    /// Follows a page of the objects that a query wants.
+    /// Follows a page of the objects that match a query.
     ///
     /// # Errors
-    /// 400 for what can't be asked for together, and without a limit; as [`watch`](Self::watch) besides. What else goes wrong is told by
-    /// the page.
+    /// 400 for parameters that exclude each other, and without a limit; those of [`watch`](Self::watch). Later errors are outputs
+    /// of the page.
     pub async fn watch_page(
         &self,
         target: &Target,
@@ -186,7 +185,7 @@ impl LivePage {
         self.is_over = true;
     }
 
-    /// What is told next; `None` when it is over.
+    /// The next output; `None` at the end.
     pub async fn next(&mut self) -> Option<LiveOutput> {
         loop {
             if !self.pending.is_empty() {
@@ -212,8 +211,7 @@ impl LivePage {
         }
     }
 
-    /// Waits until something is written in its range after a revision, or until it is to be told how far it is, which is what is
-    /// answered; `None` when its time is over.
+    /// Waits for a write in its range after a revision, which returns true, or for the next bookmark. `None` when its time is over.
     async fn wait(&self, after: Revision) -> Option<bool> {
         let changed = async {
             // One that is too old has missed something, which is all that is asked.
@@ -241,7 +239,7 @@ impl LivePage {
         Ok(ShownPage { revision: page.revision, total: page.total, entries: page.items.into_entries().await? })
     }
 
-    /// Notes what is told of a page, where it is another one or that is due.
+    /// Enqueues the events of a page that changed, or of a due bookmark.
     fn tell(&mut self, page: ShownPage, is_due: bool) {
         let before = self.shown.as_ref();
         let changes = Changes::between(before.map_or(&[][..], |shown| &shown.entries), &page.entries);

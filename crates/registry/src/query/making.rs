@@ -33,7 +33,7 @@ const CHANGE_LOOKS: usize = 4;
 /// So many changes are caught up with, however few objects there are.
 const FEW_CHANGES: usize = 64;
 
-/// Where the objects of a query are, and how many were looked at to find that out.
+/// The source of a query's objects, and the number of scanned objects.
 ///
 /// # Errors
 /// As [`view_of`].
@@ -45,10 +45,10 @@ pub(super) async fn shown(sought: &Sought) -> Result<(Shown, usize), ApiError> {
     Ok((Shown::View(view), looked_at))
 }
 
-/// The view of a query, and how many objects were looked at to make it.
+/// The view of a query, and the number of objects scanned to build it.
 ///
 /// # Errors
-/// 400 when it can't be told where some of the objects stand, and where that takes too much memory; 429 where it does so now.
+/// 400 when some objects have no defined order, or the view takes too much memory; 429 when it does so now.
 pub(super) fn view_of(sought: &Sought) -> BoxFuture<'_, Result<(View, usize), ApiError>> {
     Box::pin(kept_or_made(sought))
 }
@@ -77,7 +77,7 @@ async fn kept_or_made(sought: &Sought) -> Result<(View, usize), ApiError> {
 }
 
 impl Registry {
-    /// How many objects would be looked at to make a view of the newest snapshot, at the most.
+    /// The largest number of objects scanned for a view of the newest snapshot.
     pub(crate) fn estimate_looks(&self, wanted: &Wanted, collection: &Collection, snapshot: &Snapshot) -> usize {
         if wanted.is_range() {
             return 0;
@@ -100,17 +100,17 @@ impl Registry {
     }
 }
 
-/// How many objects a look would be at.
+/// The number of objects that a scan would read.
 pub(super) fn candidates(snapshot: &Snapshot, wanted: &Wanted) -> usize {
     let KeyRange { from, to } = &wanted.range;
     let selected = snapshot.select(&wanted.index_terms(), from, to.as_deref());
     selected.size_hint().1.unwrap_or_else(|| snapshot.len())
 }
 
-/// The view led on to another moment, and how many changes there were; no view where there are so many that a look at all costs less.
+/// Updates the view to another snapshot, and returns the number of changes; no view where a scan costs less than the changes.
 async fn caught_up(view: View, from: &Snapshot, sought: &Sought) -> Result<(Option<View>, usize), ApiError> {
     let Sought { collection, snapshot: to, wanted, owner } = sought;
-    // The index of searches is led on by the changes in any case, and finds the rest without a look.
+    // The search index follows the changes in any case, and finds the rest without a scan.
     let is_known = searching::about(collection, to, wanted).is_some();
     let most = if is_known { FEW_CHANGES } else { candidates(to, wanted) / CHANGE_LOOKS + FEW_CHANGES };
     let (room, mut bytes) = (collection.view_room(*owner), view.bytes());
@@ -168,7 +168,7 @@ async fn built(mut parts: Vec<Gathered>, wanted: &Wanted, room: &Room) -> Result
     Ok(turns::blocking(move || View::of(&mut parts)).await)
 }
 
-/// What a look at all objects gathers that may be wanted.
+/// The objects that a scan of all candidates finds.
 async fn gathered(snapshot: &Snapshot, wanted: &Arc<Wanted>, room: &Arc<Room>) -> Result<Vec<Gathered>, ApiError> {
     if candidates(snapshot, wanted) <= SHARED_FROM {
         return looked_through(snapshot, wanted, &wanted.range, (true, room)).await;
@@ -203,7 +203,7 @@ pub(super) fn parts_of(snapshot: &Snapshot, wanted: &Wanted) -> Vec<KeyRange> {
     starts.iter().cloned().zip(ends).map(|(from, to)| KeyRange { from, to }).collect()
 }
 
-/// What a look at the objects of a range gathers, by the index or not, in pieces that are put in order.
+/// Scans a range, by an index or not, in parts that are sorted.
 async fn looked_through(
     snapshot: &Snapshot,
     wanted: &Arc<Wanted>,
@@ -214,7 +214,7 @@ async fn looked_through(
     looked_at_each(snapshot.select(&terms, &range.from, range.to.as_deref()), wanted, room).await
 }
 
-/// What a look at some objects gathers.
+/// Scans some objects.
 async fn looked_at_each<'e>(
     entries: impl Iterator<Item = &'e Arc<Entry>> + Send,
     wanted: &Arc<Wanted>,
@@ -223,7 +223,7 @@ async fn looked_at_each<'e>(
     let mut parts = Vec::new();
     let mut part = Gathered::default();
     let mut turns = Turns::new(wanted);
-    // What was gathered and no room was taken for yet: all threads take of the same.
+    // The memory of found objects that is not reserved yet. All threads share one reservation.
     let mut owed = 0;
     let (mut entries, mut ahead) = (entries.fuse(), Vec::with_capacity(FETCHED_AT_ONCE));
     loop {

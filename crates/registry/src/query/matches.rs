@@ -1,7 +1,7 @@
-//! Matches: where the words of a search are found in the objects of a page.
+//! Matches: the places of the searched words in the objects of a page.
 //!
-//! They are told beside the objects and not in them: an ordinary list has no place for them in every encoding. The page is that of the
-//! same query without them, so that who has the one finds the other by its revision.
+//! They are a result of their own, since an ordinary list has no place for them in every encoding. The page is that of the same
+//! query without them, and the revision joins the two.
 
 use keelson_cache::Entry;
 use keelson_meta::{ApiError, Revision};
@@ -11,36 +11,36 @@ use super::page::QueryPage;
 use super::turns::Turns;
 use super::{Asked, FailedEvaluations, Wanted};
 
-/// How many objects are told of where no limit is given.
+/// The number of objects without a limit.
 pub(super) const DEFAULT_LIMIT: usize = 100;
-/// How many objects are told of at the most.
+/// The largest number of objects.
 pub(super) const MAX_LIMIT: usize = 1000;
 
-/// Where the words of a search are found.
+/// The places of the searched words.
 pub struct Matches {
     /// The revision of the snapshot.
     pub revision: Revision,
-    /// Where the next page starts.
+    /// The token of the next page.
     pub continue_token: Option<String>,
-    /// How many objects follow this page, where there are some.
+    /// The number of objects after this page, if any.
     pub remaining: Option<u64>,
     /// The objects of the page.
     pub objects: Vec<Matched>,
-    /// How many objects the whole answer has.
+    /// The number of objects in the whole result.
     pub total: usize,
-    /// How many objects were looked at to find out which these are.
+    /// The number of scanned objects.
     pub looked_at: usize,
     /// The objects for which the condition has no value.
     pub failures: FailedEvaluations,
 }
 
-/// Where they are found in one object.
+/// The places in one object.
 pub struct Matched {
     /// Its namespace, where objects have one.
     pub namespace: Option<String>,
     /// Its name.
     pub name: String,
-    /// Where each word is found best.
+    /// The best place of each word.
     pub matches: Vec<WordMatch>,
 }
 

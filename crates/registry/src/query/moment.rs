@@ -1,7 +1,6 @@
-//! Reads of the past: which revision a moment is, and an object as it was then.
+//! Reads of the past: the revision of a time, and an object at a revision.
 //!
-//! A time is the newest revision that this server knew of at that time. How far back it knows that, and has the states, is bounded by the
-//! window of history.
+//! A time stands for the newest revision that this server knew then. The history window limits times and states.
 
 use std::sync::Arc;
 
@@ -30,7 +29,7 @@ impl Registry {
         if time > self.now() {
             return Err(ApiError::BadRequest("keelson.io/at: this time has not come yet".to_owned()));
         }
-        // What other servers have written until then is known from here on.
+        // Writes of other servers up to now are known from here on.
         self.catch_up().await?;
         self.cache().revision_at(time).map(Some).ok_or(GONE)
     }
@@ -73,5 +72,5 @@ impl Registry {
     }
 }
 
-/// What is told of a past that is not known any more.
+/// The error for a time before the history.
 const GONE: ApiError = ApiError::Expired { message: ExpiredKind::ListRevision, continue_token: None };

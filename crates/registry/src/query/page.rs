@@ -21,15 +21,15 @@ const FOUND_AT_ONCE: usize = 1024;
 pub struct QueryPage {
     /// The revision of the snapshot that the whole walk is read from.
     pub revision: Revision,
-    /// Where the next page starts; `None` when this one completes the answer.
+    /// The token of the next page; `None` when this one completes the result.
     pub continue_token: Option<String>,
-    /// How many objects follow this page, where there are some.
+    /// The number of objects after this page, if any.
     pub remaining: Option<u64>,
     /// The objects.
     pub items: ListItems,
-    /// How many objects the whole answer has.
+    /// The number of objects in the whole result.
     pub total: usize,
-    /// How many objects were looked at to find out which these are and how they are ordered; 0 where that was known.
+    /// The number of objects scanned for the view; 0 where it existed.
     pub looked_at: usize,
     /// The objects for which the condition has no value.
     pub failures: FailedEvaluations,

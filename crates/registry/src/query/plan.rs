@@ -18,18 +18,18 @@ use crate::target::Target;
 pub(super) struct QueryPlan {
     pub(super) at: ReadAt,
     pub(super) start: Start,
-    /// How many objects at the most.
+    /// The largest number of objects.
     pub(super) limit: Option<usize>,
-    /// What its tokens are bound to.
+    /// The hash that its tokens are bound to.
     pub(super) fingerprint: u64,
     pub(super) form: TokenForm,
-    /// Whether a moment of the past is asked for.
+    /// True for a query of a past revision.
     pub(super) is_past: bool,
     /// The user that views are made for.
     pub(super) owner: ViewOwner,
 }
 
-/// Where a page begins.
+/// The start of a page.
 #[derive(Clone)]
 pub(super) enum Start {
     /// With this object, from 0.
@@ -98,7 +98,7 @@ impl QueryPlan {
         }
     }
 
-    /// The token that the query goes on from.
+    /// The token that the query continues from.
     pub(super) const fn token(&self) -> Option<&QueryToken> {
         match &self.start {
             Start::Behind(token) => Some(token),
@@ -107,7 +107,7 @@ impl QueryPlan {
     }
 }
 
-/// What tells queries apart whose tokens do not fit each other: all that decides which objects come in which order.
+/// A hash of everything that decides which objects come in which order. Tokens of other hashes do not fit.
 fn fingerprint(target: &Target, options: &ListOptions, query: &Query) -> u64 {
     let text = format!(
         "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",

@@ -1,10 +1,10 @@
-//! The index of searches: what of all objects of a resource is searched, without the objects.
+//! The search index: the searched texts of all objects of a resource, without the objects.
 //!
-//! It is made at the first search that would have to look into many objects, and led on by what has changed since at each later one, so
-//! that writes do nothing for it. It takes of the room that all views share, and goes when nobody uses it, as they do. Where there is
-//! none, because it would take too much or is of another time, a search looks into the objects.
+//! It is built at the first search that would scan many objects, and updated by the changes at each later one, so that writes do
+//! nothing for it. It shares the memory limit of all views, and is evicted with them. Without an index, because it would be too
+//! large or is of another time, a search scans the objects.
 //!
-//! Invariant: what the index finds is what a look at every object finds, in the same order.
+//! Invariant: the index finds the objects that a scan finds, in the same order.
 
 use std::sync::Arc;
 
@@ -30,12 +30,12 @@ const MISSED: usize = 3;
 const CHANGED: usize = 4;
 /// A search in the index costs as much as a look at one in so many objects.
 const OBJECTS_A_LOOK: usize = 256;
-/// What a change costs beside the look at its objects, as if it were bytes of them.
+/// The cost of a change besides reading its objects, in bytes of objects.
 const CHANGE_BYTES: u64 = 4096;
-/// What a search in the index takes for each object that it has, in bytes of memory.
+/// The memory that a search of the index takes for each object, in bytes.
 const FOUND_BYTES: u64 = 16;
 
-/// What the index knows of a search.
+/// The result of a search of the index.
 pub(super) enum Answer {
     /// All of it: where the objects stand.
     Places(Vec<Gathered>),
@@ -43,13 +43,13 @@ pub(super) enum Answer {
     Entries(Vec<Arc<Entry>>),
 }
 
-/// What stands in the place of an index that would take too much, until it goes as an index goes.
+/// The mark of an index that would be too large. It is evicted as an index is.
 struct TooLarge;
 
-/// What the index says of a search, and how many objects were looked at to have it; `None` where a look into all of them has to do.
+/// The result of a search, and the number of objects read for it; `None` where all objects must be scanned.
 ///
 /// # Errors
-/// When there is no room for what is found.
+/// The memory limit is reached.
 pub(super) async fn find(sought: &Sought, room: &Arc<Room>) -> Result<Option<(Answer, usize)>, ApiError> {
     let Sought { snapshot, wanted, .. } = sought;
     let Some(search) = wanted.query.search.clone() else { return Ok(None) };
@@ -75,7 +75,7 @@ pub(super) fn about(collection: &Collection, snapshot: &Snapshot, wanted: &Wante
     Some(writes.min(snapshot.len()) + snapshot.len() / OBJECTS_A_LOOK)
 }
 
-/// What a search finds; `None` where it leaves so many objects to be looked at that this is for all cores.
+/// The objects that a search finds; `None` where so many are left to scan that all cores should do it.
 fn answer(
     (index, search): (&SearchIndex, &Search),
     snapshot: &Snapshot,
@@ -96,7 +96,7 @@ fn answer(
     Ok(Some(Answer::Entries(keys.filter_map(|key| snapshot.get(key).cloned()).collect())))
 }
 
-/// Where those objects stand that the selectors leave.
+/// The places of the objects that the selectors leave.
 fn places(ranked: &Ranked<'_>, snapshot: &Snapshot, wanted: &Wanted, room: &Room) -> Result<Gathered, NoRoom> {
     let mut places = Gathered::default();
     let mut taken = 0;
@@ -113,7 +113,7 @@ fn places(ranked: &Ranked<'_>, snapshot: &Snapshot, wanted: &Wanted, room: &Room
     Ok(places)
 }
 
-/// How many bytes an index of the collection may take.
+/// The largest index of the collection, in bytes.
 fn most_bytes(collection: &Collection) -> u64 {
     collection.index_bytes().min(MOST_BYTES)
 }
@@ -131,7 +131,7 @@ async fn index_of(sought: &Sought) -> Option<(Arc<SearchIndex>, usize)> {
             let is_past = snapshot.revision < from.revision;
             match caught_up(&index, &from, sought, &all).await {
                 (Some(index), looked_at) if is_past => {
-                    // The index of a past moment is of use for nobody else.
+                    // No other search can use the index of a past revision.
                     all.check_known().ok()?;
                     return Some((index, looked_at));
                 }
@@ -147,7 +147,7 @@ async fn index_of(sought: &Sought) -> Option<(Arc<SearchIndex>, usize)> {
         }
         None => return None,
     };
-    // Where it can't be told what is in some objects, the search says so by itself.
+    // If some objects cannot be read, the search reports that itself.
     all.check_known().ok()?;
     let is_small = |(index, _): &(Arc<SearchIndex>, usize)| index.bytes() <= most_bytes(collection);
     let (kept, found) = match found {
@@ -159,13 +159,13 @@ async fn index_of(sought: &Sought) -> Option<(Arc<SearchIndex>, usize)> {
     found
 }
 
-/// Whether an index is made for a search where there is none.
+/// Returns true if a search should build an index.
 fn is_worth_it(sought: &Sought, name: &str) -> bool {
     let Sought { collection, snapshot, wanted, .. } = sought;
     candidates(snapshot, wanted) >= snapshot.len() / MANY || collection.miss_view(name) >= MISSED
 }
 
-/// What of an object is searched.
+/// The searched texts of an object.
 async fn texts_of(all: &Arc<Wanted>, entry: &Arc<Entry>) -> SearchedTexts {
     if Search::cost_of_texts(entry.list_bytes()) > HEAVY_BYTES {
         return look_elsewhere(all, entry, texts).await;
@@ -177,12 +177,12 @@ fn texts(all: &Wanted, entry: &Entry) -> SearchedTexts {
     all.look(entry, |subject| Search::texts(subject, entry.fields()))
 }
 
-/// What a look at what of an object is searched costs, in bytes that are walked through once.
+/// The cost of reading the searched texts of an object, in bytes.
 fn weight(entry: &Entry) -> u64 {
     CHANGE_BYTES + Search::cost_of_texts(entry.list_bytes())
 }
 
-/// The index led on to another moment, and how many changes were looked at; none where there are too many, or no room for them.
+/// The index updated to another snapshot, and the number of changes; none where there are too many, or no memory for them.
 async fn caught_up(
     index: &Arc<SearchIndex>,
     from: &Snapshot,
@@ -255,7 +255,7 @@ async fn made(
     for part in parts {
         gathered.push(outcome(part).await?);
     }
-    // What was gathered goes when it is in order.
+    // The collected texts are freed once they are sorted.
     let building = collection.view_room(owner);
     building.take(gathered.iter().map(SearchGathered::bytes).sum())?;
     Ok(turns::blocking(move || Arc::new(SearchIndex::of(gathered))).await)

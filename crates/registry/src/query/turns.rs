@@ -1,6 +1,6 @@
-//! Turns of work on the objects of a query: others have theirs in between, about every millisecond.
+//! Cooperative scans: a query yields to other tasks about every millisecond.
 //!
-//! What takes long for one object is done on another thread, so that no object holds up a thread that many requests share.
+//! An object that takes long is evaluated on another thread, so that it blocks no thread that requests share.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,9 +20,9 @@ const TURN: Duration = Duration::from_millis(1);
 /// Work on objects that a query looks at.
 pub(super) struct Turns {
     wanted: Arc<Wanted>,
-    /// What was done in this turn.
+    /// The work since the last yield.
     work: u64,
-    /// When it began, of work whose length is told by a clock alone.
+    /// The time of the last yield, for work that only a clock measures.
     begun: Instant,
 }
 
@@ -46,7 +46,7 @@ impl Turns {
         self.begun = Instant::now();
     }
 
-    /// What a look at the object of an entry finds.
+    /// Evaluates the object of an entry.
     pub(super) async fn look<T: Send + 'static>(
         &mut self,
         entry: &Arc<Entry>,
@@ -61,7 +61,7 @@ impl Turns {
     }
 }
 
-/// The same on another thread.
+/// The same, on another thread.
 pub(super) async fn look_elsewhere<T: Send + 'static>(
     wanted: &Arc<Wanted>,
     entry: &Arc<Entry>,

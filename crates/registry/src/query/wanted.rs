@@ -1,6 +1,6 @@
-//! The selection of a query: whether an entry of the cache is in it, and the sort key that the entry has.
+//! The selection of a query: decides whether an entry of the cache matches, and computes its sort key.
 //!
-//! An object is judged in the version of the request. A query that would need a conversion webhook for that fails as a whole.
+//! An object is evaluated in the version of the request. A query that would need a conversion webhook for that fails as a whole.
 
 use std::borrow::Cow;
 use std::hint::black_box;
@@ -23,19 +23,19 @@ use crate::selection::Selection;
 use crate::target::Target;
 use crate::view::VersionedView;
 
-/// What a look at an object costs beside its bytes, as if it were some.
+/// The cost of reading an object besides its bytes, in bytes.
 const LOOK_BYTES: u64 = 256;
 /// To make a tree of an object costs as much as so many walks through it.
 const TREE_WEIGHT: u64 = 8;
-/// What memory is fetched by, and how much of where something is looked for is fetched ahead: what follows comes by itself.
+/// The size of a cache line. The start of a searched text is prefetched by it.
 const LINE_BYTES: usize = 64;
 const FETCHED_LINES: usize = 3;
 /// A look at an object of so many bytes, in the same measure, may take longer than a request may hold a thread.
 pub(super) const HEAVY_BYTES: u64 = 1 << 20;
-/// What a condition or a regular expression may cost, in the same measure: others have their turn after each such object.
+/// The cost of a condition or a regular expression, in bytes. The scan yields after each such object.
 const SLOW_BYTES: u64 = 256 << 10;
 
-/// What a query wants of a collection.
+/// The selection of a query in a collection.
 pub(crate) struct Wanted {
     pub(super) query: Query,
     /// The keys that the URL and the selectors leave.
@@ -47,13 +47,13 @@ pub(crate) struct Wanted {
     pub(super) name: String,
     /// The members of an object that are looked into.
     heads: Vec<Box<str>>,
-    /// Whether which fields have which owner is looked into, too.
+    /// True if managedFields are searched too.
     reads_all: bool,
-    /// The paths that are indexed whoever asks.
+    /// The paths that are always indexed.
     fixed: Vec<Path>,
     /// From how many objects on that would be looked into an index of searches is made.
     pub(super) search_from: usize,
-    /// Whether an object came by that somebody would have to be asked about.
+    /// True if an object would need a conversion webhook.
     is_unknown: AtomicBool,
     /// The cost of its expressions for all objects; without a limit for watches, which rest between looks.
     budget: Option<Budget>,
@@ -95,7 +95,7 @@ impl Wanted {
         }
     }
 
-    /// The same with what the operator has said about indexes.
+    /// Adds the operator's configured indexes.
     pub(crate) fn indexed(mut self, config: &RegistryConfig) -> Self {
         self.fixed = config.indexes.get(&self.target.group_resource().to_string()).cloned().unwrap_or_default();
         self.search_from = config.search_from;
@@ -146,17 +146,17 @@ impl Wanted {
         format!("search {:?}", self.target.version.api_version())
     }
 
-    /// Whether the selectors leave all that the URL leaves.
+    /// Returns true if the selectors leave everything in the range of the URL.
     pub(super) fn selects_all(&self) -> bool {
         self.selection.is_everything()
     }
 
-    /// Whether these are all objects of a range in the order of their keys.
+    /// Returns true for all objects of a range in key order.
     pub(super) fn is_range(&self) -> bool {
         self.query.is_plain() && self.selection.is_everything()
     }
 
-    /// What every object that is wanted has and the index knows.
+    /// The index terms that every matching object has.
     pub(super) fn index_terms(&self) -> Vec<IndexTerm<'_>> {
         let filter = self.query.filter.iter().flat_map(Filter::exact_texts);
         let labels = filter.filter_map(|(path, value)| match path.segments() {
@@ -169,13 +169,13 @@ impl Wanted {
         self.selection.index_terms(&self.target).into_iter().chain(labels).collect()
     }
 
-    /// How much it is to look at an object, in bytes of objects that are walked through once.
+    /// The cost of reading an object, in bytes.
     pub(crate) fn weight(&self, entry: &Entry) -> u64 {
         let slow = if self.query.is_slow() { SLOW_BYTES } else { 0 };
         LOOK_BYTES + self.cost_of(entry) + slow
     }
 
-    /// Whether one object may take some milliseconds.
+    /// Returns true if one object may take some milliseconds.
     pub(super) fn is_slow(&self) -> bool {
         self.query.is_slow()
     }
@@ -197,7 +197,7 @@ impl Wanted {
         black_box(sum);
     }
 
-    /// Whether a look at the object of an entry may take longer than a request may hold a thread.
+    /// Returns true if reading the object of an entry may block a thread for too long.
     pub(crate) fn is_heavy(&self, entry: &Entry) -> bool {
         self.cost_of(entry) > HEAVY_BYTES
     }
@@ -206,7 +206,7 @@ impl Wanted {
         self.query.cost(entry.list_bytes()) + entry.list_bytes() * self.tree_weight()
     }
 
-    /// How much it usually is for each byte of an object.
+    /// The usual cost of each byte of an object.
     pub(super) fn weight_of_byte(&self) -> u64 {
         self.query.walks() as u64 + self.tree_weight()
     }
@@ -215,7 +215,7 @@ impl Wanted {
         if self.query.condition.is_some() { TREE_WEIGHT } else { 0 }
     }
 
-    /// What is told where the view of the query takes more memory than there is.
+    /// The error when the view of the query exceeds the memory limit.
     pub(super) fn no_room(&self, why: NoRoom) -> ApiError {
         match why {
             NoRoom::Ever => {
@@ -229,8 +229,7 @@ impl Wanted {
     }
 
     /// # Errors
-    /// 400 when an object was not looked at: somebody would have to be asked what it is in the version of the request, or the condition
-    /// costs too much.
+    /// 400 when an object was not evaluated: it would need a conversion webhook, or the condition costs too much.
     pub(crate) fn check_known(&self) -> Result<(), ApiError> {
         match self.too_costly.get() {
             None => {}
@@ -270,9 +269,9 @@ impl Wanted {
         converted.map_or_else(|_| Seen::stored(entry), |object| Seen::whole(entry, Cow::Owned(object)))
     }
 
-    /// Whether the query wants an object; `None` where its condition has no value.
+    /// Returns true if the object matches; `None` where its condition has no value.
     fn holds(&self, entry: &Entry, seen: &Seen<'_>) -> Option<bool> {
-        // The whole query is refused by now: to look at more objects would be work for nobody.
+        // The whole query is refused by now, so further objects are not read.
         if self.too_costly.get().is_some() {
             return Some(false);
         }
@@ -303,7 +302,7 @@ impl Wanted {
         FailedEvaluations { count: view.failures(), first: self.failure.get().cloned() }
     }
 
-    /// Whether the query wants the object of an entry, wherever it stands.
+    /// Returns true if the object of an entry matches.
     pub(crate) fn wants(&self, entry: &Entry) -> bool {
         self.is_selected(entry) && {
             let seen = self.shown(entry);
@@ -313,7 +312,7 @@ impl Wanted {
         }
     }
 
-    /// Whether the URL and the selectors leave an entry.
+    /// Returns true if the URL and the selectors leave an entry.
     pub(super) fn is_selected(&self, entry: &Entry) -> bool {
         let is_behind_start = *entry.key >= *self.range.from;
         let is_before_end = self.range.to.as_ref().is_none_or(|to| *entry.key < **to);
@@ -336,9 +335,9 @@ impl Wanted {
 /// The object of an entry in the version of the request.
 struct Seen<'e> {
     object: Cow<'e, StoredObject>,
-    /// All of its text, where somebody may ask for which fields have which owner.
+    /// The whole text, where the query may read managedFields.
     text: Option<Bytes>,
-    /// Where its parts begin, as far as that is known.
+    /// The offsets of its parts, as far as they are known.
     marks: Marks,
     revision: Revision,
 }

@@ -1,6 +1,6 @@
-//! A quota as it is held against objects: its limits, what is used of them, and its scopes.
+//! A quota in force: its limits, their use, and its scopes.
 //!
-//! What counts is the status: what the specification asks for holds from when somebody has counted what is there. Texts are upstream's.
+//! The status counts: a limit of the specification is in force once the controller has counted the objects. Texts are upstream's.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use keelson_meta::{Amount, Amounts, Object, Revision};
 use super::scopes::{self, Scope};
 use super::usage::{Usage, counted_by};
 
-/// What a quota says.
+/// The content of a quota.
 #[derive(Clone, Debug)]
 pub(super) struct Limits {
     /// Its name.
     pub(super) name: String,
     /// The limits that hold.
     pub(super) hard: Amounts,
-    /// What is used of them.
+    /// The use of the limits.
     pub(super) used: Amounts,
     /// Which objects are counted.
     pub(super) scopes: Vec<Scope>,
@@ -31,7 +31,7 @@ pub(super) struct Parsed {
     pub(super) key: Arc<str>,
     /// The revision.
     pub(super) revision: Revision,
-    /// What it says.
+    /// The limits and scopes.
     pub(super) limits: Limits,
 }
 
@@ -94,13 +94,13 @@ impl Limits {
     }
 }
 
-/// How a stored quota is counted: for a controller that keeps its status.
+/// The counting of a stored quota, for the controller that keeps its status.
 #[derive(Debug)]
 pub struct QuotaUse {
     limits: Limits,
 }
 
-/// How the limits that a quota asks for are counted.
+/// The counting of the limits in the specification of a quota.
 pub fn quota_use(quota: &Object) -> QuotaUse {
     let mut limits = Limits::of(quota);
     limits.hard = Amounts::read(quota.get(&["spec", "hard"]));
@@ -114,7 +114,7 @@ impl QuotaUse {
         resources.into_iter().map(|(group, plural)| (group.to_owned(), plural.to_owned())).collect()
     }
 
-    /// Whether the number of a resource's objects is all that counts of them, so that none has to be read.
+    /// Returns true if only the number of a resource's objects counts, so that none is read.
     pub fn needs_number_only(&self, group: &str, plural: &str) -> bool {
         let usage = Usage::of(group, plural);
         self.limits.scopes.is_empty()

@@ -49,7 +49,7 @@ pub(super) fn read(quota: &Object) -> Vec<Scope> {
     plain.chain(stated).collect()
 }
 
-/// Whether an object is in all of these scopes.
+/// Returns true if an object is in all of these scopes.
 pub(super) fn match_all(scopes: &[Scope], usage: Usage<'_>, object: &Object) -> bool {
     scopes.iter().all(|scope| scope.has(usage, object))
 }
@@ -91,7 +91,7 @@ impl Scope {
         }
     }
 
-    /// Whether a name of a class, empty for none, is one that the scope is about.
+    /// Returns true if the scope selects a class name; empty for none.
     fn selects(&self, class: &str) -> bool {
         let is_named = self.values.iter().any(|value| value == class);
         match self.operator.as_str() {
@@ -104,7 +104,7 @@ impl Scope {
     }
 }
 
-/// Whether a pod wants to be near, or far from, pods of other namespaces.
+/// Returns true if a pod has an affinity to pods of other namespaces.
 fn reaches_out(pod: &Object) -> bool {
     let is_set = |value: Option<&Value>| match value {
         None | Some(Value::Null) => false,

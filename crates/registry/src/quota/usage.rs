@@ -14,10 +14,10 @@ const PLAIN_COUNTS: [&str; 7] =
 const UNCOUNTED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
 const OF_CLASS: &str = ".storageclass.storage.k8s.io/";
 const OF_DEVICES: &str = ".deviceclass.resource.k8s.io/devices";
-/// How many devices a request for all of them counts as.
+/// The number of devices that a request for all devices counts as.
 const MOST_DEVICES: i64 = 32;
 
-/// How objects of a resource are counted.
+/// The counting of a resource's objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Usage<'r> {
     group: &'r str,
@@ -45,7 +45,7 @@ fn items<'v>(value: &'v Value, field: &str) -> &'v [Value] {
 }
 
 impl<'r> Usage<'r> {
-    /// How objects of a resource are counted.
+    /// The counting of a resource's objects.
     pub(super) fn of(group: &'r str, plural: &'r str) -> Self {
         let by = match (group, plural) {
             ("", "pods") => By::Pods,
@@ -58,17 +58,17 @@ impl<'r> Usage<'r> {
         Self { group, plural, by }
     }
 
-    /// Whether only the number of objects counts, so that none has to be read.
+    /// Returns true if only the number of objects counts, so that none is read.
     pub(super) fn is_number(self) -> bool {
         self.by == By::Number
     }
 
-    /// Whether pods are counted.
+    /// Returns true for pods.
     pub(super) fn is_of_pods(self) -> bool {
         self.by == By::Pods
     }
 
-    /// Whether claims are counted.
+    /// Returns true for claims.
     pub(super) fn is_of_claims(self) -> bool {
         self.by == By::Claims
     }
@@ -97,7 +97,7 @@ impl<'r> Usage<'r> {
         }
     }
 
-    /// Whether objects of this resource are what a name of a limit is about.
+    /// Returns true if the name of a limit is about objects of this resource.
     pub(super) fn has(self, name: &str) -> bool {
         if let Some(counted) = name.strip_prefix("count/") {
             return self.by != By::Nothing
@@ -118,7 +118,7 @@ impl<'r> Usage<'r> {
         }
     }
 
-    /// What an object uses.
+    /// The use of an object.
     pub(super) fn amounts(self, object: &Object) -> Amounts {
         let mut used = Amounts::default();
         if self.by == By::Nothing {
@@ -204,7 +204,7 @@ impl<'r> Usage<'r> {
     }
 }
 
-/// Whether a name of a limit is about what pods ask for.
+/// Returns true if the name of a limit is about requests of pods.
 fn is_of_pods(name: &str) -> bool {
     let plain = name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits.")).unwrap_or(name);
     match plain {
@@ -214,7 +214,7 @@ fn is_of_pods(name: &str) -> bool {
     }
 }
 
-/// Whether a resource is one that others than Kubernetes know.
+/// Returns true for a resource outside of Kubernetes' own names.
 fn is_extended(name: &str) -> bool {
     name.split_once('/').is_some_and(|(domain, _)| domain != "kubernetes.io" && !domain.ends_with(".kubernetes.io"))
 }
@@ -224,7 +224,7 @@ pub(super) fn is_terminating(pod: &Object) -> bool {
     pod.get(&["spec", "activeDeadlineSeconds"]).and_then(Value::as_i64).is_some_and(|seconds| seconds >= 0)
 }
 
-/// Whether a pod needs nothing any more: it has ended, or its time to end is over.
+/// Returns true if a pod has ended, or its grace period is over.
 fn has_ended(pod: &Object) -> bool {
     let phase = pod.get(&["status", "phase"]).and_then(Value::as_str);
     if matches!(phase, Some("Succeeded" | "Failed")) {

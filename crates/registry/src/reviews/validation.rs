@@ -7,13 +7,13 @@ use keelson_meta::json::{Map, Value, json};
 use keelson_meta::names::label_key_faults;
 use keelson_meta::{ApiError, GroupKind, Object};
 
-/// What a review asks about.
+/// The subject of a review.
 pub(super) enum About<'r> {
-    /// Anybody, in any namespace.
+    /// Any user, in any namespace.
     Anybody,
-    /// Anybody, in this one.
+    /// Any user, in this namespace.
     AnybodyWithin(&'r str),
-    /// Whoever asks.
+    /// The caller.
     Oneself,
 }
 

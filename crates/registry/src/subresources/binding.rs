@@ -23,11 +23,11 @@ use crate::write::{Change, Edit, Proposed, WriteRequest, modified};
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
 impl Registry {
-    /// Binds the pod that a Binding names to the node that it names; `target` is where it was posted.
+    /// Binds a pod to the node that the Binding names; `target` is the endpoint of the request.
     ///
     /// # Errors
-    /// 404 when there is no such pod, 409 when it is bound, held back, being deleted, or another one than the Binding
-    /// means; 500 for a Binding that names no node, as upstream has it.
+    /// 404 when the pod does not exist; 409 when it is bound, gated, being deleted, or has another uid; 500 for a Binding without a
+    /// node, as upstream.
     pub async fn bind(&self, target: &Target, mut binding: Object, caller: &Caller) -> Result<(), ApiError> {
         self.check_namespace(target, binding.name()).await?;
         self.admit_posted(target, caller, &mut binding).await?;
@@ -44,7 +44,7 @@ impl Registry {
         self.write(&request, &mut bind).await.map(|_| ())
     }
 
-    /// What a node says of where it is; nothing when there is no such node.
+    /// The topology labels of a node; none when it does not exist.
     async fn topology(&self, node: &str) -> Result<Map, ApiError> {
         if !self.does(InherentPlugin::PodTopologyLabels) {
             return Ok(Map::new());
@@ -112,7 +112,7 @@ fn bound(
     Ok(Change::Put(pod.into()))
 }
 
-/// Why a pod can't be bound, if it can't.
+/// The reason why a pod cannot be bound.
 fn unbindable(pod: &Object) -> Option<String> {
     let name = pod.name();
     if pod.deletion_timestamp().is_some() {

@@ -1,7 +1,7 @@
-//! Disruption budgets as an eviction sees them: which one guards a pod, and whether it has room.
+//! Disruption budgets in an eviction: the budget of a pod, and whether it permits a disruption.
 //!
-//! The budget's own controller counts; an eviction takes one from what is left, in the same write in which it notes the
-//! pod, so that two evictions never take the same one.
+//! The budget's controller counts pods. An eviction takes one of the permitted disruptions in the same write in which it records
+//! the pod, so that no two evictions take the same one.
 
 use std::time::SystemTime;
 
@@ -23,7 +23,7 @@ use crate::target::Target;
 use crate::update::replacement;
 use crate::write::{Live, Proposal, Proposed, WriteRequest, existing};
 
-/// How many evictions may wait to be noticed by a budget's controller.
+/// The largest number of evictions that a budget's controller has not seen yet.
 const MAX_DISRUPTED_PODS: usize = 2000;
 /// When to try again if the budget's controller has not caught up, in seconds.
 const RETRY_SECONDS: u32 = 10;
@@ -104,7 +104,7 @@ pub(super) fn unsettled(budget: &str) -> ApiError {
     }
 }
 
-/// Whether a budget lets a pod go that is not ready, without counting it.
+/// Returns true if a budget permits evicting a pod that is not ready, without counting it.
 pub(super) fn lets_unready_go(budget: &Object) -> bool {
     let policy = budget.get(&["spec", "unhealthyPodEvictionPolicy"]).and_then(Value::as_str);
     let (healthy, desired) = (count(budget, "currentHealthy"), count(budget, "desiredHealthy"));

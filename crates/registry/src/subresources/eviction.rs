@@ -1,7 +1,7 @@
-//! `pods/eviction`: a deletion that respects the disruption budget of the pod (KEP-85). `kubectl drain` asks for it.
+//! `pods/eviction`: a deletion that respects the disruption budget of the pod (KEP-85), as `kubectl drain` requests it.
 //!
-//! Whether a pod may go without its budget is decided on the state that is deleted, in the same write, so that a pod that
-//! becomes ready meanwhile is never lost to a race.
+//! The decision to evict without a budget is made on the deleted state, in the same write, so that a pod that becomes ready
+//! meanwhile is not lost.
 
 use keelson_cache::Entry;
 use keelson_meta::json::{Value, json};
@@ -49,7 +49,7 @@ impl Registry {
         self.evict_if(&pods, name, caller, options, |_| true).await.map(|_| ())
     }
 
-    /// Deletes a pod as evicted if it is as `condition` wants it; tells whether it was.
+    /// Deletes a pod as evicted if it is in `condition`. Returns true if it was.
     async fn evict_if(
         &self,
         pods: &Target,
@@ -76,7 +76,7 @@ impl Registry {
     }
 }
 
-/// How the pod shall be deleted.
+/// The options of the deletion.
 fn delete_options(eviction: &Object) -> Result<DeleteOptions, ApiError> {
     match eviction.0.get("deleteOptions").cloned().and_then(Object::from_value) {
         Some(stated) => DeleteOptions::from_object(&stated),
@@ -95,7 +95,7 @@ fn mark(pod: &mut Object, now: std::time::SystemTime) {
     conditions::set(pod, condition, now);
 }
 
-/// Whether a pod does no work that its end would disrupt: it has not begun, is done, or is ending already.
+/// Returns true if evicting a pod disrupts nothing: it has not started, has ended, or is being deleted.
 fn is_no_disruption(pod: &Object) -> bool {
     let phase = pod.get(&["status", "phase"]).and_then(Value::as_str).unwrap_or_default();
     matches!(phase, "Succeeded" | "Failed" | "Pending") || pod.deletion_timestamp().is_some()

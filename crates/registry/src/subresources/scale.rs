@@ -27,20 +27,20 @@ const SCALE: &str = "scale";
 /// The group and the kind of a scale.
 const GROUP: &str = "autoscaling";
 const KIND: &str = "Scale";
-/// Where workloads have the replicas that are wanted, and those that there are.
+/// The path of the desired replicas of workloads.
 const WANTED: [Text; 2] = [Text::Borrowed("spec"), Text::Borrowed("replicas")];
 const ACTUAL: [Text; 2] = [Text::Borrowed("status"), Text::Borrowed("replicas")];
-/// What stands for the wanted replicas where a custom resource has none, while its scale is changed.
+/// The desired replicas of a custom resource that has none, while its scale is changed.
 const UNSET: i64 = i32::MIN as i64;
 /// The keys of an object's metadata that its scale shows.
 const SHOWN: [&str; 5] = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"];
 
-/// Where the objects of one resource have what a scale shows.
+/// The paths of the fields that a scale shows.
 #[derive(Clone, Copy)]
 enum ScaleFields<'p> {
-    /// Where workloads have it, with their selector in the form of objects.
+    /// Those of workloads, with their selector as an object.
     Workload,
-    /// Where a definition says.
+    /// Those of a definition.
     Stated(&'p ScalePaths),
 }
 
@@ -85,17 +85,17 @@ impl Registry {
     /// The scale of a stored object, in the version of the target.
     ///
     /// # Errors
-    /// 500 when it can't be converted; for a custom resource, when it has something else than a number where its replicas are, or
-    /// does not have them where they are wanted.
+    /// 500 when it cannot be converted; for a custom resource, also when its replicas are not a number, or its desired replicas are
+    /// missing.
     pub async fn scale(&self, target: &Target, entry: &Entry) -> Result<Object, ApiError> {
         let live = Live::in_version_of(target, entry).await?;
         scale_of(ScaleFields::of(target), &live.object)
     }
 
-    /// Changes the wanted replicas: `change` makes a new scale of the one that is.
+    /// Changes the desired replicas: `change` returns the new scale for the present one.
     ///
     /// # Errors
-    /// What `change` returns; 404, 409 as for an update; 422 for a negative number.
+    /// The error of `change`; 404, 409 as for an update; 422 for a negative number.
     pub async fn change_scale(
         &self,
         target: &Target,
@@ -154,7 +154,7 @@ impl<F: Fn(Object) -> Result<Object, ApiError> + Send> Proposal for Rescale<'_, 
         let live = Live::in_version_of(self.target, entry).await?;
         let places = ScaleFields::of(self.target);
         let shown = match (places, at(&live.object, places.wanted())) {
-            // As upstream has it: whoever changes such a scale has to say how many there are to be.
+            // As upstream, a change of such a scale must set the replicas.
             (ScaleFields::Stated(_), None) => with_wanted(places, &live.object, UNSET),
             _ => scale_of(places, &live.object)?,
         };
@@ -193,10 +193,10 @@ pub(crate) fn rescale(target: &Target, scale: &Object, object: &mut Object) -> R
     Ok(())
 }
 
-/// How many replicas a scale wants.
+/// The desired replicas of a scale.
 ///
 /// # Errors
-/// 422 for what is no number of replicas, 400 where a definition wants one and there is none.
+/// 422 for an invalid number of replicas, 400 where a definition requires one and it is missing.
 fn wanted_by(places: ScaleFields<'_>, name: &str, scale: &Object) -> Result<i64, ApiError> {
     let wanted = match scale.get(&["spec", "replicas"]) {
         None | Some(Value::Null) => 0,
@@ -213,7 +213,7 @@ fn wanted_by(places: ScaleFields<'_>, name: &str, scale: &Object) -> Result<i64,
     Ok(wanted)
 }
 
-/// What a scale that is applied wants of its workload.
+/// The applied configuration of the workload for an applied scale.
 fn configuration(target: &Target, scale: &Value) -> Result<Object, ApiError> {
     let kind = GroupVersionKind { group: GROUP.to_owned(), version: "v1".to_owned(), kind: KIND.to_owned() };
     let schema = target.version.schema_taken_by("scale", &kind);
@@ -231,13 +231,13 @@ fn configuration(target: &Target, scale: &Value) -> Result<Object, ApiError> {
     Ok(wanted)
 }
 
-/// What stands at a path in an object.
+/// The value at a path in an object.
 fn at<'o>(object: &'o Object, path: &[Text]) -> Option<&'o Value> {
     let path: Vec<&str> = path.iter().map(AsRef::as_ref).collect();
     object.get(&path)
 }
 
-/// Puts a value at a path, and objects on the way where there is nothing. What is no object stays as it is.
+/// Sets a value at a path, and creates objects on the way. A value on the way that is no object stays.
 fn put(object: &mut Map, path: &[Text], value: Value) {
     match path {
         [] => {}
@@ -265,7 +265,7 @@ fn number(object: &Object, path: &[Text]) -> Option<i64> {
     at(object, path).and_then(Value::as_i64)
 }
 
-/// Where a definition says that the wanted replicas are, as messages show it.
+/// The path of the desired replicas in messages.
 fn stated_path(paths: &ScalePaths) -> String {
     go_format::quote(&format!(".{}", paths.wanted.join(".")))
 }

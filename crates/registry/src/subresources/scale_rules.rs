@@ -1,5 +1,5 @@
-//! The rules for what a scale shows of a custom resource: where its definition says that replicas and their selector are there are a number
-//! that can be scaled to, and a text. Upstream judges so whatever is written, not only scales.
+//! The rules of the fields that a scale of a custom resource shows: the replicas must be a valid number and the selector a text.
+//! Upstream validates this in every write, not only of scales.
 
 use keelson_meta::Object;
 use keelson_meta::field_error::FieldError;
@@ -9,7 +9,7 @@ use keelson_resources::{ScalePaths, Text};
 
 use crate::target::Target;
 
-/// What is wrong with the fields of an object that its scale shows; a write of its status is asked about those alone that stand there.
+/// The errors of the fields that the scale of an object shows. A write of its status reports those of the status alone.
 pub(crate) fn faults(target: &Target, object: &Object) -> Vec<FieldError> {
     let Some(paths) = target.version.subresource("scale").and_then(|scale| scale.scale.as_ref()) else {
         return Vec::new();
@@ -53,7 +53,7 @@ fn wrong(
     Some(FieldError::invalid(written(path), nothing, why))
 }
 
-/// What stands at a path; where something on the way is no object, the place of the step that can't be made, and that.
+/// The value at a path. If a value on the way is no object, the index of that step, and the value.
 fn at<'o>(object: &'o Object, path: &[Text]) -> Result<Option<&'o Value>, (usize, &'o Value)> {
     let mut found = path.first().and_then(|first| object.0.get(first));
     for (place, name) in path.iter().enumerate().skip(1) {

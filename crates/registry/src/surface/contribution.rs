@@ -125,8 +125,8 @@ impl Contribution {
         self
     }
 
-    /// Whether its objects are read as those of what was served before: by the same state of a definition, or by none and without
-    /// schemas.
+    /// Returns true if its objects are decoded as those of the previous resource: by the same state of a definition, or without a
+    /// definition and schemas.
     pub(super) fn is_read_like(&self, served: &ServedResource) -> bool {
         match (&self.definition, served.definition()) {
             (Some(wanted), Some(known)) => wanted.state == known.state,
@@ -137,7 +137,7 @@ impl Contribution {
         }
     }
 
-    /// What its objects are completed by when they are read, in whatever version they are stored.
+    /// Completes its objects when they are decoded, in any stored version.
     pub(super) fn completion(&self) -> Option<Arc<dyn Complete>> {
         Completion::of(self.versions.iter().map(|version| (version.kind(), version.own_schema())))
     }

@@ -20,15 +20,15 @@ pub struct DefinedBy {
     pub name: String,
     /// Its uid: another object of the name defines another resource.
     pub uid: String,
-    /// What of it decides what is served, in any form: where two states have the same, nothing changed but whether it is being deleted.
+    /// The part of the definition that decides what is served, in any form. Two equal states differ at most in their deletion.
     pub state: String,
-    /// What is told to who makes an object while it is being deleted.
+    /// The error for a create while the definition is being deleted.
     pub terminating: &'static str,
 }
 
 impl DefinedBy {
-    /// The condition under which an object of the resource may be made: that its definition is as this server sees it now, also where
-    /// what is served has not followed it yet.
+    /// The condition under which an object of the resource may be created: the definition is as this server's cache has it now,
+    /// also where the surface has not followed it yet.
     ///
     /// # Errors
     /// 403 while it is being deleted, 404 when it is gone or another one has its name.
@@ -43,9 +43,9 @@ impl DefinedBy {
         Ok(self.unchanged(&entry))
     }
 
-    /// The condition under which a server may say that it stores objects in a version: that the definition is as this server sees it
-    /// now, and lists the version among those that objects may be stored in. What is served may not have followed it yet, and a
-    /// version that has left the list must not be written again.
+    /// The condition under which a server may publish that it stores objects in a version: the definition is as this server's cache
+    /// has it now, and lists the version as stored. The surface may not have followed it yet, and a version that was removed from
+    /// the list must not be written again.
     ///
     /// # Errors
     /// 503 where the definition does not list the version, 404 when it is gone.

@@ -1,7 +1,7 @@
-//! A resource as it is served: its data, together with all that its requests need to know of it.
+//! A served resource: its data, with everything that its requests need.
 //!
-//! What depends on the kind is looked up once, when the resource becomes part of a surface, and never again by name. So no verb
-//! compares a group, a plural or a kind: it asks the version that the request is for.
+//! Facts about the kind are looked up once, when the resource becomes part of a surface. No verb therefore compares a group, a
+//! plural or a kind: it asks the version of the request.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use crate::strategy::{ClosedFields, MetadataRules, Strategies};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CollectionId(pub(super) u32);
 
-/// What is stored together under one prefix, with its handle in the cache.
+/// The collection under one prefix, with its handle in the cache.
 #[derive(Clone)]
 pub struct StoredCollection {
     /// Its number.
@@ -35,7 +35,7 @@ pub struct StoredCollection {
     pub layout: Arc<Collection>,
     /// Its objects.
     pub cached: Arc<CachedCollection>,
-    /// Who may write to it.
+    /// The gate of its writes.
     pub gate: Arc<EncodingGate>,
 }
 
@@ -46,18 +46,17 @@ pub struct ServedResource {
     versions: Vec<Arc<KindVersion>>,
     stored: Option<Arc<StoredCollection>>,
     storage_kind: Option<GroupVersionKind>,
-    /// How an object gets into the version that is stored, where it is not served in that: events of one group are stored as those
-    /// of another.
+    /// The conversion to the stored version, where that is not served: events of one group are stored as those of another.
     storage_view: Option<Arc<View>>,
     group_priority: u32,
     builtin: bool,
-    /// Who is asked for objects in other versions than they are in; nobody where code here leads to them.
+    /// The conversion webhook; `None` where conversions are built in.
     converter: Option<Arc<dyn Converter>>,
-    /// What that has answered.
+    /// Its conversion cache.
     kept: Option<Arc<KeptOf>>,
-    /// Why it takes no new objects, if it does not.
+    /// The reason why no new objects are accepted, if so.
     refuses_new: Option<&'static str>,
-    /// What defines it, where something does.
+    /// Its definition, if it has one.
     definition: Option<Arc<DefinedBy>>,
 }
 
@@ -101,7 +100,7 @@ pub struct Taken {
     pub defaults: Option<&'static dyn Defaulter>,
 }
 
-/// What leads an object of another version to this one.
+/// The way from another version of an object to this one.
 pub enum VersionChange<'v> {
     /// Nothing: it is in this version.
     None,
@@ -111,12 +110,12 @@ pub enum VersionChange<'v> {
     Schema,
     /// A conversion that code here makes.
     Fields(&'static dyn Conversion),
-    /// Somebody who is asked.
+    /// A conversion webhook.
     Asked(&'v Arc<dyn Converter>),
 }
 
 impl StoredCollection {
-    /// Whether its keys are `<namespace>/<name>`.
+    /// Returns true if its keys are `<namespace>/<name>`.
     pub fn is_namespaced(&self) -> bool {
         self.layout.namespaced
     }
@@ -191,54 +190,53 @@ impl ServedResource {
         self.versions.iter().find(|version| version.name == name)
     }
 
-    /// Where its objects are; `None` when they are not stored.
+    /// Its collection; `None` when its objects are not stored.
     pub fn stored(&self) -> Option<&Arc<StoredCollection>> {
         self.stored.as_ref()
     }
 
-    /// The kind that this server writes its objects to the store as; `None` when they are not stored. What lies there may be in
-    /// another version.
+    /// The kind in which this server stores its objects; `None` when they are not stored. Stored objects may have another version.
     pub fn storage_kind(&self) -> Option<&GroupVersionKind> {
         self.storage_kind.as_ref()
     }
 
-    /// Whether it is part of the program, so that nobody can replace or remove it.
+    /// Returns true for a built-in resource, which cannot be replaced or removed.
     pub fn is_builtin(&self) -> bool {
         self.builtin
     }
 
-    /// Who is asked for its objects in other versions than they are in, if somebody is: the same for all versions.
+    /// Its conversion webhook, which is the same for all versions.
     pub fn converter(&self) -> Option<&Arc<dyn Converter>> {
         self.converter.as_ref()
     }
 
-    /// What its converter has answered, and the place of a version in that.
+    /// Its conversion cache, and the index of a version in it.
     pub(crate) fn kept(&self, version: &KindVersion) -> Option<(&Arc<KeptOf>, usize)> {
         let place = self.versions.iter().position(|known| known.name == version.name)?;
         self.kept.as_ref().map(|kept| (kept, place))
     }
 
-    /// Why it takes no new objects; `None` where it does.
+    /// The reason why it accepts no new objects; `None` where it does.
     pub fn refuses_new(&self) -> Option<&'static str> {
         self.refuses_new
     }
 
-    /// Whether an object that is stored defines it.
+    /// Returns true if a stored definition defines it.
     pub fn is_defined(&self) -> bool {
         self.definition.is_some()
     }
 
-    /// What defines it; `None` where nothing that is stored does.
+    /// Its definition; `None` where it has none.
     pub fn definition(&self) -> Option<&Arc<DefinedBy>> {
         self.definition.as_ref()
     }
 
-    /// What leads an object of this `apiVersion` to one of its versions; `None` where nothing does.
+    /// The way from this `apiVersion` to one of its versions; `None` where there is none.
     pub fn change(&self, from: &str, to: &KindVersion) -> Option<VersionChange<'_>> {
         self.change_into(&to.view, from, to.structural().is_some())
     }
 
-    /// The same for any version of its kind, by name: one that it is served in, or the one that it is stored in.
+    /// The same for any version of its kind by name: a served one, or the stored one.
     pub(crate) fn change_to(&self, from: &str, to: &GroupVersionKind) -> Option<VersionChange<'_>> {
         if let Some(version) = self.versions.iter().find(|version| version.kind() == to) {
             return self.change(from, version);
@@ -403,7 +401,7 @@ impl KindVersion {
         &self.api_version
     }
 
-    /// What its objects begin with in the store where they are stored in this version.
+    /// The first bytes of its stored objects in this version.
     pub(crate) fn stored_header(&self) -> &StoredHeader {
         &self.stored_header
     }
@@ -423,7 +421,7 @@ impl KindVersion {
         self.schema.as_ref()
     }
 
-    /// What judges its objects beyond their shape; `None` of a kind that code judges.
+    /// The structural schema that validates its objects; `None` for a kind that code validates.
     pub fn structural(&self) -> Option<&Structural> {
         self.schema.as_ref()?.rules()
     }
@@ -433,7 +431,7 @@ impl KindVersion {
         self.taken_by(subresource, kind).map(|taken| taken.schema.get())
     }
 
-    /// What a subresource takes, where that is of this kind and not of the kind of the resource.
+    /// The kind that a subresource takes, where it is this one and not that of the resource.
     pub(crate) fn taken_by(&self, subresource: &str, kind: &GroupVersionKind) -> Option<&Taken> {
         self.taken.iter().find(|taken| taken.subresource == subresource && taken.kind == *kind)
     }
@@ -444,23 +442,23 @@ impl KindVersion {
         taken.filter_map(|taken| taken.printer.as_ref()).next().unwrap_or(&self.printer)
     }
 
-    /// What is filled in where its objects leave something out.
+    /// The defaults of its objects.
     pub(crate) fn defaults(&self) -> Option<&'static dyn Defaulter> {
         self.defaults
     }
 
-    /// What its objects may say, and which changes of them are allowed. They are judged in the version that they are stored in,
-    /// by the group that they were sent to: events of both groups are stored alike, and judged differently.
+    /// The validation of its objects and of their updates. They are validated in the stored version, by the group of the request:
+    /// events of both groups are stored alike and validated differently.
     pub fn rules(&self) -> &'static dyn Validator {
         self.rules
     }
 
-    /// What an object in this version goes through even if it is stored in it; `None` for nothing.
+    /// The step for an object that is sent in its stored version; `None` where there is none.
     pub(crate) fn canonical(&self) -> Option<&'static dyn Conversion> {
         self.canonical
     }
 
-    /// Whether a delete of its objects is answered with the object as it was, rather than with a `Status`.
+    /// Returns true if a delete of its objects returns the object rather than a `Status`.
     pub fn returns_deleted(&self) -> bool {
         self.strategy.delete.returns_deleted()
     }
@@ -480,7 +478,7 @@ impl KindVersion {
         self.metadata_rules
     }
 
-    /// What `kubectl get` shows of its objects.
+    /// The columns of `kubectl get`.
     pub fn printer(&self) -> &Printer {
         &self.printer
     }
@@ -490,26 +488,25 @@ impl KindVersion {
         self.view.readable()
     }
 
-    /// Whether no object can be stored in another version.
+    /// Returns true if no object can be stored in another version.
     pub fn is_sole(&self) -> bool {
         self.view.is_sole()
     }
 
-    /// Gives an object that comes from another version the shape of this one, as far as that can be done without refusing it: fields
-    /// that the version does not have go. Its defaults are not filled in: as upstream has it, an object gets the defaults of the version of
-    /// a request when it is sent, and those of the version that it is stored in when it is read.
+    /// Normalizes an object from another version without refusing it: prunes fields that this version lacks. Defaults are not set:
+    /// as upstream, an object gets those of the request's version when it is sent, and those of the stored version when it is read.
     pub(crate) fn shape(&self, object: &mut Object) {
         if let Some(schema) = self.schema() {
             schema.walk(object, &mut WalkReport::default(), WalkOptions { defaults: false, ..WalkOptions::STORE });
         }
     }
 
-    /// What its users are warned of, if it will go.
+    /// The deprecation warning of the version, if any.
     pub fn deprecation(&self) -> Option<&str> {
         self.deprecation.as_deref()
     }
 
-    /// The least that an object of it can be: what it always has, whoever makes it, so that nobody owns it.
+    /// The fields that every object of it has, so that they get no owner.
     pub(crate) fn empty(&self) -> &Value {
         &self.empty
     }

@@ -33,13 +33,13 @@ struct Shared {
     generation: watch::Sender<u64>,
     ids: AtomicU32,
     cache: Arc<Cache>,
-    /// What converters have answered, of all resources that have one.
+    /// The conversion cache of all resources with a converter.
     kept: Arc<KeptObjects>,
-    /// Who may write to the collections.
+    /// The gates of the collections.
     gates: EncodingGates,
 }
 
-/// Why resources can't be served.
+/// The reason why resources cannot be served.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SurfaceError {
     /// Another resource has the name or the kind already, or is stored in the same place.
@@ -73,24 +73,24 @@ impl Surfaces {
         Self(Arc::new(Shared::new(cache, gates(config))))
     }
 
-    /// What is served now.
+    /// The current surface.
     ///
     /// Cost: one atomic increment.
     pub fn current(&self) -> Arc<Surface> {
         self.0.current.load_full()
     }
 
-    /// What converters have answered and is kept.
+    /// The conversion cache.
     pub fn kept(&self) -> &KeptObjects {
         &self.0.kept
     }
 
-    /// Who may write to the collections.
+    /// The gates of the collections.
     pub(crate) fn gates(&self) -> &EncodingGates {
         &self.0.gates
     }
 
-    /// Tells of each change by the number of the surface that came of it.
+    /// Returns a receiver of the generation of each new surface.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.generation.subscribe()
     }
@@ -107,8 +107,7 @@ impl Surfaces {
         self.exchange(Vec::new(), contributions).await
     }
 
-    /// Serves these resources, and the `gone` ones no longer, from one moment on. What is among both is served anew: what has
-    /// followed its objects ends.
+    /// Serves these resources, and stops serving the `gone` ones, in one swap. A resource in both is served anew: its watches end.
     ///
     /// # Errors
     /// As for [`Surfaces::put`].
@@ -145,7 +144,7 @@ impl Surfaces {
     }
 }
 
-/// The gates of collections: closed until somebody publishes in which versions they are stored, or open.
+/// The gates of collections: closed until their versions are published, or open.
 fn gates(config: &RegistryConfig) -> EncodingGates {
     if config.publishes_encodings { EncodingGates::published() } else { EncodingGates::default() }
 }
@@ -195,12 +194,12 @@ impl Shared {
         Ok(next)
     }
 
-    /// The collections of these contributions: those that are there already as far as objects are read as before, and else new
-    /// ones. As upstream has it, any other change of a definition makes a new one, so that watches of what was served before end;
-    /// and so does whatever is made `anew` at these prefixes.
+    /// The collections of these contributions: existing ones where objects are decoded as before, and otherwise new ones. As
+    /// upstream, every other change of a definition makes a new one, so that watches of the old resource end. Collections at the
+    /// prefixes of `anew` are new too.
     ///
     /// # Errors
-    /// When the cache can't take them up; it holds what it held then.
+    /// The cache cannot add them; it then keeps its previous collections.
     async fn collections_for(
         &self,
         contributions: &[Contribution],
@@ -345,7 +344,7 @@ fn layouts(contributions: &[Contribution]) -> Vec<Collection> {
     Collection::all(contributions.iter().map(Contribution::resource))
 }
 
-/// Whether entries that were read by one layout can be read by the other.
+/// Returns true if entries decoded by one layout can be read by the other.
 fn same_layout(previous: &StoredCollection, layout: &Collection) -> bool {
     let Collection { paths, dispatch, namespaced, .. } = &*previous.layout;
     (paths, dispatch, namespaced) == (&layout.paths, &layout.dispatch, &layout.namespaced)

@@ -1,16 +1,16 @@
-//! Few steps after a silence, which need no rest between them, and a stream, which does.
+//! A burst: a few steps after silence, which need no pause between them. A stream needs pauses.
 //!
-//! Whoever follows events rests between looks, so that he is not woken for each event of a stream. Of the few events that come by
-//! themselves a rest would gather nothing, and end with being woken for nothing.
+//! A follower of events pauses between steps, so that it is not woken for each event of a stream. For a few single events a pause
+//! would collect nothing.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What is left of the steps that need no rest.
+/// The remaining steps without a pause.
 #[derive(Clone, Copy, Debug)]
 pub struct Burst {
-    /// How many there are after a silence, and how long that is.
+    /// The number of steps after silence, and the length of the silence.
     steps: u32,
     silence: Duration,
     left: u32,
@@ -23,7 +23,7 @@ impl Burst {
         Self { steps, silence, left: steps, last: Instant::now() }
     }
 
-    /// Notes a step. Whether it needs no rest behind it.
+    /// Records a step. Returns true if it needs no pause.
     pub fn takes(&mut self, now: Instant) -> bool {
         if now >= self.last + self.silence {
             self.left = self.steps;

@@ -1,9 +1,9 @@
-//! The choice of a watch with a query: of the objects and events that come to it those that the query wants. A watch that selects fields
-//! of objects which a webhook converts chooses here too, once they are converted.
+//! The filter of a watch with a query: evaluates the objects of its events. A watch with field selectors on objects that a webhook
+//! converts is filtered here too, after the conversion.
 //!
-//! To look into objects takes time, and a condition may take milliseconds for each. So what came is decided in turns of about a
-//! millisecond: what is left waits here, which is never more than one step of the watch takes, and between turns the watch rests for
-//! longer than it worked. One that can't keep up falls behind the history and is told so, as any watch.
+//! Evaluation takes time: a condition may take milliseconds for each object. It therefore runs in turns of about a millisecond. The
+//! rest waits here, at most one step of the watch, and the watch pauses for longer than a turn took. A watch that cannot keep up
+//! falls behind the history and ends with that error, as any watch.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::selection::Selection;
 
 /// After a look at so many bytes others have their turn: about a millisecond.
 const TURN_BYTES: u64 = 256 << 10;
-/// How long a watch rests after a turn, in turns: it takes no more than a fifth of a thread.
+/// The pause after a turn, as a multiple of its duration: at most a fifth of a thread.
 const RESTED_TURNS: u32 = 4;
 
 /// The most objects and events that are converted and decided at once: a step of the watch.
 const CONVERTED_AT_ONCE: usize = 128;
 
-/// What a watch with a query has still to decide.
+/// The events that are not evaluated yet.
 pub(super) struct Chosen {
     by: By,
     undecided: VecDeque<Undecided>,
@@ -56,7 +56,7 @@ impl Chosen {
         Self { by: By::Converted(selection), undecided: VecDeque::new(), rested: Instant::now() }
     }
 
-    /// Whether all that came is decided.
+    /// Returns true if all events are evaluated.
     pub(super) fn is_settled(&self) -> bool {
         self.undecided.is_empty()
     }
@@ -78,12 +78,12 @@ impl Chosen {
         }
     }
 
-    /// What is told of the next of them: one turn of work, behind the rest for the turn before.
+    /// Evaluates the next events: one turn, after the pause of the turn before.
     ///
     /// Dropping the future loses nothing.
     ///
     /// # Errors
-    /// 400 for an object that can't be evaluated, 500 for one that can't be converted.
+    /// 400 for an object that cannot be evaluated, 500 for one that cannot be converted.
     pub(super) async fn decide(&mut self) -> Result<Vec<WatchOutput>, ApiError> {
         self.rest().await;
         let begun = Instant::now();
@@ -122,7 +122,7 @@ impl Chosen {
 }
 
 impl Undecided {
-    /// What is looked at to decide it.
+    /// The objects that are evaluated.
     fn looks(&self) -> impl Iterator<Item = &Arc<Entry>> {
         let looks = match self {
             Self::Initial(entry) => [Some(entry), None],

@@ -1,6 +1,6 @@
-//! An object whose `metadata.managedFields` is kept as text beside it and parsed only when somebody needs it.
+//! An object whose `metadata.managedFields` stays text beside it, and is parsed only when it is needed.
 //!
-//! It is a large part of an object, and most writes copy it unchanged. Its meaning is in `crate::managed`.
+//! It is a large part of an object, and most writes copy it unchanged. `crate::managed` has its meaning.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,7 @@ pub struct ManagedObject {
     pub object: Object,
     /// The managed fields as text, where the object itself does not have them.
     pub managed_fields: Option<String>,
-    /// Whether its fields stand in canonical order, since nothing was added to it after the walk that put them there.
+    /// True if its fields are in canonical order, since nothing was added after the walk over the schema.
     pub is_canonical: bool,
 }
 
@@ -86,7 +86,7 @@ impl<'e> Live<'e> {
     /// 500 when it is in no version of its kind, or can't be converted.
     pub(crate) async fn in_version_of(target: &Target, entry: &'e Entry) -> Result<Self, ApiError> {
         if target.resource.converter().is_some() {
-            // What was told before is not asked for again.
+            // An object that was converted before is not converted again.
             let shown = target.view().show(&entry.object).await?;
             let (mut object, _) = shown.decode_apart(entry.revision);
             object.set_type(target.kind());
@@ -121,8 +121,8 @@ impl Lent {
         Self { text, value }
     }
 
-    /// Takes them out again: as they were, or as admission left them. As upstream has it, what can't be read is not heeded, of which
-    /// whoever writes is warned; what can stays in the object, to be checked like all that others say of it.
+    /// Removes them again, as they were or as admission left them. As upstream, invalid ones are ignored with a warning; valid ones
+    /// stay in the object, to be checked.
     pub(super) fn take_back(self, object: &mut Object, warnings: &Warnings) -> Option<String> {
         let Self { text, value } = self;
         let left = take_managed(object);

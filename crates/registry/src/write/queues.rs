@@ -1,7 +1,7 @@
-//! Queues for writes that keep losing the race for an object, one for each object. A turn is given back when its holder is
-//! dropped, so a caller that goes away holds up nobody.
+//! Queues for writes that keep losing the race for an object, one for each object. Dropping a turn returns it, so a caller that
+//! goes away blocks no other.
 //!
-//! Who has a turn may ask plugins and converters, which take long, so writes of other objects never wait for it.
+//! The owner of a turn may call plugins and converters, which take long, so writes of other objects never wait for it.
 
 use std::sync::{Arc, Weak};
 
@@ -10,16 +10,16 @@ use keelson_storage::StoreKey;
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 
-/// When so many queues are known, those that nobody stands in are forgotten.
+/// The number of queues above which empty ones are removed.
 const FORGET_ABOVE: usize = 64;
 
-/// The queues of the objects that somebody waits for.
+/// The queues of contended objects.
 #[derive(Default)]
 pub(crate) struct Queues(Mutex<QueueTable>);
 
 struct QueueTable {
     queues: HashMap<StoreKey, Weak<Queue>>,
-    /// How many there may be before the empty ones are looked for: twice as many as were in use then.
+    /// The number of queues at which empty ones are removed: twice as many as were in use the last time.
     most: usize,
 }
 

@@ -28,14 +28,14 @@ use crate::cluster::{options, run, run_paused, specs, target};
 /// Whose writes the plugin holds up.
 const SLOW: &str = "slow";
 
-/// A plugin that does what it is told, and remembers what it was asked.
+/// A plugin with programmed results, which records its calls.
 #[derive(Debug)]
 struct Plugin {
     asked: Mutex<Vec<String>>,
     change: fn(&mut Object),
     /// The question that it answers with no.
     refuses: Mutex<&'static str>,
-    /// Writes of [`SLOW`] add a permit to the first when they are being judged, and wait for one of the second.
+    /// Writes of [`SLOW`] add a permit to the first during validation, and wait for one of the second.
     reached: Semaphore,
     let_on: Semaphore,
 }
@@ -73,13 +73,13 @@ impl Plugin {
         std::mem::take(&mut *self.asked.lock())
     }
 
-    /// Waits until a slow write is being judged.
+    /// Waits until a slow write is validated.
     async fn holds_one(&self) {
         self.reached.acquire().await.unwrap().forget();
     }
 }
 
-/// What the tests begin with is no matter of the plugin.
+/// The set-up of the tests does not concern the plugin.
 fn concerns(attributes: &AdmissionAttributes<'_>) -> bool {
     attributes.target.resource.plural != "namespaces"
 }
@@ -358,7 +358,7 @@ fn what_is_posted_to_an_endpoint_is_asked_about_once() {
     });
 }
 
-/// On one thread: whoever waits for a plugin leaves it to others.
+/// On one thread: a wait for a plugin yields it to others.
 #[test]
 fn others_write_while_a_plugin_waits_and_its_write_goes_on_afterwards() {
     run(async {
@@ -433,7 +433,7 @@ fn a_write_ends_at_its_deadline_with_nothing_written() {
     });
 }
 
-/// Nobody may be told to try again what may have happened: a second create would find, or make, a second object.
+/// No error may ask for a retry of a write with an unknown outcome: a second create would find, or make, a second object.
 #[test]
 fn a_commit_that_was_sent_is_not_called_a_failure_to_be_retried() {
     run_paused(async {

@@ -22,7 +22,7 @@ use crate::cluster::run;
 #[derive(Debug, Default)]
 struct Watcher {
     seen: Mutex<Vec<String>>,
-    /// How many replicas it has a scale want.
+    /// The desired replicas that it sets in a scale.
     replicas: Mutex<Option<i64>>,
 }
 

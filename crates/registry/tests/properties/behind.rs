@@ -29,7 +29,7 @@ fn check_asked_to_come_again(error: &ApiError) {
     assert_eq!((error.code(), error.retry_after()), (503, Some(1)), "{error}");
 }
 
-/// A client that named no revision is asked to come again, and not told that its revision is too large.
+/// A client without a revision gets a request to retry, and not the error of a revision that is too large.
 #[test]
 fn a_read_that_names_no_revision_is_asked_to_come_again() {
     run_paused(async {

@@ -27,7 +27,7 @@ enum Step {
     Elsewhere,
 }
 
-/// What a watcher heard, and after how many seconds.
+/// A bookmark that a watcher received, with its second.
 #[derive(Clone, Debug, PartialEq)]
 enum Heard {
     Initial(String),
@@ -58,10 +58,10 @@ async fn hear(cluster: &Cluster, place: RequestPath, query: &str) -> tokio::task
     })
 }
 
-/// What happened: at which second the server's revision became what.
+/// The seconds at which the server's revision changed.
 type Timeline = Vec<(u64, u64)>;
 
-/// What a watcher without bookmarks hears, and with which: those that are due and say something new.
+/// The expected bookmarks, for each interval: those that are due and have a new revision.
 fn expected(model: &Model, timeline: &Timeline, place: RequestPath, selector: &Selector, lasts: u64) -> Vec<Heard> {
     let begin = timeline[0].1;
     let mut heard: Vec<Heard> =

@@ -29,22 +29,22 @@ use crate::stores::Home;
 /// Longest time that a cache may take to follow, and a store to be let go.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How servers are set up.
+/// The settings of the servers.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// How many servers share the store.
+    /// The number of servers that share the store.
     pub(crate) servers: usize,
-    /// How many entries a selected chunk looks at.
+    /// The number of entries that a selected chunk scans.
     pub(crate) scan: usize,
-    /// How much history a cache keeps: 0 is as little as it can, so that the store is read.
+    /// The history of a cache in bytes; with 0 it keeps as little as it can, so that the store is read.
     pub(crate) history_bytes: u64,
-    /// Whether the pods are a custom resource of that name.
+    /// True if the pods are a custom resource of that name.
     pub(crate) custom: bool,
-    /// Whether the operator names a path of pods that is indexed.
+    /// True if the operator configures an index of pods.
     pub(crate) indexed: bool,
     /// From how many objects on searches have an index.
     pub(crate) search_from: usize,
-    /// How lists are cut for who may not list all of their range.
+    /// The treatment of lists by callers without the right to all of their range.
     pub(crate) partial_rights: PartialRights,
 }
 
@@ -243,7 +243,7 @@ impl Cluster {
     }
 }
 
-/// What the cache of a server holds: every stored collection of the catalogue.
+/// The collections in the cache of a server: every stored one of the catalogue.
 pub(crate) fn specs() -> Vec<CollectionSpec> {
     // Nothing here was stored before there were the defaults of today.
     keelson_builtin::collection_specs().into_iter().map(|spec| CollectionSpec { complete: None, ..spec }).collect()
@@ -316,7 +316,7 @@ pub(crate) fn fitted(target: &Target, mut object: Object) -> Object {
     object
 }
 
-/// How much later a server hears of writes: often not at all.
+/// The delay with which a server receives writes, often none.
 pub(crate) fn any_delay() -> impl Strategy<Value = Duration> {
     prop_oneof![Just(0), 1..20u64].prop_map(Duration::from_millis)
 }
@@ -414,14 +414,14 @@ pub(crate) fn run<F: Future>(future: F) -> F::Output {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-/// The same where time passes only while everybody waits.
+/// Runs a future with paused time, which passes only while all tasks wait.
 pub(crate) fn run_paused<F: Future>(future: F) -> F::Output {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().start_paused(true).build().unwrap().block_on(future)
 }
 
-/// How often a property is tried; `PROPTEST_CASES` asks for another number. Nothing is written on failure: the smallest
-/// input is in the output.
+/// The number of cases of a property, or that of `PROPTEST_CASES`. Nothing is written on failure: the smallest input is in the
+/// output.
 pub(crate) fn cases(cases: u32) -> ProptestConfig {
     let asked = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     if std::env::var_os("PROPTEST_CASES").is_some() { asked } else { ProptestConfig { cases, ..asked } }

@@ -22,15 +22,15 @@ use crate::watches::read_frame;
 
 const WRITERS: usize = 4;
 const WRITES: usize = 60;
-/// How many collections come and go meanwhile, and how many of them together.
+/// The number of collections that come and go, and of those in one step.
 const COLLECTIONS: usize = 3000;
 const COLLECTIONS_AT_ONCE: usize = 500;
 const ROOT: &str = "/registry/pods/";
 
-/// What the tasks tell each other.
+/// The state that the tasks share.
 #[derive(Default)]
 struct Progress {
-    /// The newest revision that was acknowledged to anybody.
+    /// The newest revision acknowledged to a client.
     acknowledged: AtomicU64,
     done: AtomicBool,
 }
@@ -40,7 +40,7 @@ fn random_write(random: &SeededRandom) -> Write {
     let pod = draw(6);
     let key = format!("{}/p{pod}", NAMESPACES[draw(3) as usize]);
     let some = |value: u64| (value > 0).then_some(value as u8);
-    // A pod stays on its node, whoever creates it again.
+    // A pod stays on its node when it is created again.
     let pod = Pod { app: some(draw(3)), node: some(pod % 3), number: draw(1000) as u32 };
     let action = match draw(10) {
         0..4 => Action::Create(pod),
@@ -88,8 +88,8 @@ async fn walk(server: Arc<Registry>, progress: Arc<Progress>, place: RequestPath
     }
 }
 
-/// Adds thousands of collections to the server's cache and removes them again, until the writers are done, but at least
-/// once: nobody else may notice.
+/// Adds thousands of collections to the server's cache and removes them again, until the writers are done and at least once. Other
+/// collections must not notice.
 async fn come_and_go(server: Arc<Registry>, progress: Arc<Progress>) {
     let spec = |number| CollectionSpec {
         prefix: format!("/registry/example.com/things{number}/"),
@@ -123,7 +123,7 @@ async fn begin(server: &Registry, place: RequestPath) -> (u64, WatchStream) {
     (begun, server.watch(&pods(server, place.namespace()), &Caller::server(), &watch_options(&query)).await.unwrap())
 }
 
-/// What a watcher is told until the last pod of each of its namespaces is created.
+/// The events of a watcher until the last pod of each of its namespaces is created.
 async fn follow(mut stream: WatchStream, place: RequestPath) -> Vec<Told> {
     let mut told: Vec<Told> = Vec::new();
     let mut ends = if place == RequestPath::Everywhere { NAMESPACES.len() } else { 1 };

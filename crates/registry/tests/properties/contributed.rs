@@ -26,9 +26,9 @@ use keelson_storage::memory::MemoryStore;
 use keelson_tables::{CellType, CustomColumn, Printer};
 use tokio::sync::oneshot;
 
-/// How many resources the contributor adds.
+/// The number of resources that the contributor adds.
 const RESOURCES: usize = 3_000;
-/// Whether the contributor uses every verb of this one: some of all names and kinds of resources, from the first to the last.
+/// Returns true if the test uses every verb of this resource: some of all names and kinds, from the first to the last.
 fn is_used(number: usize) -> bool {
     number.is_multiple_of(13)
 }
@@ -60,7 +60,7 @@ fn resource(number: usize, plural: &str, versions: &[&str], fields: &[&'static s
     }
 }
 
-/// Whether an update makes an object of this resource where there is none.
+/// Returns true if an update creates a missing object of this resource.
 fn makes_on_update(number: usize) -> bool {
     number.is_multiple_of(2)
 }
@@ -100,7 +100,7 @@ fn list_options(query: &str) -> ListOptions {
     ListOptions::parse(&Query::parse(query), false).unwrap()
 }
 
-/// The options of a watch that tells nothing of what there is.
+/// The options of a watch without initial events.
 fn from_now_on() -> ListOptions {
     let query = Query::parse("watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan");
     ListOptions::parse(&query, true).unwrap()
@@ -216,14 +216,15 @@ async fn use_verbs_that_make_and_empty(server: &Registry, number: usize, target:
     assert_eq!(names(server, target, "").await.unwrap(), ["a"]);
 }
 
-/// How many objects others have at a time: what a list of theirs shows at the most.
+/// The number of concurrent objects of the other writers, which limits their lists.
 const KEPT: usize = 20;
 
 fn maps(server: &Registry) -> Target {
     server.surface().target("", "configmaps").unwrap().in_namespace(Some("default"))
 }
 
-/// What others do meanwhile: they make, list and delete objects of a built-in kind, and each list shows what there is. How many they made.
+/// The other writers: they create, list and delete objects of a built-in kind, and each list must be complete. Returns the number
+/// of created objects.
 async fn write_and_list(server: Arc<Registry>, stop: Arc<AtomicBool>) -> usize {
     let (maps, caller) = (maps(&server), Caller::server());
     let named = |number: usize| format!("m{number:09}");
@@ -246,7 +247,7 @@ async fn write_and_list(server: Arc<Registry>, stop: Arc<AtomicBool>) -> usize {
     unreachable!("numbers do not end")
 }
 
-/// The changes of the same objects, as one watch tells them that goes on all the time, until so many were made: each once and in order.
+/// Follows the changes of these objects in one watch until so many were created: each once and in order.
 async fn follow(mut watch: WatchStream, made: oneshot::Receiver<usize>) {
     let (mut added, mut deleted, mut last) = (0, 0, Revision::ZERO);
     let (mut made, mut expected) = (Some(made), None);
@@ -279,7 +280,7 @@ fn changed(number: usize) -> Contribution {
         .with_printer("v2", &printer("Phase", ".status.phase"))
 }
 
-/// What one of the changed resources shows: its objects of before in both versions, with their columns and by their new field.
+/// Checks a changed resource: its old objects in both versions, with columns and by the new field.
 async fn use_what_changed(server: &Registry, number: usize) {
     let (one, two) = (target(server, number, "v1"), target(server, number, "v2"));
     assert_eq!((heads(&one), heads(&two)), (vec!["Name".into(), "Colour".into()], vec!["Name".into(), "Phase".into()]));
@@ -297,7 +298,7 @@ async fn use_what_changed(server: &Registry, number: usize) {
     assert_eq!(made.api_version(), Some(two.version.api_version()), "the first version is stored");
 }
 
-/// Waits until nobody holds what was removed.
+/// Waits until the removed values are dropped.
 async fn let_go(is_let_go: impl Fn() -> bool) {
     let waited = async {
         while !is_let_go() {
@@ -319,7 +320,7 @@ async fn thousands_of_resources_come_change_and_go_while_others_run() {
 
     let plain = |number| {
         let contribution = Contribution::new(resource(number, plural(number), &["v1"], &[]));
-        // Who applies needs a schema.
+        // Server-side apply needs a schema.
         if is_used(number) { contribution.with_schema("v1", &schema(number)) } else { contribution }
     };
     let added = server.surfaces().put((0..RESOURCES).map(plain).collect()).await.unwrap();
@@ -368,10 +369,10 @@ async fn thousands_of_resources_come_change_and_go_while_others_run() {
     tokio::time::timeout(Duration::from_secs(60), follower).await.expect("all is told").unwrap();
     assert!(number > 10, "others went on meanwhile");
 
-    // Nobody holds on to what was removed: its memory is given back.
+    // The removed values are dropped, and their memory is free.
     let_go(|| surface.strong_count() == 0 && held.iter().all(|collection| collection.strong_count() == 0)).await;
 
-    // What was stored is there again when the resource is.
+    // Stored objects are there again when the resource is.
     server.surfaces().put(vec![changed(3)]).await.unwrap();
     let expected: &[&str] = if is_used(3) || is_used(4) { &["a", "c"] } else { &["a"] };
     assert_eq!(names(&server, &target(&server, 3, "v2"), "").await.unwrap(), expected);
@@ -401,7 +402,7 @@ async fn what_goes_and_what_comes_is_one_change() {
     create(&server, &things, "a", "red").await.unwrap();
     let followed = things.stored().unwrap().cached.clone();
 
-    // One that is defined anew is served all the time, and whoever follows the one of before is at its end.
+    // A resource that is defined anew is served throughout, and watches of the old one end.
     let gone = vec![made("things").group_resource()];
     let next = server.surfaces().exchange(gone.clone(), vec![Contribution::new(made("things"))]).await.unwrap();
     assert_eq!(next.generation(), 2);

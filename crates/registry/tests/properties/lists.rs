@@ -1,7 +1,7 @@
 //! Chunked lists: invariants 1 to 5, 7, 8, 10, 15 and 20.
 //!
-//! Several walks go on at once, each with its own URL, selectors and chunk sizes, on any of the servers, while objects
-//! are written, history is compacted, and servers are restarted or hear of writes late.
+//! Several walks run at once, each with its own URL, selectors and chunk sizes, on any of the servers. Meanwhile objects are
+//! written, history is compacted, and servers restart or receive writes late.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -234,7 +234,7 @@ proptest! {
     }
 }
 
-/// The same on stores of other makes, which servers reach over the network.
+/// The same on stores that servers reach over the network.
 async fn walk_through_on(engine: Option<Engine>, settings: Settings, steps: Vec<Step>) {
     if let Some(engine) = engine {
         walk_through(engine, settings, steps).await;
@@ -261,7 +261,7 @@ proptest! {
     }
 }
 
-/// A list without a limit from the store's history is read while it is used: what fails later is told in its middle.
+/// A list without a limit from the store's history is streamed, and a later error ends it in the middle.
 #[test]
 fn inv10_a_list_from_the_store_is_read_page_by_page() {
     run_paused(async {
@@ -318,7 +318,7 @@ fn a_list_holds_no_copy_of_an_object() {
     });
 }
 
-/// What the cache leaves out because it is no object, a list from the store's history leaves out too.
+/// A list from the store's history leaves out values that are no objects, as the cache does.
 #[test]
 fn a_list_from_the_store_shows_what_the_cache_would() {
     run(async {

@@ -1,6 +1,6 @@
-//! Live pages: what was shown with the changes is the page of a plain model, at every revision that is told.
+//! Live pages: the first page with its changes equals the page of a plain model, at every revision sent.
 //!
-//! Each page is a client that keeps a copy by what it is told. Time is paused, so that nothing more comes is a fact.
+//! Each page is a client that keeps a copy by its events. Time is paused, so the end of the events is certain.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::model::*;
 use crate::queries::*;
 use crate::watches::read_frame;
 
-/// A live page that tells nothing for this long has nothing to tell.
+/// The silence after which a live page has no more events.
 const REST: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug)]

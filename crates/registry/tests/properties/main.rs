@@ -1,7 +1,7 @@
-//! Properties of the verbs for every history: random writes, compactions, restarts, chunk sizes and selectors, over
-//! all engines and several servers on one store, checked against a plain model that remembers every revision.
+//! Properties of the verbs: random writes, compactions, restarts, chunk sizes and selectors, over all engines and several servers
+//! on one store, checked against a plain model with every revision.
 //!
-//! Tests name the invariants of ARCHITECTURE.md that they show.
+//! Tests name their invariants of ARCHITECTURE.md.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 

@@ -1,6 +1,6 @@
-//! The plain model: what every pod was at every revision, and selectors judged by it alone.
+//! The plain model: every pod at every revision, and selectors evaluated on it alone.
 //!
-//! It knows nothing of caches, indexes or tokens. Keys are compared bytewise, as `BTreeMap<String, _>` does.
+//! It has no caches, indexes or tokens. Keys are compared bytewise, as in `BTreeMap<String, _>`.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use proptest::prelude::*;
 /// Namespaces whose keys interleave: `q-b/` before `q/` before `q1/`.
 pub(crate) const NAMESPACES: [&str; 3] = ["q", "q-b", "q1"];
 
-/// What the tests vary in a pod.
+/// The fields of a pod that the tests vary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pod {
     pub(crate) app: Option<u8>,
@@ -39,7 +39,7 @@ pub(crate) struct Change {
     pub(crate) after: Option<Pod>,
 }
 
-/// What a watcher is told of a change.
+/// The event of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) kind: &'static str,
@@ -76,13 +76,13 @@ impl Model {
         self.states.range(..=revision).next_back().map(|(_, state)| state.clone()).unwrap_or_default()
     }
 
-    /// What a list at a revision shows.
+    /// The objects of a list at a revision.
     pub(crate) fn listed(&self, revision: u64, place: RequestPath, selector: &Selector) -> Vec<(String, Stored)> {
         let state = self.at(revision);
         state.into_iter().filter(|(key, stored)| place.holds(key) && selector.matches(key, &stored.pod)).collect()
     }
 
-    /// What a watch after a revision is told.
+    /// The events of a watch after a revision.
     pub(crate) fn told(&self, after: u64, place: RequestPath, selector: &Selector) -> Vec<Told> {
         let from = self.changes.partition_point(|change| change.revision <= after);
         self.changes[from..].iter().filter_map(|change| change.told(place, selector)).collect()
@@ -106,7 +106,7 @@ impl Change {
 }
 
 impl Pod {
-    /// The pod as a client sends it. What varies stands last, so that a patch leaves the same bytes as a replacement.
+    /// The pod as a client sends it. The varied fields are last, so that a patch leaves the same bytes as a replacement.
     pub(crate) fn object(&self, key: &str) -> Object {
         let (namespace, name) = key.split_once('/').unwrap();
         let mut object = json!({
@@ -182,7 +182,7 @@ impl RequestPath {
         }
     }
 
-    /// What every key of the URL starts with.
+    /// The prefix of every key of the URL.
     pub(crate) fn prefix(self) -> String {
         self.namespace().map(|namespace| format!("{namespace}/")).unwrap_or_default()
     }
@@ -197,7 +197,7 @@ impl RequestPath {
 pub(crate) struct Selector {
     labels: Labels,
     fields: Vec<Field>,
-    /// What a query chooses of that: pods whose number is larger.
+    /// The filter of a query: pods with a larger number.
     pub(crate) above: Option<u32>,
 }
 

@@ -1,5 +1,5 @@
-//! The pace of watches: the first events after a silence are told at once, those of a steady stream together, and less often the more
-//! there are who watch the same. Time passes only while everybody waits.
+//! The pace of watches: the first events after silence are sent at once, those of a steady stream together, and less often the more
+//! watchers there are. Time passes only while all tasks wait.
 
 use keelson_registry::Caller;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::cluster::*;
 use crate::model::*;
 
-/// Writes a pod at each of these milliseconds, while so many watch. After which of them how many events were told.
+/// Writes a pod at each of these milliseconds, with so many watchers. Returns the number of events received after each time.
 async fn heard(watchers: usize, writes: &[u64]) -> Vec<(u64, usize)> {
     let cluster = Cluster::start(Engine::Memory, Settings::default()).await;
     let mut model = Model::default();

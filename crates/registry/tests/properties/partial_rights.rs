@@ -27,7 +27,7 @@ fn caller(name: &str) -> Caller {
     Caller::new(Arc::new(User { name: name.to_owned(), ..User::default() }), Arc::new(SelectedOnly))
 }
 
-/// How many pods there are; each third one is of the app that is selected.
+/// The number of pods; each third one is of the selected app.
 const PODS: usize = 12;
 
 /// A server with pods, and the keys of those that are selected.
@@ -43,7 +43,7 @@ async fn cluster(partial_rights: PartialRights, history_bytes: u64) -> (Cluster,
     (cluster, model, (0..PODS).step_by(3).map(|number| format!("q/p{number:02}")).collect())
 }
 
-/// What no index knows, so that objects are passed over that are not selected.
+/// A selector without an index, so that objects are skipped.
 const SELECTOR: &str = "&labelSelector=app!%3Da1,app!%3Da2";
 
 /// The keys of each chunk with its token. In between something else is written, so that a cache that keeps no history has none of the walk.

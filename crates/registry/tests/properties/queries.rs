@@ -1,7 +1,7 @@
 //! Queries: sorted, counted and paged lists and groups, against a plain model that sorts and counts.
 //!
-//! Several walks go on at once, each with its own URL, selectors, order and chunk sizes, on any of the servers, while objects are
-//! written, history is compacted, and servers are restarted or hear of writes late. Invariants 1 to 7 and 15, in any order.
+//! Several walks run at once, each with its own URL, selectors, order and chunk sizes, on any of the servers. Meanwhile objects are
+//! written, history is compacted, and servers restart or receive writes late. Invariants 1 to 7 and 15, in any order.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use proptest::prelude::*;
 use crate::cluster::*;
 use crate::model::*;
 
-/// What a list is sorted by: each with its way in the model.
+/// The order of a list, each with its counterpart in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
     Node,
@@ -29,7 +29,7 @@ pub(crate) enum By {
     Revision,
 }
 
-/// What else holds of the pods: each with its way in the model.
+/// The condition of a query, each with its counterpart in the model.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Choice {
     All,
@@ -172,12 +172,12 @@ impl Walk {
         format!("limit={limit}{}{token}", self.asked())
     }
 
-    /// What is asked, whichever part is shown.
+    /// The query without its page.
     fn asked(&self) -> String {
         format!("{}{}{}", self.selector.query(), self.choice.query(), written(&self.order))
     }
 
-    /// What the whole answer is at a revision, in whichever order.
+    /// The whole result at a revision, in any order.
     fn answer(&self, model: &Model, revision: u64) -> Vec<(String, Stored)> {
         let mut all = model.listed(revision, self.place, &self.selector);
         all.retain(|(_, stored)| self.choice.holds(&stored.pod));
@@ -227,7 +227,7 @@ impl Walk {
         let page = ask(cluster.server(server), self.place, &self.query(1000)).await.unwrap();
         let mut all = self.answer(model, page.revision);
         all.push(self.found.last().expect("a token comes with objects").clone());
-        // What was shown last stands where it stood then, whatever has become of it.
+        // The object sent last keeps its place at that revision.
         let last = self.found.last().map(|(key, _)| format!("{key}\0"));
         let mut marked: Vec<_> = all
             .iter()
@@ -273,7 +273,7 @@ async fn check_groups(cluster: &Cluster, model: &Model, place: RequestPath, sele
     }
     let mut expected: Vec<(Option<Value>, usize)> =
         counted.iter().map(|(node, count)| (node.map(|node| Value::from(format!("n{node}"))), *count)).collect();
-    // Those without a value come behind others of their size.
+    // Groups without a value follow others of their size.
     expected.sort_by_key(|(value, count)| (Reverse(*count), value.is_none()));
     assert_eq!(groups.total, expected.len());
     assert_eq!(groups.groups.into_iter().map(|group| (group.value, group.count)).collect::<Vec<_>>(), expected);
@@ -385,7 +385,7 @@ proptest! {
     }
 }
 
-/// The same on stores of other makes, which servers reach over the network.
+/// The same on stores that servers reach over the network.
 async fn walk_through_on(engine: Option<Engine>, settings: Settings, steps: Vec<Step>) {
     if let Some(engine) = engine {
         walk_through(engine, settings, steps).await;

@@ -36,7 +36,7 @@ impl Found {
     }
 }
 
-/// What is asked of both servers.
+/// The query of both servers.
 #[derive(Clone, Debug)]
 struct Asked {
     place: RequestPath,
@@ -92,7 +92,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The keys of a page, and all that is told of it.
+/// The keys of a page, with its totals.
 async fn page(server: &Registry, place: RequestPath, query: &str) -> (Vec<String>, usize, Option<String>) {
     let target = pods(server, place.namespace());
     let page = server.query(&target, &Caller::server(), &options(query), &query_of(query)).await.unwrap();
@@ -159,8 +159,8 @@ proptest! {
     }
 }
 
-/// A word that nobody has searched for costs a look at what was written since the word before, and nothing else. What the index takes
-/// is told, and goes with the history that it is of.
+/// A new word costs reading the objects written since the last search, and nothing else. The memory of the index is reported, and
+/// freed with its history.
 #[test]
 fn a_new_word_is_found_without_a_look_at_the_objects() {
     run_paused(async {

@@ -104,7 +104,7 @@ fn no_forged_token_reads_outside_the_range_of_its_url() {
     });
 }
 
-/// A token of one namespace's list, used for another's, goes on there at the same name.
+/// A token of one namespace's list continues another namespace's list at the same name.
 #[test]
 fn a_token_says_nothing_of_the_url_that_it_was_made_for() {
     run(async {

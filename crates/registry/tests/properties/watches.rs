@@ -1,8 +1,8 @@
 //! Watches: invariants 11, 12 and 14, for watchers of any scope, some with a filter besides, across restarts, compactions and
 //! changes of server.
 //!
-//! Each watcher is a client that knows what the model says it must be told next, and keeps a copy of the list by what it
-//! is told. Time is paused, so "nothing more comes" is a fact and not a guess.
+//! Each watcher is a client that knows the next event of the model, and keeps a copy of the list by its events. Time is paused, so
+//! the end of the events is certain.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use proptest::prelude::*;
 use crate::cluster::*;
 use crate::model::*;
 
-/// A watch that tells nothing for this long has nothing to tell: longer than it waits for more to tell along.
+/// The silence after which a watch has no more events: longer than it waits to send events together.
 const REST: Duration = Duration::from_millis(25);
 
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ enum Step {
     Restart,
     /// A server hears of writes later, or no longer does.
     Delay(usize, Duration),
-    /// A watcher leaves its server and goes on at another, which may know less.
+    /// A watcher continues on another server, which may be behind.
     Move(usize, usize),
     Watch {
         place: RequestPath,
@@ -78,10 +78,10 @@ struct Watcher {
     server: usize,
     begin: Begin,
     stream: Option<WatchStream>,
-    /// Whether the initial events are still coming.
+    /// True while the initial events are coming.
     initial: bool,
     copy: BTreeMap<String, Stored>,
-    /// Everything up to here has been told.
+    /// The revision up to which all events were received.
     seen: u64,
 }
 
@@ -103,7 +103,7 @@ impl Watcher {
         }
     }
 
-    /// Goes on from what was seen, as after a lost connection; a client that has seen nothing begins anew.
+    /// Resumes from the last event, as after a lost connection. A client without an event begins anew.
     async fn resume(&mut self, cluster: &Cluster) {
         if self.seen == 0 {
             return Box::pin(self.start(cluster)).await;
@@ -229,7 +229,7 @@ async fn burst(cluster: &Cluster, model: &mut Model, writes: u32) {
 
 async fn follow(settings: Settings, steps: Vec<Step>) {
     let mut keeps_all = settings.history_bytes > 0;
-    // What is added to a cache has a history from then on; of what was there at its start it reads what the store knows.
+    // A collection added to a cache has a history from then on. For objects from before its start it reads the store's.
     let outlives_restarts = !settings.custom;
     let mut cluster = Cluster::start(Engine::Memory, settings).await;
     let mut model = Model::default();
@@ -313,7 +313,7 @@ fn what_leaves_a_selection_is_deleted_with_its_old_content() {
     });
 }
 
-/// A watch may start at a revision that is yet to come; what happens up to it is not told.
+/// A watch may start at a future revision, and gets no events up to it.
 #[test]
 fn a_watch_from_the_future_begins_there() {
     run_paused(async {
@@ -339,7 +339,7 @@ fn a_watch_from_the_future_begins_there() {
     });
 }
 
-/// What a watch holds for the objects that it begins with it holds until the last of them is told, and not for the events behind.
+/// A watch holds memory for its initial objects until the last of them is sent, and not for later events.
 #[test]
 fn what_a_watch_holds_is_let_go_of_when_it_has_told_what_existed() {
     run_paused(async {

@@ -1,18 +1,18 @@
-//! The changes between two pages: what entered, what left, what is written anew, and what moved.
+//! The changes between two pages: entered, left, changed and moved objects.
 //!
-//! Moved are the fewest that have to be: what keeps its order among those that stayed is not told again.
+//! The set of moved objects is minimal: those that keep their relative order are not reported.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use keelson_cache::Entry;
 
-/// How one page becomes another one.
+/// The difference of two pages.
 #[derive(Default)]
 pub(super) struct Changes {
     pub(super) entered: Vec<Arc<Entry>>,
     pub(super) left: Vec<Arc<Entry>>,
-    /// What is in both and was written in between, as it was and as it is.
+    /// Objects in both that were written in between, with their old and new state.
     pub(super) changed: Vec<(Arc<Entry>, Arc<Entry>)>,
     /// The fewest objects of those in both that have to be moved.
     pub(super) moved: Vec<Arc<Entry>>,
@@ -24,7 +24,7 @@ impl Changes {
         let mut changes = Self::default();
         let mut known: HashMap<&str, usize> =
             before.iter().enumerate().map(|(place, entry)| (&*entry.key, place)).collect();
-        // What is in both, in the new order, with where it was.
+        // The objects in both, in the new order, with their old places.
         let mut stayed = Vec::new();
         for entry in after {
             match known.remove(&*entry.key) {
@@ -45,13 +45,13 @@ impl Changes {
         changes
     }
 
-    /// Whether the pages are alike.
+    /// Returns true if the pages are equal.
     pub(super) fn is_empty(&self) -> bool {
         self.entered.is_empty() && self.left.is_empty() && self.changed.is_empty() && self.moved.is_empty()
     }
 }
 
-/// Where the numbers of a longest ascending part stand.
+/// The places of a longest ascending subsequence.
 fn longest_ascending(numbers: &[usize]) -> Vec<usize> {
     // For each length the place of the smallest number that ends such a part.
     let mut ends: Vec<usize> = Vec::new();
