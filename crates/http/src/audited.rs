@@ -11,7 +11,7 @@ use keelson_meta::json::{Map, Value};
 /// Makes compact JSON of bytes, without managed fields where that is said: `None` of what can't be read.
 pub(crate) type Form = fn(&[u8], bool) -> Option<Vec<u8>>;
 
-/// What makes JSON of a body of this media type; `None` for what is no object.
+/// Parses a body of this media type into JSON; `None` for a body that is no object.
 pub(crate) fn form(content_type: Option<&HeaderValue>) -> Option<Form> {
     let media = content_type?.to_str().ok()?.split(';').next()?.trim();
     Some(match media {
@@ -22,8 +22,8 @@ pub(crate) fn form(content_type: Option<&HeaderValue>) -> Option<Form> {
     })
 }
 
-/// Notes the object that a request sends, by what it names and, where that is written down, whole: with its namespace if it
-/// `names_namespace`, and does not only have that of the path.
+/// Records the object of a request: its references, and the whole object where the level requires it. The namespace is recorded if
+/// it `names_namespace` besides that of the path.
 pub(crate) fn note_object(audit: &AuditRecord, object: &Object, names_namespace: impl FnOnce() -> bool) {
     if !audit.is_read() {
         return;
@@ -51,7 +51,7 @@ pub(crate) fn delete_options(options: &Object) -> Body {
 
 /// JSON on one line.
 pub(crate) fn of_json(bytes: &[u8], omit_managed_fields: bool) -> Option<Vec<u8>> {
-    // What clients send may be anything, and must not break the event that it is written into.
+    // A client may send anything, and must not break the event that contains it.
     written(json::parse(bytes).ok()?.value, omit_managed_fields)
 }
 

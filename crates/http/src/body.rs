@@ -1,8 +1,8 @@
 //! Bodies of requests and responses.
 //!
-//! A response body is a stream of frames that may fail. A failure after the first byte is an `Err` from the stream, which
-//! resets the HTTP/2 stream or cuts the HTTP/1.1 chunked body: a client must never take a broken answer for a whole one.
-//! Request bodies are read whole, up to a limit; nothing is buffered before a handler asks (`request.rs`).
+//! A response body is a stream of frames that may fail. A failure after the first byte is an `Err` from the stream, which resets
+//! the HTTP/2 stream or cuts the HTTP/1.1 chunked body: a client must never take a broken response for a whole one. Request bodies
+//! are read whole, up to a limit, and not before a handler reads them (`request.rs`).
 
 mod request;
 
@@ -22,10 +22,10 @@ pub use request::RequestBody;
 /// The largest request body in bytes (3 MiB, as the reference server has it).
 pub const MAX_REQUEST_BYTES: usize = 3 * 1024 * 1024;
 
-/// Why a response body ended before it was whole.
+/// The reason why a response body ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
-    /// What made the body gave up.
+    /// The producer of the body failed.
     #[error("the response was given up: {0}")]
     Aborted(String),
     /// The body made no frame for this long although the connection could have taken one.
@@ -33,7 +33,7 @@ pub enum BodyError {
     Stalled(Duration),
 }
 
-/// What can't be answered any more once the head of the answer said 200: only a broken body tells that this is not all.
+/// An error after the head of a 200 response. Only a broken body shows that it is not whole.
 impl From<ApiError> for BodyError {
     fn from(error: ApiError) -> Self {
         Self::Aborted(error.to_string())
@@ -119,7 +119,7 @@ impl<G> Guarded<G> {
         Self { inner, guard }
     }
 
-    /// What is kept.
+    /// The guarded value.
     pub fn guard(&self) -> &G {
         &self.guard
     }

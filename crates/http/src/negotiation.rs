@@ -1,11 +1,11 @@
-//! Negotiation: the form of answer that a client accepts.
+//! Negotiation: selects the form of the response by `Accept`.
 //!
-//! Clauses of `Accept` are tried by weight, then concrete before wildcard, then in order, and the first that can be
-//! produced wins. A clause that asks for something not produced (a transformation, an unknown version) is passed over,
-//! not an error, as long as a later one can be met. Nothing here looks at what the answer will contain.
+//! Clauses are tried by weight, then concrete before wildcard, then in order, and the first supported one wins. A clause with an
+//! unsupported transformation or version is skipped, as long as a later one is supported. The content of the response does not
+//! matter here.
 //!
-//! Upstream's router looks at `Accept` before its handlers do, and by rules of its own: it knows no `application/*` and no weights.
-//! What it refuses is refused here too ([`routed`]), since clients and conformance tests see the difference.
+//! Upstream's router reads `Accept` before its handlers, by rules of its own: it knows no `application/*` and no weights. Requests
+//! that it refuses are refused here too ([`routed`]), since clients and conformance tests see the difference.
 
 use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, USER_AGENT};
 use http::request::Parts;
@@ -65,7 +65,7 @@ const STREAMED_MEDIA_TYPES: &[&str] = &[
     "application/vnd.kubernetes.protobuf;stream=watch",
 ];
 
-/// What most resources are offered in, best first.
+/// The media types of most resources, best first.
 pub const OBJECT_OFFERS: &[MediaKind] = &[MediaKind::Json, MediaKind::Yaml, MediaKind::Protobuf];
 /// The media types of documents of keelson's own kinds, as refusals name them.
 const TEXT_MEDIA_TYPES: MediaTypes = &["application/json", "application/yaml"];
@@ -79,7 +79,7 @@ pub const WATCH_OFFERS: &[MediaKind] = &[MediaKind::Json, MediaKind::Protobuf];
 pub struct MediaType {
     /// The encoding.
     pub kind: MediaKind,
-    /// Whether JSON is indented for human eyes.
+    /// True if JSON is indented.
     pub pretty: bool,
 }
 
@@ -88,7 +88,7 @@ impl MediaType {
     pub const JSON: Self = Self { kind: MediaKind::Json, pretty: false };
 }
 
-/// What a client wants to be shown of objects.
+/// The requested form of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectForm {
     /// The objects.
@@ -102,13 +102,13 @@ pub enum ObjectForm {
 /// The shape and the encoding of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Representation {
-    /// What is shown.
+    /// The form of objects.
     pub object_form: ObjectForm,
-    /// How it is written.
+    /// The encoding.
     pub media: MediaType,
 }
 
-/// What an answer is about, which decides what can be asked for.
+/// The subject of a response, which decides about the supported forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// One object.
@@ -135,8 +135,8 @@ impl Subject {
         }
     }
 
-    /// The shape that a clause asks for, if there is such a one. Metadata come as those of one object or of a list, whichever the
-    /// answer is: the second tells which.
+    /// The form that a clause requests, if it is known. Metadata are those of one object or of a list, whichever the response has:
+    /// the second value tells which.
     fn object_form(clause: &Clause<'_>) -> Option<(ObjectForm, Option<MetadataOf>)> {
         if !clause.converts() {
             return Some((ObjectForm::Whole, None));
@@ -180,7 +180,7 @@ pub enum DiscoveryForm {
     Aggregated(AggregatedForm, MediaKind, Serving),
 }
 
-/// Who serves what a document of discovery shows.
+/// The servers that a discovery document covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serving {
     /// Any of the servers on the store.
@@ -337,12 +337,12 @@ pub fn negotiate_openapi(headers: &HeaderMap, version: OpenApiVersion) -> Result
     })
 }
 
-/// The form in which an error is told: as the client asked, or indented JSON when that is not possible.
+/// The form of an error: as the client requests, or indented JSON where that is not supported.
 pub fn error_form(parts: &Parts) -> MediaType {
     negotiate(parts, OBJECT_OFFERS).unwrap_or(MediaType { kind: MediaKind::Json, pretty: true })
 }
 
-/// Whether the client takes gzip. Other encodings are not offered.
+/// Returns true if the client accepts gzip. Other encodings are not supported.
 pub fn accepts_gzip(headers: &HeaderMap) -> bool {
     let values = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|clause| {
@@ -352,7 +352,7 @@ pub fn accepts_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Whether a person reads the answer: `?pretty=true`, or a client that people use by hand.
+/// Returns true for indented JSON: `?pretty=true`, or a client that people use by hand.
 pub fn wants_pretty(parts: &Parts) -> bool {
     let query = parts.uri.query().unwrap_or_default();
     match form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "pretty") {
@@ -397,7 +397,7 @@ impl<'a> Clause<'a> {
         self.parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value).filter(|value| !value.is_empty())
     }
 
-    /// Whether the clause asks for the answer as another kind.
+    /// Returns true if the clause requests another kind.
     fn converts(&self) -> bool {
         ["as", "g", "v"].iter().any(|name| self.parameter(name).is_some())
     }

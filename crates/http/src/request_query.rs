@@ -1,7 +1,7 @@
-//! The query of a request, which is read once: whoever estimates, renders and answers a request asks here.
+//! The query of a request, parsed once for its estimate, rendering and response.
 //!
-//! The filters before authentication look for a single parameter each and read nothing else. What the parameters mean is said by the
-//! options of `keelson_meta`.
+//! The filters before authentication look for a single parameter each and parse nothing else. The options of `keelson_meta` give
+//! parameters their meaning.
 
 use std::sync::OnceLock;
 
@@ -19,7 +19,7 @@ pub struct RequestQuery {
     pairs: Pairs<'static>,
     is_watch: bool,
     list_options: OnceLock<Result<ListOptions, ApiError>>,
-    /// What is asked beyond what Kubernetes knows; read where a parameter of it is there.
+    /// The query extensions; parsed if one of their parameters is present.
     extended: OnceLock<Result<Option<Query>, ApiError>>,
 }
 
@@ -39,12 +39,12 @@ impl RequestQuery {
         &self.pairs
     }
 
-    /// Whether something is asked beyond what Kubernetes knows.
+    /// Returns true if a query extension is present.
     pub fn is_extended(&self) -> bool {
         self.pairs.pairs().any(|(name, _)| is_parameter(name))
     }
 
-    /// What is asked of a list beyond what Kubernetes knows; `None` for an ordinary request.
+    /// The query extensions of a list; `None` for an ordinary request.
     ///
     /// # Errors
     /// 400 that names the parameter.
@@ -56,7 +56,7 @@ impl RequestQuery {
         self.extended.get_or_init(read).as_ref().map(Option::as_ref).map_err(Clone::clone)
     }
 
-    /// What is told who asks something else than a read with parameters of a query.
+    /// The error for other requests than reads with parameters of a query.
     pub fn refusal_beyond_reads(&self) -> ApiError {
         let names: Vec<&str> = self.pairs.pairs().map(|(name, _)| name).filter(|name| is_parameter(name)).collect();
         if let Some(unknown) = names.iter().find_map(|name| parameter_name(name).err()) {

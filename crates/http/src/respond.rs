@@ -77,7 +77,7 @@ pub fn value(code: StatusCode, value: &Value, media: MediaType) -> Response<Resp
 const LONG_FORM_BYTES: usize = 1024 * 1024;
 /// The indentation of ordinary objects takes about as much again; that of one that nests hundreds of levels hundreds of times.
 const LONG_FORM_RATIO: usize = 4;
-/// How many bytes of such a form are made at a time.
+/// The number of bytes of such a form made at a time.
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// One whole object in compact JSON, in the form the client accepts. Compact JSON ends in a line feed, indented JSON does
@@ -150,13 +150,13 @@ pub fn bytes(code: StatusCode, content_type: &'static str, body: impl Into<Bytes
     with_body(code, HeaderValue::from_static(content_type), full(body))
 }
 
-/// What makes the compressed form of a body.
+/// Makes the compressed form of a body.
 pub type Compress = fn(&[u8]) -> Bytes;
 
 /// Compresses with gzip.
 pub const COMPRESS: Compress = |body| gzip(body).into();
 
-/// Whether a body of this many bytes is sent in compressed form.
+/// Returns true if a body of this size is compressed.
 pub fn is_compressed(accepts_gzip: bool, bytes: usize) -> bool {
     accepts_gzip && bytes > GZIP_THRESHOLD_BYTES
 }
@@ -241,8 +241,8 @@ pub fn add_warning(headers: &mut HeaderMap, text: &str) {
     }
 }
 
-/// Bounds the warnings of an answer as upstream does: when all together have more than 4,096 characters, each is cut after
-/// 256, and those after the one that passes the bound are left out. Equal ones are sent once, and at most [`Warnings::MOST`] of them.
+/// Limits the warnings of a response as upstream: when all together exceed 4,096 characters, each is cut after 256, and those after
+/// the one that exceeds the limit are left out. Equal ones are sent once, and at most [`Warnings::MOST`] of them.
 pub fn bound_warnings(headers: &mut HeaderMap) {
     let mut values = headers.get_all(WARNING).iter();
     // Most answers have none, or one that is short.

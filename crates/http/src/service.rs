@@ -16,7 +16,7 @@ use crate::request_query::RequestQuery;
 /// A request for a resource that passed every filter.
 #[derive(Debug)]
 pub struct ApiRequest {
-    /// What the request is about.
+    /// The parsed request.
     pub info: RequestInfo,
     /// Method, target and headers.
     pub parts: Parts,
@@ -24,9 +24,9 @@ pub struct ApiRequest {
     pub query: RequestQuery,
     /// The body, not yet read.
     pub body: RequestBody,
-    /// Who asks, and until when.
+    /// The caller, with its deadline.
     pub caller: Caller,
-    /// The form in which an error is told.
+    /// The form of errors.
     pub error_form: MediaType,
     /// Cancelled when the server begins to stop: streams without end must then end, cleanly.
     pub stopping: CancellationToken,
@@ -41,7 +41,7 @@ pub trait ApiService: Send + Sync + 'static {
     /// is over.
     fn call(&self, request: Box<ApiRequest>, target: Target) -> BoxFuture<'static, Response<ResponseBody>>;
 
-    /// What the objects are that a request is about, before it is answered. Quick, and never a reason to refuse.
+    /// Estimates the objects of a request before it is answered. It is quick, and never refuses a request.
     fn estimate(&self, _info: &RequestInfo, _parts: &Parts, _query: &RequestQuery, _target: &Target) -> Estimate {
         Estimate::default()
     }

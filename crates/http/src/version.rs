@@ -1,7 +1,6 @@
-//! `/version`: which Kubernetes this server behaves like.
+//! `/version`: the release of Kubernetes that this server implements.
 //!
-//! Clients compare it with their own to decide what they may use, so it names the release whose API this server has; the
-//! build metadata behind it says that it is keelson.
+//! Clients compare it with their own version to decide which features they use. The build metadata names keelson.
 
 use std::sync::OnceLock;
 

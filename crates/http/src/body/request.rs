@@ -1,9 +1,9 @@
-//! The body of a request: read whole by a handler, or, after an early answer, read and thrown away.
+//! The body of a request: read whole by a handler, or drained after an early response.
 //!
-//! Many requests are answered before their body was read: the user is unknown, the method is not allowed, the body is too
-//! large. If the rest of the body then found no reader, HTTP/2 would reset the stream and HTTP/1.1 would close the
-//! connection, and a client that sends its whole body before it listens would never learn why it was refused. So what a
-//! handler leaves is still taken in for a while, within bounds, beside the answer.
+//! Many requests are answered before their body was read: the user is unknown, the method is not allowed, the body is too large. If
+//! the rest of the body then had no reader, HTTP/2 would reset the stream and HTTP/1.1 would close the connection, and a client
+//! that sends its whole body first would never get the response. The rest is therefore drained for a while, within limits, beside
+//! the response.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -21,10 +21,9 @@ use tokio::time::timeout;
 
 use super::MAX_REQUEST_BYTES;
 
-/// How many bytes of a body are thrown away at the most: twice the largest that any handler takes. One that declares more
-/// is not begun.
+/// The largest number of bytes drained: twice the largest body of any handler. A body that declares more is not drained.
 const DRAIN_BYTES: u64 = 2 * MAX_REQUEST_BYTES as u64;
-/// How long that may take.
+/// The time limit of draining.
 const DRAIN_TIME: Duration = Duration::from_secs(3);
 
 /// For how many bytes more than came a client is believed that it will send them.
@@ -36,13 +35,13 @@ type Unread = UnsyncBoxBody<Bytes, IncomingError>;
 /// The body of a request, not yet read.
 #[derive(Debug)]
 pub struct RequestBody {
-    /// What was read to learn how much there is.
+    /// The bytes read to find out the size.
     begun: Vec<Bytes>,
     /// `None` once it was read to its end, or failed.
     unread: Option<Unread>,
-    /// Why it failed, until somebody is told.
+    /// The failure, until a read returns it.
     failed: Option<IncomingError>,
-    /// Whether the client sends nothing before we begin to read.
+    /// True if the client sends nothing before the server begins to read.
     held_back: bool,
 }
 
@@ -63,19 +62,19 @@ impl RequestBody {
         Self { begun: Vec::new(), failed: None, unread, held_back: false }
     }
 
-    /// Whether it is known that there is none.
+    /// Returns true if the body is known to be empty.
     pub fn is_empty(&self) -> bool {
         self.begun.is_empty() && self.failed.is_none() && self.unread.as_ref().is_none_or(Body::is_end_stream)
     }
 
-    /// Whether the body has more than so many bytes. No more of it is read than it takes to tell; a client that
-    /// stopped sending is told so by [`read`](Self::read).
+    /// Returns true if the body has more than this many bytes. It reads no more than necessary; [`read`](Self::read) reports a
+    /// client that stopped sending.
     pub async fn has_more_than(&mut self, bytes: usize) -> bool {
         if self.known_bytes() > bytes as u64 {
             return true;
         }
         let mut read: usize = self.begun.iter().map(Bytes::len).sum();
-        // What is declared to be less need not be read for this.
+        // A body that declares less is not read for this.
         let Some(unread) = &self.unread else { return false };
         let most = unread.size_hint().upper().map(|most| read as u64 + most);
         if unread.is_end_stream() || most.is_some_and(|most| most <= bytes as u64) {
@@ -120,13 +119,13 @@ impl RequestBody {
         }
     }
 
-    /// How many bytes it has at the least: all of them where it says so beforehand, or was read to its end.
+    /// The smallest possible size in bytes: the exact one if it is declared, or the body was read to its end.
     pub fn known_bytes(&self) -> u64 {
         let begun: usize = self.begun.iter().map(Bytes::len).sum();
         begun as u64 + self.unread.as_ref().map_or(0, |unread| unread.size_hint().lower())
     }
 
-    /// Whether the body holds one of these texts. All of it is read and kept, so it must be known to be small.
+    /// Returns true if the body contains one of these texts. It reads and keeps the whole body, which must be known to be small.
     pub async fn holds_one_of(&mut self, texts: &[&[u8]]) -> bool {
         self.held_back = false;
         while let Some(data) = self.next().await {
@@ -181,8 +180,8 @@ impl RequestBody {
         Ok(if joined.is_empty() { first } else { joined.freeze() })
     }
 
-    /// How much room to make for what is still to come when so much has come: as much as the client has declared, so that the
-    /// pieces are moved seldom, but not much for one that has sent little.
+    /// The capacity for the rest of the body: as much as the client has declared, so that pieces are moved seldom, but not much for
+    /// a client that has sent little.
     fn room_for_the_rest(&self, came: usize) -> usize {
         let declared = self.unread.as_ref().map_or(0, |unread| unread.size_hint().lower());
         usize::try_from(declared).unwrap_or(usize::MAX).min(came.saturating_mul(TRUSTED))

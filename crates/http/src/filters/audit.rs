@@ -1,9 +1,11 @@
-//! The audit filter: the events of a request, from the moment that it is known who asks to the end of the answer.
+//! The audit filter: the events of a request, from its authentication to the end of the response.
 //!
-//! Where nothing is audited there is no [`Trail`]. Bodies are only looked at where the level of the request wants them written down, and
-//! are put into JSON by those who write the events. A short answer is written down before it is sent; of one that may still be made the
-//! last event comes with its end, and nobody waits for that. The first event is told when the request has to wait for something, so that
-//! whatever hangs is written down; a request that is answered at once has its two events told together, which costs less.
+//! Without an audit policy there is no [`Trail`]. Bodies are read only where the level of the request includes them, and the
+//! writers of events convert them to JSON. The event of a short response is written before it is sent; that of a streamed one comes
+//! with its end, and no request waits for it.
+//!
+//! The first event is written when the request has to wait, so that a request that hangs is recorded. The two events of a request
+//! that is answered at once are written together, which costs less.
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -34,38 +36,38 @@ use crate::proxy::PassedOn;
 use crate::request_info::RequestInfo;
 use crate::respond::SentStatus;
 
-/// How many bytes of a client's name are written down, as upstream has it.
+/// The largest recorded `User-Agent`, as upstream, in bytes.
 const USER_AGENT_BYTES: usize = 1024;
-/// How many bytes an answer may have that is there before it is sent. A longer one may still be made.
+/// The largest response that is complete before it is sent, in bytes. A longer one may be streamed.
 const WHOLE_BYTES: u64 = 64 << 10;
-/// How many bytes of an answer are kept to be written down. A longer one is left out, which its event says.
+/// The largest recorded response, in bytes. The event of a longer one says that it is left out.
 const ANSWER_BYTES: usize = 10 << 20;
-/// Where proxies say for whom they ask.
+/// The header in which proxies name their clients.
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 /// The annotation of an event whose objects were left out.
 const TRUNCATED: &str = "audit.k8s.io/truncated";
 
-/// The events of one request. The last one is told when nobody holds this any more, if it was not told before.
+/// The events of one request. Dropping it writes the last one, if it was not written before.
 pub(crate) struct Trail {
     auditor: Arc<Auditor>,
     received: SystemTime,
     has_no_end: bool,
-    /// What is known before it is known who asks.
+    /// The facts of the request before authentication.
     request: Mutex<Option<AuditRequest>>,
     record: OnceLock<AuditRecord>,
-    /// Whether the first event was told.
+    /// True once the first event was written.
     has_begun: AtomicBool,
     end: Mutex<End>,
 }
 
-/// How a request ends.
+/// The end of a request.
 enum End {
-    /// Nobody has answered yet.
+    /// There is no response yet.
     Open,
     /// The head of this answer is on its way.
     Answering(AuditStatus, Option<Body>),
-    /// All is told.
+    /// All events are written.
     Told,
 }
 
@@ -95,10 +97,10 @@ impl Trail {
         })
     }
 
-    /// Notes who asks, and tells of the first stage where that is waited for.
+    /// Records the user, and writes the first stage where the request must wait for that.
     ///
     /// # Errors
-    /// [`ApiError::Internal`] where that has to be written before the request may go on, and could not be.
+    /// [`ApiError::Internal`] if the event must be written before the request continues, and could not be.
     pub(super) async fn known(&self, user: &Arc<User>) -> Result<&AuditRecord, ApiError> {
         let record = match self.request.lock().take() {
             Some(request) => self.decided(request, Some(user)),
@@ -120,19 +122,19 @@ impl Trail {
         Occurrence { stage: Stage::RequestReceived, at: self.received, status: None, response_object: None }
     }
 
-    /// Whether the caller has to tell the first event now: one does, and nobody before it is known who asks.
+    /// Returns true if the caller must write the first event: only one caller does, and none before authentication.
     fn claims_first_event(&self) -> bool {
         self.record.get().is_some() && !self.has_begun.swap(true, Ordering::Relaxed)
     }
 
-    /// Tells the first event, if that was not done.
+    /// Writes the first event, unless it was written.
     fn begin_now(&self) {
         if self.claims_first_event() {
             self.auditor.tell(self.record(), &self.begun());
         }
     }
 
-    /// What is written down of the request: nothing before it is known who asks.
+    /// The audit record of the request; empty before authentication.
     pub(super) fn record(&self) -> &AuditRecord {
         static NOTHING: OnceLock<AuditRecord> = OnceLock::new();
         self.record.get().unwrap_or_else(|| NOTHING.get_or_init(AuditRecord::default))
@@ -152,7 +154,7 @@ impl Trail {
         Occurrence { stage, at: self.auditor.now(), status: Some(status), response_object }
     }
 
-    /// Tells that the server had a fault.
+    /// Records a panic of the server.
     pub(super) fn panicked(&self, text: &str) {
         self.begin_now();
         let message = format!("APIServer panic'd: {text}");
@@ -162,7 +164,8 @@ impl Trail {
         *self.end.lock() = End::Told;
     }
 
-    /// Tells of an answer if it is there whole, nothing of it is shown, and nobody has to be waited for: of most. Whether it has.
+    /// Writes the event of a response that is complete and not recorded itself, if that needs no wait. That is most responses.
+    /// Returns true if it did.
     pub(super) fn has_told(&self, response: &Response<ResponseBody>) -> bool {
         let mut end = self.end.lock();
         if matches!(*end, End::Told) {
@@ -186,7 +189,7 @@ impl Trail {
         true
     }
 
-    /// Tells of an answer, now or with its end.
+    /// Writes the event of a response, now or at its end.
     pub(super) async fn answered(self: Arc<Self>, response: Response<ResponseBody>) -> Response<ResponseBody> {
         if matches!(*self.end.lock(), End::Told) {
             return response;
@@ -194,7 +197,7 @@ impl Trail {
         self.begin_now();
         let unknown = self.request.lock().take();
         let record = match unknown {
-            // Nobody found out who asks: that is one event, of a stage of its own.
+            // The request was never authenticated: it gets one event with a stage of its own.
             Some(request) => {
                 *self.end.lock() = End::Told;
                 self.decided(request, None)
@@ -235,7 +238,7 @@ impl Trail {
         })
     }
 
-    /// Whether an answer shows objects of this server.
+    /// Returns true if a response contains objects of this server.
     fn shows_objects(&self, response: &Response<ResponseBody>) -> bool {
         let is_of_objects = self.record().is_about_objects();
         is_of_objects && response.extensions().get::<PassedOn>().is_none()
@@ -247,7 +250,7 @@ impl Drop for Trail {
         let (status, object) = match std::mem::replace(self.end.get_mut(), End::Told) {
             End::Told => return,
             End::Answering(status, object) => (status, object),
-            // The client has gone away before there was an answer, which upstream tells so.
+            // As upstream, the event says that the client disconnected before there was a response.
             End::Open => {
                 let message = "Connection closed early".to_owned();
                 let status = Status { status: Outcome::Success, message, ..Status::failure(200, None, String::new()) };
@@ -259,7 +262,7 @@ impl Drop for Trail {
     }
 }
 
-/// Waits for the answer of a request, and tells of its first stage as soon as that takes any time.
+/// Waits for the response of a request, and writes the first stage as soon as that takes any time.
 pub(super) async fn followed<T>(trail: Option<&Trail>, mut answer: Pin<&mut impl Future<Output = T>>) -> T {
     poll_fn(|context| {
         let polled = answer.as_mut().poll(context);
@@ -271,18 +274,18 @@ pub(super) async fn followed<T>(trail: Option<&Trail>, mut answer: Pin<&mut impl
     .await
 }
 
-/// What an answer is.
+/// The status of a response.
 fn status_of(response: &Response<ResponseBody>) -> AuditStatus {
     let status = response.extensions().get::<SentStatus>().map(|sent| sent.0.clone());
     AuditStatus { code: response.status().as_u16(), status }
 }
 
-/// Whether an answer has no more bytes than are there before it is sent.
+/// Returns true if a response is no longer than what is complete before it is sent.
 fn is_short(response: &Response<ResponseBody>) -> bool {
     response.body().size_hint().exact().is_some_and(|bytes| bytes <= WHOLE_BYTES)
 }
 
-/// Whether an answer is there as a whole. What another server has agreed to goes on without a body.
+/// Returns true if a response is complete. An upgraded connection continues without a body.
 fn is_whole(response: &Response<ResponseBody>) -> bool {
     let is_passed_on = response.extensions().get::<PassedOn>().is_some();
     is_short(response) && !is_passed_on && response.status() != StatusCode::SWITCHING_PROTOCOLS
@@ -303,7 +306,7 @@ async fn kept(response: Response<ResponseBody>, form: audited::Form) -> (Respons
             let bytes = collected.to_bytes();
             (Response::from_parts(head, full(bytes.clone())), Some(Body::new(bytes, form)))
         }
-        // What is known whole is there. A body that says so and is not is as broken for its client.
+        // A body that is known to be complete is there. If it fails anyway, it is broken for its client too.
         Err(error) => {
             let broken = futures::stream::iter([Err::<Frame<Bytes>, _>(error)]);
             (Response::from_parts(head, stream(http_body_util::StreamBody::new(broken))), None)
@@ -338,7 +341,7 @@ impl hyper::body::Body for Streamed {
                 this.is_done = this.inner.is_end_stream();
             }
             Poll::Ready(None) => this.is_done = true,
-            // What has broken off is no object.
+            // A body that broke off is no object.
             Poll::Ready(Some(Err(_))) => this.kept = None,
             Poll::Pending => {}
         }
@@ -364,7 +367,7 @@ impl Drop for Streamed {
     }
 }
 
-/// The addresses that a request came by: what proxies say, and at the end the one that nobody can make up.
+/// The addresses of a request: those that proxies name, and last that of the connection, which cannot be forged.
 fn source_ips(headers: &HeaderMap, address: Option<IpAddr>) -> SmallVec<[IpAddr; 2]> {
     let said = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let parse = |text: &str| text.trim().parse::<IpAddr>().ok();

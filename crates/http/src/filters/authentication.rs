@@ -1,7 +1,7 @@
-//! The user of a request, from its certificate, its bearer token, or a front proxy that asks for it.
+//! The user of a request: from its client certificate, its bearer token, or the headers of a front proxy.
 //!
-//! Certificates are judged before. One that proves nothing and a token that is wrong are refused rather than ignored, and a client
-//! without either is anonymous.
+//! Certificates are verified before. An invalid certificate or token is refused rather than ignored. A client without either is
+//! anonymous.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,12 +66,12 @@ fn is_of_another_site(headers: &HeaderMap) -> bool {
     websocket::is_wanted(headers) && text(USER_AGENT).starts_with(BROWSERS) && !is_own()
 }
 
-/// The user that a front proxy names, or of a client certificate, or else of a bearer token, and a warning about the token. A client
-/// with none of these is anonymous.
+/// The user named by a front proxy, or that of a client certificate, or else of a bearer token, with a warning about the token. A
+/// client with none of these is anonymous.
 ///
 /// # Errors
-/// [`ApiError::Unauthorized`] for credentials that prove nothing: a certificate that is over or that nobody signed who is believed,
-/// without a better token, or a token that nobody knows.
+/// [`ApiError::Unauthorized`] for invalid credentials: an expired or untrusted certificate without a valid token, or an unknown
+/// token.
 pub(super) async fn user(
     identity: Option<&ClientIdentity>,
     tokens: Option<&dyn TokenAuthenticator>,
@@ -94,8 +94,8 @@ pub(super) async fn user(
     }
 }
 
-/// The user for whom a front proxy asks, as it says in these header fields; `None` where it names nobody. As upstream has it, the first
-/// of the fields for a name that is not empty counts, and all of those for groups; whoever is asked for has proved who it is.
+/// The user in the headers of a front proxy; `None` without a name. As upstream, the first non-empty field counts for the name, and
+/// all fields for groups. The user counts as authenticated.
 fn user_asked_for(fields: &RequestHeaders, headers: &HeaderMap) -> Option<User> {
     let texts = |name: &String| {
         let values = headers.get_all(name.as_str()).iter();
@@ -117,8 +117,8 @@ fn user_asked_for(fields: &RequestHeaders, headers: &HeaderMap) -> Option<User> 
     Some(User { name, uid: first(&fields.uid), groups, extra }.authenticated())
 }
 
-/// The key of what else is known of a user, as the end of the name of a header field says it. What can't stand there is escaped; a key
-/// that is escaped badly is as it stands. What was escaped keeps its case, unlike the name of a field.
+/// The key of an extra value, from the end of a header name. Characters that a header cannot have are escaped; an invalid escape is
+/// kept as it is. Escaped letters keep their case, unlike the rest of a header name.
 pub(super) fn extra_key(escaped: &str) -> String {
     let is_hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
     let bytes = escaped.as_bytes();

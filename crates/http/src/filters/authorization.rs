@@ -1,7 +1,7 @@
-//! The authorization filter: asks the server's authorizer whether the user may make the request.
+//! The authorization filter: calls the server's authorizer for the request.
 //!
-//! The authorizer is told what the request selects, and may take its time. A refusal says what was asked, in the words of the
-//! reference server, and what the authorizer gave as its reason.
+//! The authorizer gets the selectors of the request too, and may take time. A refusal describes the request in upstream's words,
+//! with the reason of the authorizer.
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -41,7 +41,7 @@ pub(super) async fn permit(
     Err(ApiError::Forbidden(Box::new(refusal(user, info, verdict.reason.to_string()))))
 }
 
-/// What a request selects of a collection, as it was sent.
+/// The selectors of a request, as it sent them.
 #[derive(Default)]
 pub(super) struct Selectors<'u> {
     label: Option<Cow<'u, str>>,

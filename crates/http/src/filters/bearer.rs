@@ -30,11 +30,11 @@ fn of_field(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-/// What is told where a token is passed over because of the blanks before it.
+/// The warning about a token that is ignored because of the blanks before it.
 pub(super) const IGNORED: &str =
     "the provided Authorization header contains extra space before the bearer token, and is ignored";
 
-/// Whether more than one blank stands before the token of the first field, so that it is passed over.
+/// Returns true if more than one blank precedes the token of the first field, so that it is ignored.
 pub(super) fn is_set_off_too_far(headers: &HeaderMap) -> bool {
     let text = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let mut parts = text.trim().splitn(3, ' ');

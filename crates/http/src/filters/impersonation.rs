@@ -1,9 +1,10 @@
-//! Requests in the name of another user (`Impersonate-User` and the like, `kubectl --as`).
+//! Impersonation: requests in the name of another user (`Impersonate-User` and the like, `kubectl --as`).
 //!
-//! Whoever makes one needs the right to, in one of several ways (KEP-5284): `impersonate` for the user, each group, the uid and each
-//! extra value, whatever is asked then; or `impersonate:MODE` for these and `impersonate-on:MODE:VERB` for what is asked, where the
-//! mode is that of nodes, service accounts, or other users. From there on it is that user's request, with its rights and no others; the
-//! headers go no further.
+//! The user needs rights in one of several forms (KEP-5284). Either `impersonate` for the user, each group, the uid and each extra
+//! value, for any request. Or `impersonate:MODE` for these and `impersonate-on:MODE:VERB` for the request, with a mode for nodes,
+//! service accounts or other users.
+//!
+//! From there on it is that user's request, with its rights and no others. The headers are removed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -28,18 +29,18 @@ const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
 const UID: HeaderName = HeaderName::from_static("impersonate-uid");
 const EXTRA: &str = "impersonate-extra-";
 
-/// How the names of service accounts begin.
+/// The prefix of service accounts.
 const ACCOUNT: &str = "system:serviceaccount:";
-/// How the names of nodes begin, as users, and the group of all of them.
+/// The prefix of node users, and the group of all nodes.
 const NODE: &str = "system:node:";
 const NODES: &str = "system:nodes";
-/// What tokens say of the node of their pod, and what authorizers are shown instead of that.
+/// The extra key of a token for the node of its pod, and the value that authorizers get in its place.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 const ASSOCIATED_KEYS: &str = "authentication.kubernetes.io/associated-node-keys";
 /// The group of what is no built-in resource but is impersonated all the same: uids and extra values.
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
-/// The user whom the headers of a request name.
+/// The impersonated user in the headers of a request.
 struct Asked {
     name: String,
     groups: Vec<String>,
@@ -48,7 +49,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// Whom they name; `None` for nobody.
+    /// Parses the headers; `None` without any.
     fn of(headers: &HeaderMap) -> Result<Option<Self>, ApiError> {
         if !headers.keys().any(is_field) {
             return Ok(None);
@@ -69,7 +70,7 @@ impl Asked {
         Err(ApiError::BadRequest(asked.without_a_name()))
     }
 
-    /// What upstream says of a request for groups and the like of nobody, in the form of the language that it is written in.
+    /// Upstream's error for groups and the like without a user, in Go's form.
     fn without_a_name(&self) -> String {
         let list = |values: &[String]| match values {
             [] => "[]string(nil)".to_owned(),
@@ -88,7 +89,7 @@ impl Asked {
     }
 }
 
-/// Whether a header field says in whose name a request is made.
+/// Returns true for the name of an impersonation header.
 fn is_field(name: &HeaderName) -> bool {
     *name == USER || *name == GROUP || *name == UID || name.as_str().starts_with(EXTRA)
 }
@@ -104,7 +105,7 @@ enum Mode {
     ServiceAccount,
     /// Any other user.
     UserInfo,
-    /// Anybody, whatever is asked in his name.
+    /// Any user, for any request.
     Unconstrained,
 }
 
@@ -112,15 +113,15 @@ enum Mode {
 const MODES: [Mode; 5] =
     [Mode::AssociatedNode, Mode::ArbitraryNode, Mode::ServiceAccount, Mode::UserInfo, Mode::Unconstrained];
 
-/// How many rights of one kind are asked for one by one; of more it is asked first whether all are held.
+/// The number of rights of one kind that are checked one by one. For more, one check for all of them comes first.
 const ONE_BY_ONE: usize = 3;
 /// Of how many users it is remembered how they impersonated last.
 const REMEMBERED: usize = 10_000;
 
-/// Decides who may act as whom.
+/// Decides about impersonation.
 #[derive(Debug, Default)]
 pub(super) struct Impersonation {
-    /// How users impersonated last, which is tried first: few do it in several ways.
+    /// The mode of the last impersonation of each user, which is tried first: few use several.
     last: Mutex<HashMap<String, Mode>>,
     metrics: Arc<ImpersonationMetrics>,
 }
@@ -131,14 +132,13 @@ impl Impersonation {
         &self.metrics
     }
 
-    /// The user in whose name a request is made, and the verb that allows the impersonation if it is constrained. Without a user in the
-    /// headers it is the user who makes the request.
+    /// The effective user of a request, and the verb that permits a constrained impersonation. Without the headers it is the
+    /// authenticated user.
     ///
-    /// Cost: a look at the names of all header fields, and a decision for each thing that is impersonated.
+    /// Cost: a comparison of all header names, and a decision for each impersonated value.
     ///
     /// # Errors
-    /// [`ApiError::Forbidden`] for who may not act as that user, and [`ApiError::BadRequest`] where there are groups and the like of
-    /// nobody.
+    /// [`ApiError::Forbidden`] without the rights, and [`ApiError::BadRequest`] for groups and the like without a user.
     pub(super) async fn acting_as(
         &self,
         user: Arc<User>,
@@ -182,7 +182,7 @@ impl Impersonation {
 }
 
 impl Mode {
-    /// How the verbs of its rights name it.
+    /// The name of the mode in verbs.
     fn name(self) -> &'static str {
         match self {
             Self::AssociatedNode => "associated-node",
@@ -208,7 +208,7 @@ impl Mode {
         }
     }
 
-    /// Whether such a user can be impersonated in this way by that one.
+    /// Returns true if this mode covers impersonation of this user by that one.
     fn is_for(self, asked: &Asked, by: &User) -> bool {
         let is_name_alone = asked.groups.is_empty() && asked.uid.is_empty() && asked.extra.is_empty();
         match self {
@@ -220,7 +220,7 @@ impl Mode {
         }
     }
 
-    /// Whoever asks, as authorizers are shown him. That he is on the node was checked, so what else is known of him does not count.
+    /// The requester for authorizers. Its node was checked, so its other extra values do not count.
     fn shown(self, user: &Arc<User>) -> Arc<User> {
         if self != Self::AssociatedNode {
             return user.clone();
@@ -231,7 +231,7 @@ impl Mode {
     }
 }
 
-/// Whoever asks to act as another, in one way.
+/// The requester of an impersonation, in one mode.
 struct Requester<'r> {
     user: Arc<User>,
     mode: Mode,
@@ -262,7 +262,7 @@ impl Requester<'_> {
         self.may_have_extra(&asked.extra).await
     }
 
-    /// What all questions have in common: those about names and groups are of the core group unless they are constrained.
+    /// The common attributes of all checks: unconstrained names and groups belong to the core group.
     fn of_names(&self) -> ResourceAttributes<'static> {
         let group = if self.mode == Mode::Unconstrained { "" } else { AUTHENTICATION };
         ResourceAttributes { group, ..self.of_authentication() }
@@ -376,7 +376,7 @@ impl Requester<'_> {
     }
 }
 
-/// What is wrong with something else that is known of a user, by a key with the domain of whoever gave it.
+/// The error of an extra value, whose key has a domain.
 fn extra_fault(key: &str, values: &[String]) -> Option<String> {
     if key.is_empty() {
         return Some("impersonating the empty string key in extra is not allowed".to_owned());
@@ -415,8 +415,8 @@ impl Asked {
     }
 }
 
-/// The groups that somebody has whose name is impersonated: a service account its own unless others are named, and the one of those who
-/// have proved who they are, or have not.
+/// The groups of an impersonated name: a service account has its own unless others are named, and every user has that of
+/// authenticated or unauthenticated users.
 fn with_groups_of_all(name: &str, account: Option<(&str, &str)>, mut groups: Vec<String>) -> Vec<String> {
     if let (Some((namespace, name)), true) = (account, groups.is_empty()) {
         return User::service_account(namespace, name).groups;
@@ -440,7 +440,7 @@ fn node(name: &str) -> Option<&str> {
     name.strip_prefix(NODE).filter(|name| dns_subdomain_faults(name).is_empty())
 }
 
-/// Whether somebody is a service account whose token says that it is on a node.
+/// Returns true for a service account whose token names this node.
 fn is_on(user: &User, node: &str) -> bool {
     let stated = user.extra.get(NODE_NAME).map_or(&[][..], Vec::as_slice);
     account(&user.name).is_some() && matches!(stated, [one] if one == node)
@@ -461,7 +461,7 @@ mod tests {
 
     use super::*;
 
-    /// As whom a request acts that a member of these groups makes.
+    /// The effective user of a request by a member of these groups.
     fn acts(own: &[&str], headers: &[(&str, &str)]) -> Result<User, (u16, String)> {
         let headers = headers
             .iter()

@@ -1,11 +1,12 @@
-//! Threads for requests whose work takes long.
+//! Threads for requests with long work.
 //!
-//! Every thread of the runtime serves many connections, and one that parses, checks or patches something large for seconds would keep all
-//! of them waiting. Such requests are answered by a runtime with threads of its own, which the system lets run beside those of the
-//! first. A request that waits, for the rest of its body, for the store or for somebody who is asked, holds no thread meanwhile, so that
-//! who sends slowly keeps up nobody. The number of those who wait is bounded by the seats of flow control, which each of them has.
-//! One user has half of the threads at the most, with all that its requests have done by other tasks, and a second one takes fewer, so that
-//! no two of them have all. Administrators, nodes and controllers have threads of their own.
+//! Every thread of the runtime serves many connections. A request that parses, validates or patches something large for seconds
+//! would block all of them, so it runs on a runtime with threads of its own, beside those of the first. A request that waits for
+//! its body, the store or a webhook holds no thread.
+//!
+//! The seats of flow control limit the number of such requests. One user has at most half of the threads, with the tasks of its
+//! requests, and a second one fewer, so that no two users have all. Administrators, nodes and controllers have threads of their
+//! own.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -17,7 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::metrics::{MetricKind, Sample};
 use crate::shares::{Holder, Level};
 
-/// How many requests do long work at once, for each processor.
+/// The number of requests with long work at once, for each processor.
 const FOR_EACH_PROCESSOR: usize = 2;
 /// The least number of requests that do long work at once. It takes three users to have all of these.
 const LEAST: usize = 4;
@@ -47,7 +48,7 @@ impl LongWork {
         Self { threads, of_cluster, count, turns, turns_of_cluster, begun: Arc::default() }
     }
 
-    /// Tells how much these threads were given to do.
+    /// The metrics of these threads.
     pub(super) fn source(&self) -> impl Fn() -> Vec<Sample> + Send + Sync + 'static {
         let begun = self.begun.clone();
         move || {
@@ -104,7 +105,7 @@ impl LongWork {
 
 impl Drop for LongWork {
     fn drop(&mut self) {
-        // Nobody waits for work any more, and a runtime must not be waited for inside of another.
+        // No request waits any more, and a runtime must not be shut down blockingly inside of another.
         for runtime in [self.threads.take(), self.of_cluster.take()].into_iter().flatten().flatten() {
             runtime.shutdown_background();
         }

@@ -12,9 +12,8 @@ use futures::FutureExt;
 use keelson_meta::ApiError;
 use keelson_supervision::error_repeated;
 
-/// Turns a panic into an error, once somebody is told what it said. State shared between requests must be whole after one: locks do not
+/// Turns a panic into an error, and records its text. State shared between requests must be whole after a panic: locks do not
 /// poison, and writes happen in the store's transactions.
-// The answer is borrowed: what is handed to an async function by value is kept twice in it, and copied as often.
 pub(super) async fn caught<T>(
     answer: Pin<&mut impl Future<Output = Result<T, ApiError>>>,
     told: impl FnOnce(&str),
@@ -27,7 +26,7 @@ pub(super) async fn caught<T>(
     })
 }
 
-/// Does what goes on for a client after its answer; a panic ends that alone.
+/// Runs the work of a request that continues after its response. A panic ends that work alone.
 pub(crate) async fn logged(work: impl Future<Output = ()>) {
     if let Err(panic) = AssertUnwindSafe(work).catch_unwind().await {
         error_repeated!(text(panic.as_ref()); panic = text(panic.as_ref()), "what went on after an answer panicked");

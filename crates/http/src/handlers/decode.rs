@@ -17,7 +17,7 @@ use keelson_registry::{Caller, Target, Warnings, accept, object_of};
 use crate::audited::{self, note_object};
 use crate::body::{MAX_REQUEST_BYTES, RequestBody};
 
-/// Reads the object of a create, or what else the target's URL takes.
+/// Decodes the object of a create, or of the endpoint of the target's URL.
 ///
 /// # Errors
 /// Those of [`Document::read`] and [`Document::object`].
@@ -50,10 +50,10 @@ impl Document {
         Ok(Self { encoding, bytes: body.read(MAX_REQUEST_BYTES).await? })
     }
 
-    /// Takes in the object. What is minded and not refused becomes a warning.
+    /// Decodes the object. Faults that are not refused become warnings.
     ///
     /// # Errors
-    /// 400 for what can't be read or does not fit the URL, and for duplicate fields where the client asked for strictness.
+    /// 400 for a body that cannot be parsed or does not fit the URL, and for duplicate fields with strict field validation.
     pub(super) fn object(
         &self,
         target: &Target,
@@ -86,7 +86,7 @@ impl Document {
     }
 }
 
-/// What was read, where its version and kind can be asked for. Nothing at all is an object that says nothing, as upstream has it.
+/// The parsed value, which must have a version and kind. As upstream, an empty body is an empty object.
 fn typed(value: Value) -> Result<Value, String> {
     const ASKED: &str =
         r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
@@ -137,7 +137,7 @@ pub(super) async fn optional(
     Ok(Some(options))
 }
 
-/// The encodings that clients are told of.
+/// The encodings listed in errors.
 const MEDIA_TYPES: &[&str] = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
 #[derive(Clone, Copy)]
@@ -166,7 +166,7 @@ impl Encoding {
         }
     }
 
-    /// What is said of fields that are stated twice.
+    /// The messages about duplicate fields.
     fn faults(self, messages: Vec<String>, validation: FieldValidation) -> Vec<String> {
         match self {
             Self::Json | Self::Protobuf => messages,
@@ -193,7 +193,7 @@ impl Encoding {
     }
 }
 
-/// What is said of keys that come twice in YAML: line by line in warnings, as one fault where a client asked for strictness.
+/// The messages about duplicate keys in YAML: each as a warning, or one error with strict field validation.
 pub(super) fn yaml_faults(lines: Vec<String>, validation: FieldValidation) -> Vec<String> {
     if lines.is_empty() || validation != FieldValidation::Strict {
         return lines;
@@ -201,10 +201,10 @@ pub(super) fn yaml_faults(lines: Vec<String>, validation: FieldValidation) -> Ve
     vec![format!("yaml: unmarshal errors:\n  {}", lines.join("\n  "))]
 }
 
-/// How a complaint about a body begins that does not get as far as to its version.
+/// The start of an error about a body whose version cannot be read.
 const NO_VERSION: &str = "couldn't get version/kind; ";
 
-/// How much of a body that can't be read is shown to the client, as upstream has it.
+/// The number of bytes of an invalid body in its error, as upstream.
 const SHOWN_BYTES: usize = 30;
 
 fn unrecognized(kind: &str, error: &str, body: &[u8]) -> ApiError {
@@ -212,7 +212,7 @@ fn unrecognized(kind: &str, error: &str, body: &[u8]) -> ApiError {
     let shown = match body {
         [] => "<empty>".to_owned(),
         [b'{', ..] => String::from_utf8_lossy(start).into_owned(),
-        // What does not look like JSON may be anything, so it is shown byte by byte.
+        // A body that does not look like JSON is shown byte by byte.
         _ => start.iter().map(|byte| format!("{byte:02x}")).collect(),
     };
     let more = if body.len() > SHOWN_BYTES { " ..." } else { "" };

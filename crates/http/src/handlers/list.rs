@@ -19,8 +19,8 @@ use crate::negotiation::{MediaKind, Subject, accepts_gzip};
 use crate::respond::{self, GZIP_THRESHOLD_BYTES, mark_gzip};
 use crate::service::ApiRequest;
 
-/// About how many bytes of objects are kept to be measured before they are sent, which somebody was asked to convert: a longer list
-/// in protobuf is only to be had in chunks.
+/// The number of bytes of converted objects that are kept to be measured before they are sent. A longer list of such objects in
+/// protobuf is served in chunks only.
 const MEASURED_BYTES: u64 = 16 << 20;
 /// About how many bytes of objects are kept to be sorted that the cache does not hold: a longer table is only to be had in chunks.
 const SORTED_BYTES: u64 = 16 << 20;
@@ -39,12 +39,12 @@ pub(super) async fn handle(
     answer(target, renderer, page, showing, accepts_gzip(&request.parts.headers)).await
 }
 
-/// What becomes of the items of a page before they are sent.
+/// The changes of items before they are sent.
 #[derive(Default)]
 pub(super) struct Showing {
     /// The order into which they are put.
     pub(super) order: Option<RowOrder>,
-    /// What is left out of each.
+    /// The fields left out of each.
     pub(super) mask: Option<Arc<Mask>>,
 }
 
@@ -113,11 +113,11 @@ pub(super) fn meta_of<'a>(
     ListMeta { revision, continue_token: continue_token.or(target.token_at_end()), remaining }
 }
 
-/// The items in the version that was asked for and in the order in which they are shown.
+/// The items in the requested version and order.
 ///
 /// # Errors
-/// 500 when those of the first block can't be converted: what comes later has to break the body. 413 for a list in protobuf that
-/// somebody else converts and that is too large to be kept.
+/// 500 when those of the first block cannot be converted: a later failure breaks the body. 413 for a list in protobuf of converted
+/// objects that is too large to be kept.
 pub(super) async fn source_of(items: ListItems, renderer: &Renderer, showing: Showing) -> Result<Source, ApiError> {
     let mut source = match items {
         ListItems::Range { cursor, bytes } => Source::Range(cursor, bytes),

@@ -37,14 +37,14 @@ use crate::body::BodyError;
 const FRAME_BYTES: usize = 64 * 1024;
 /// Room for the entry that fills a frame, so that it rarely grows.
 const FRAME_SLACK_BYTES: usize = 16 * 1024;
-/// How many entries that were picked are measured or written at once.
+/// The number of selected entries that are measured or written at once.
 const CHOSEN_BLOCK: usize = 32;
-/// How many bytes a compressed list makes anew before it hands out what it has, so that no frame takes long.
+/// The number of new bytes that a compressed list makes before it sends a frame, so that no frame takes long.
 const FRESH_BYTES: usize = 256 * 1024;
-/// How hard lists are compressed: the least, as the reference server does.
+/// The gzip level of lists: the lowest, as upstream.
 const GZIP_LEVEL: u32 = 1;
 
-/// Where the items come from.
+/// The source of the items.
 pub(super) enum Source {
     /// A contiguous part of a snapshot, of about so many bytes in JSON.
     Range(RangeCursor, u64),
@@ -56,7 +56,7 @@ pub(super) enum Source {
     Converted {
         batches: Converted,
         bytes: u64,
-        /// The same items for who measures them first; `None` where they are not to be had twice.
+        /// The same items for a second read, after measuring; `None` where they cannot be read twice.
         again: Option<Converted>,
     },
 }
@@ -74,22 +74,21 @@ impl Source {
         }
     }
 
-    /// Whether one of the items, which are not too many to be looked at, is so large that to make something of it takes long.
+    /// Returns true if one of the items is so large that encoding it takes long. It looks at each item, so they must be few.
     pub(super) fn has_heavy(&self) -> bool {
         let is_heavy = |entry: &Arc<Entry>| entry.list_bytes() > HEAVY_BYTES;
         match self {
             Self::Range(cursor, _) => cursor.clone().any(|leaf| leaf.entries().iter().any(is_heavy)),
             Self::Chosen(entries) => entries.as_slice().iter().any(is_heavy),
-            // Nobody knows yet.
+            // Not known yet.
             Self::History(_) | Self::Converted { .. } => true,
         }
     }
 
-    /// How many bytes the items take in a form, which leaves remember; `measure` adds that up. `None` when they are not to be had
-    /// twice.
+    /// The size of the items in an encoding, which leaves keep; `measure` adds it up. `None` when they cannot be read twice.
     ///
     /// # Errors
-    /// Those of `measure`, and 500 when an item can't be converted.
+    /// Those of `measure`, and 500 when an item cannot be converted.
     pub(super) async fn size_in(
         // Exclusive: what is read only to be measured is used up.
         &mut self,
@@ -145,10 +144,10 @@ impl Source {
         Ok(Some(size))
     }
 
-    /// The entries, collected, where they have about so many bytes at the most: for those that can't be used one by one.
+    /// Collects the entries, up to about this many bytes, for encodings that need all of them.
     ///
     /// # Errors
-    /// Why some of them are not to be had, and 413 when they have more.
+    /// Failures of the source, and 413 for more bytes.
     pub(super) async fn into_entries_within(mut self, most: u64) -> Result<Vec<Arc<Entry>>, ApiError> {
         let (mut collected, mut bytes) = (Vec::new(), 0);
         while let Some(batch) = poll_fn(|context| self.poll_next(context)).await? {
@@ -185,7 +184,7 @@ impl Source {
     }
 }
 
-/// How many bytes these have in JSON.
+/// The size of these in JSON, in bytes.
 pub(super) fn bytes_of(entries: &[Arc<Entry>]) -> u64 {
     entries.iter().map(|entry| entry.list_bytes()).sum()
 }
@@ -207,7 +206,7 @@ impl Batch {
 
 /// A list as it is.
 pub(super) struct ListBody {
-    /// What is left to send; `None` once the last frame is made.
+    /// The rest to send; `None` once the last frame is made.
     rest: Option<(ListWriter, Source)>,
     /// Items that were begun, and how many of them are written.
     batch: Option<(Batch, usize)>,
@@ -271,17 +270,17 @@ impl Body for ListBody {
 
 /// A list as one gzip member.
 pub(super) struct GzipListBody {
-    /// What is left to send; `None` once the last frame is made.
+    /// The rest to send; `None` once the last frame is made.
     rest: Option<(ListWriter, Source)>,
     member: MemberWriter,
     frame: Vec<u8>,
-    /// What is to be compressed next.
+    /// The bytes to be compressed next.
     plain: Vec<u8>,
     /// Items that were begun, and how many of them are written.
     batch: Option<(Batch, usize)>,
     /// A heavy leaf that is being compressed elsewhere.
     under_way: Option<BoxFuture<'static, LeafSlice>>,
-    /// How many bytes were compressed for this frame.
+    /// The number of bytes compressed for this frame.
     fresh: usize,
 }
 
@@ -307,10 +306,10 @@ impl GzipListBody {
         }
     }
 
-    /// Adds some of the items, all of a leaf that was compressed before. Whether there are more of them.
+    /// Adds some of the items, and a compressed leaf whole. Returns true if more follow.
     ///
     /// # Errors
-    /// 500 when one of them can't be shown in the version that was asked for.
+    /// 500 when one of them cannot be converted to the requested version.
     fn add(&mut self, writer: &mut ListWriter, batch: &Batch, written: &mut usize) -> Result<bool, ApiError> {
         if let Batch::Leaf(leaf) = batch
             && *written == 0

@@ -1,6 +1,7 @@
-//! `GET` with `watch` and a page: what enters the page, what changes in it and what leaves it, and behind each change how it is now.
+//! `GET` with `watch` and a page: the objects that enter, change in and leave the page, and after each change a line with the state
+//! of the page.
 //!
-//! Objects are told as any watch tells them. The line behind them has a type of its own, so these streams are for who asked for them.
+//! Objects are events as in any watch. The line behind them has a type of its own, so only clients that request a page get it.
 
 use bytes::{Bytes, BytesMut};
 use futures::stream::{self, StreamExt as _};
@@ -77,7 +78,7 @@ async fn told(page: &mut LivePage, encoder: &mut EventEncoder, turns: Option<&Tu
     }
 }
 
-/// How the page is now, as a line.
+/// The state of the page, as a line.
 fn line(change: &PageChange) -> Bytes {
     let keys = |keys: &[std::sync::Arc<str>]| Value::Array(keys.iter().map(|key| Value::from(&**key)).collect());
     let mut metadata = Map::new();

@@ -1,6 +1,6 @@
-//! `PATCH` of an object, or of its status: a change of what is there, or server-side apply.
+//! `PATCH` of an object, or of its status: a patch, or server-side apply.
 //!
-//! The form of the patch is told by its content type, and the body is compiled once, however often the write is tried again.
+//! The content type selects the form of the patch. The body is compiled once, for all attempts of the write.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Response};
@@ -63,7 +63,7 @@ pub(super) async fn document(
     audit: &AuditRecord,
 ) -> Result<Patch, ApiError> {
     let body = body.read(MAX_REQUEST_BYTES).await?;
-    // What is applied is YAML, whether it is JSON or not.
+    // An applied configuration is YAML, also if it is JSON.
     let form = if kind == PatchKind::Apply { audited::of_yaml } else { audited::of_json };
     audit.sent(|| Body::new(body.clone(), form));
     let parsed = json::parse(&body);
@@ -94,11 +94,11 @@ pub(super) async fn document(
     }
 }
 
-/// What upstream's library says of a merge patch that it can't use, where nothing has looked at it before.
+/// The error of upstream's library for an invalid merge patch.
 const BAD_MERGE_PATCH: &str = "Invalid JSON Patch";
 
-/// Where no strictness is asked for, upstream hands a patch straight to its library, which words it otherwise when it is not
-/// of the right form.
+/// Without strict field validation, upstream gives a patch directly to its library, which has another text for a patch of the wrong
+/// form.
 fn refuse_other_forms(kind: PatchKind, document: &Value, validation: FieldValidation) -> Result<(), ApiError> {
     let refused = |message: String| Err(ApiError::BadRequest(message));
     match (kind, validation, document) {

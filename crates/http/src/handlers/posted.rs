@@ -1,7 +1,7 @@
-//! Bodies that are posted to acts and reviews, of which nothing is stored: read alike for all, and answered alike.
+//! Bodies posted to create-only subresources and reviews, which are not stored: decoded and answered alike.
 //!
-//! An act is a binding, an eviction or a token; a review asks who somebody is or what they may do. What they do is in the
-//! registry, in files of the same names.
+//! The subresources are bindings, evictions and tokens; a review returns an identity or rights. Files of the same names in the
+//! registry process them.
 
 use http::{Response, StatusCode};
 use keelson_meta::options::CreateOptions;
@@ -18,15 +18,15 @@ use crate::service::ApiRequest;
 
 /// An act or a review.
 pub(super) struct Posted {
-    /// What was sent.
+    /// The decoded object.
     pub(super) object: Object,
-    /// Who sent it.
+    /// The caller.
     pub(super) caller: Caller,
-    /// How it is answered.
+    /// The form of the response.
     pub(super) answer: AnswerForm,
 }
 
-/// How an act or a review is answered.
+/// The form of the response to a create-only subresource or review.
 pub(super) struct AnswerForm {
     renderer: Renderer,
 }

@@ -19,7 +19,7 @@ use crate::negotiation::{Subject, accepts_gzip, negotiate_document};
 use crate::respond;
 use crate::service::ApiRequest;
 
-/// How many objects the whole answer has.
+/// The number of objects in the whole result.
 const TOTAL_COUNT: HeaderName = HeaderName::from_static("keelson-total-count");
 /// The number of objects that were looked at, sent only to callers that may list all objects of the resource.
 const LOOKED_AT: HeaderName = HeaderName::from_static("keelson-looked-at");
@@ -127,7 +127,7 @@ fn document(groups: &Groups) -> Value {
     Value::Object(document)
 }
 
-/// What a document of the extension begins with.
+/// Adds the first fields of a document of the extension.
 pub(super) fn head(kind: &str, metadata: Map, document: &mut Map) {
     document.insert("kind", Value::from(kind));
     document.insert("apiVersion", Value::from(format!("{}/{}", GROUP_VERSION.0, GROUP_VERSION.1)));

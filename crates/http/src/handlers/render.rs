@@ -1,8 +1,8 @@
-//! Rendering stored objects: in a version, a form and an encoding.
+//! Renders stored objects: in a version, a form and an encoding.
 //!
-//! What is rendered has the fields of the version that was asked for: whoever renders has it converted before.
-//! Canonical bytes are copied where the client wants just them; everything else is made one object at a time. The
-//! handlers say what is shown, this module alone knows how.
+//! Invariant: objects have the fields of the requested version, since the caller converts them first. Canonical bytes are copied
+//! where the client requests them; everything else is made one object at a time. Handlers select the objects, and only this module
+//! knows encodings.
 
 mod list;
 mod object;
@@ -56,7 +56,7 @@ pub(super) struct Renderer {
     now: SystemTime,
 }
 
-/// What an answer is in upstream's code: a type of the group's package, or one for whatever has no type of its own.
+/// The type of a response in upstream's code: a type of the group's package, or the one for responses without a type.
 fn go_type(target: &Target, subject: Subject) -> String {
     let resource = &target.resource;
     let list = if subject == Subject::List { "List" } else { "" };
@@ -72,10 +72,10 @@ fn go_type(target: &Target, subject: Subject) -> String {
 }
 
 impl Renderer {
-    /// What the client wants to be shown of `subject`.
+    /// The requested representation of `subject`.
     ///
     /// # Errors
-    /// 406 when it wants what can't be made, 400 for an `includeObject` that is none.
+    /// 406 for an unsupported one, 400 for an invalid `includeObject`.
     pub(super) fn negotiate(
         registry: &Registry,
         target: &Target,
@@ -115,12 +115,12 @@ impl Renderer {
         self.representation.media
     }
 
-    /// Whether objects are shown whole, whatever the encoding, and not as rows or bare metadata.
+    /// Returns true if objects are sent whole, in any encoding, and not as rows or metadata.
     pub(super) fn shows_whole_objects(&self) -> bool {
         matches!(self.representation.object_form, ObjectForm::Whole)
     }
 
-    /// How the rows of a page are sorted, for the few kinds whose tables have an order of their own.
+    /// The order of the rows of a page, for the few kinds whose tables have one.
     pub(super) fn row_order(&self) -> Option<RowOrder> {
         match self.representation.object_form {
             ObjectForm::Table(_) => self.printer.order(),

@@ -81,7 +81,7 @@ fn frames(
             if let Some(told) = encoder.encode_now(&outputs) {
                 return Some(told);
             }
-            // What has to be asked for to show it may take long, and does not hold up the end of the watch.
+            // A conversion may take long, and must not delay the end of the watch.
             tokio::time::timeout_at(deadline, encoder.encode(&outputs)).await.ok()
         };
         let (bytes, ended) = tokio::select! {

@@ -1,7 +1,7 @@
-//! Reads what a client has sent with few calls.
+//! Reads a client's bytes with few system calls.
 //!
-//! Whoever decrypts asks for 4 KiB at a time, so that a request with an object would take two calls or more. Here one call
-//! takes in up to a whole record of TLS; what was not asked for is kept until it is, so an idle connection holds nothing.
+//! TLS reads 4 KiB at a time, so a request with an object would take two calls or more. Here one call reads up to a whole TLS
+//! record. The rest is kept until it is requested, so an idle connection holds nothing.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -12,13 +12,13 @@ use bytes::{Buf as _, Bytes};
 use keelson_outbound::{Layer, Layered};
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// How many bytes are read at once: as many as a record of TLS has at the most (RFC 8446, section 5.1).
+/// The number of bytes of one read: the largest TLS record (RFC 8446, section 5.1).
 const READ_BYTES: usize = 16 * 1024;
 
 /// A stream that is read in large pieces.
 pub(super) type ReadAhead<S> = Layered<S, Ahead>;
 
-/// What was read and not asked for yet.
+/// The bytes read ahead.
 #[derive(Default)]
 pub(super) struct Ahead(Bytes);
 
@@ -80,7 +80,7 @@ mod tests {
             }
         }
         assert_eq!(read, bytes, "{sent} in pieces of {piece}");
-        // The last read told of the end.
+        // The last read found the end.
         stream.inner.1 - 1
     }
 

@@ -1,13 +1,15 @@
 //! The connections of a listener, counted by user.
 //!
-//! A connection is unauthenticated until its client has a certificate that is believed, or has sent a request with a credential that is.
-//! Unauthenticated connections have a part of all connections and no more, and when that is used up the oldest of them gives way to the
-//! newest: a client with a credential has long used it. Users share the other connections, and one user has a part at the most
-//! ([`crate::shares`]). When all are taken, the user with the most connections loses its oldest idle one. So a new connection is always
-//! accepted, and neither a client without credentials nor a user can keep health checks and administrators out.
+//! A connection is unauthenticated until its client has a trusted certificate, or has sent a request with a valid credential.
+//! Unauthenticated connections have a fixed part of all connections. When it is used up, the newest evicts the oldest: a client
+//! with a credential has used it long before.
 //!
-//! A connection counts for the user of its first request, or of its certificate. Later requests may be of others: a proxy that carries the
-//! requests of many users over its own connections uses up its own share.
+//! Users share the other connections, and one user has at most a part of them ([`crate::shares`]). When all are taken, the user
+//! with the most connections loses its oldest idle one. A new connection is therefore always accepted, and neither an
+//! unauthenticated client nor a user can block health checks and administrators.
+//!
+//! A connection counts for the user of its first request, or of its certificate. Later requests may be of other users: a proxy that
+//! multiplexes requests of many users uses its own share.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};

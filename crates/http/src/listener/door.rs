@@ -1,9 +1,8 @@
 //! Accepts connections on a thread of its own, and hands them to the runtime.
 //!
-//! The threads of the runtime serve requests, and a fault in one request may hold them all. Who asks then whether the server lives must not
-//! wait for them. So a connection that the runtime does not take in time is served where it was accepted: there, requests for health
-//! are answered on the spot, and all others are handed to the runtime and waited for. A connection that the runtime has taken
-//! before stays there.
+//! The threads of the runtime serve requests, and a fault in one request may block them all. A liveness probe must not wait for
+//! them. A connection that the runtime does not take in time is therefore served on the accepting thread: it answers health
+//! requests itself, and hands all others to the runtime. A connection that the runtime has taken before stays there.
 
 use std::io;
 use std::net::SocketAddr;
@@ -22,22 +21,22 @@ use super::Shared;
 use super::connection::{self, Threads};
 use super::connections::Ticket;
 
-/// How long the runtime may take to fetch a connection. Those who ask for health wait a second or more.
+/// The time in which the runtime must take a connection. Probes wait a second or more.
 const HAND_OVER: Duration = Duration::from_millis(250);
 /// The wait after a failed accept. It fails when the process is out of file descriptors, and trying at once would only
 /// burn the CPU that could free some.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
-/// How often the log says at the most that connections could not be accepted, in failures.
+/// The number of failed accepts between two log lines.
 const TELL_EVERY: u32 = 1200;
 
-/// A connection that was accepted, until somebody serves it.
+/// An accepted connection, until it is served.
 type Offered = Arc<Mutex<Option<(std::net::TcpStream, Ticket)>>>;
 
-/// Accepts connections until the server stops, and waits for the end of those that it kept. The result is told when the port is
-/// closed and these have ended; it is the panic, if there was one.
+/// Accepts connections until the server stops, and waits for the end of those it kept. The result is sent when the port is closed
+/// and these have ended; it is the panic, if there was one.
 ///
 /// # Errors
-/// When the thread can't be started.
+/// The thread cannot be started.
 pub(super) fn open(
     port: std::net::TcpListener,
     shared: Arc<Shared>,
@@ -50,7 +49,7 @@ pub(super) fn open(
         Err(error) => tracing::error!(%error, "connections can't be accepted"),
     };
     let thread = move || {
-        // Nobody waits any more when the listener was given up.
+        // The listener may have been dropped.
         let _ = ended.send(catch_unwind(AssertUnwindSafe(accepting)));
     };
     thread::Builder::new().name("keelson-door".to_owned()).spawn(thread)?;
@@ -103,7 +102,7 @@ fn offer(
     served.spawn_on(take(offered.clone(), shared.clone(), Threads::Runtime), runtime);
     let (shared, runtime) = (shared.clone(), runtime.clone());
     kept.spawn(async move {
-        // A stop waits for nobody here.
+        // A stop does not wait here.
         let stops = tokio::time::timeout(HAND_OVER, shared.pipeline.stopping().cancelled()).await.is_ok();
         if !stops && offered.lock().is_some() {
             shared.metrics.count_kept_at_the_door();
@@ -113,7 +112,7 @@ fn offer(
     });
 }
 
-/// Serves a connection, unless somebody else does.
+/// Serves a connection, unless it is being served.
 async fn take(offered: Offered, shared: Arc<Shared>, place: Threads) {
     let Some((stream, ticket)) = offered.lock().take() else { return };
     match TcpStream::from_std(stream) {

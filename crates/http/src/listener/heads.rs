@@ -1,9 +1,8 @@
-//! The bound for what a stranger may send before it has proved who it is.
+//! The limit on header bytes of unauthenticated clients.
 //!
-//! The head of a request may be large, since selectors and continue tokens stand in its path, and it has to be read before anybody knows
-//! whose it is. So strangers' connections that have sent more than a small head are counted. When there are as many as there may be, the
-//! oldest of them gives way to the newest: who can prove who it is has done so by then, and nobody without credentials can keep those out
-//! who have some.
+//! A request may have large headers, since its path contains selectors and continue tokens, and they are read before
+//! authentication. Unauthenticated connections that have sent more than small headers are therefore counted. At the limit the
+//! newest evicts the oldest: a client with a credential is authenticated by then, so clients without one cannot block it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,13 +18,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Edge;
 
-/// How many bytes of a request a stranger may send without being counted, the handshake included.
+/// The number of bytes that an unauthenticated client may send without being counted, with the TLS handshake.
 const SMALL_BYTES: usize = 24 * 1024;
 /// The number of connections without a user that may have sent more at once. Each may take as much as the largest header block, 1 MiB,
 /// and a decoded head.
 const LARGE_HEADS: usize = 64;
 
-/// All strangers with large heads. A clone is the same.
+/// All unauthenticated connections with large headers. A clone is the same.
 #[derive(Clone, Debug)]
 pub(super) struct LargeHeads {
     places: Arc<Mutex<Places>>,
@@ -35,7 +34,7 @@ pub(super) struct LargeHeads {
 #[derive(Debug, Default)]
 struct Places {
     next: u64,
-    /// Who has a place, by the order in which they took it.
+    /// The counted connections, in the order of their places.
     taken: BTreeMap<u64, Standing>,
 }
 
@@ -51,7 +50,7 @@ impl Drop for Place {
     }
 }
 
-/// What is known of the client of one connection. A clone is the same.
+/// The state of the client of one connection. A clone is the same.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Standing(Arc<State>);
 
@@ -70,12 +69,12 @@ impl Standing {
         self.0.is_known.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the client has not proved who it is.
+    /// Returns true if the client is not authenticated.
     pub(super) fn is_strange(&self) -> bool {
         !self.0.is_known.load(Ordering::Relaxed)
     }
 
-    /// Waits until the connection has to give way, which one of somebody who is known never has.
+    /// Waits until the connection is evicted, which never happens to an authenticated one.
     pub(super) async fn displaced(&self) {
         self.0.displaced.cancelled().await;
     }
@@ -112,7 +111,7 @@ impl LargeHeads {
 /// A stream that is read as far as the standing of its client allows.
 pub(super) type HeadGuard<S> = Layered<S, HeadLimit>;
 
-/// How much has been read of a client, beside what it may send.
+/// The number of bytes read from a client, and its limit.
 pub(super) struct HeadLimit {
     heads: LargeHeads,
     standing: Standing,

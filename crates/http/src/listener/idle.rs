@@ -1,7 +1,7 @@
-//! The idle time of a connection: since when it has no request, or none that moves.
+//! The idle time of a connection: the time without a request, or with requests that do not move.
 //!
-//! A connection that is idle for long is closed, so that it holds no place that a new client needs, and a stop waits for those alone
-//! on which something moves. Only counts and times are kept, and of each request whose turn it is: the server's or its client's.
+//! A connection that is idle for long is closed, so that it holds no place that a new client needs. A stop waits only for
+//! connections that move. Only counts and times are kept, and for each request whether the server or the client is to act.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(super) struct Activity(Arc<Mutex<State>>);
 struct State {
     requests: usize,
     idle_since: Instant,
-    /// Whether a request ended then, and not only the handshake.
+    /// True if a request ended then, and not only the handshake.
     is_answered: bool,
     /// The requests that the server, rather than the client, has something to do for. Watches are never among them.
     worked_on: usize,
@@ -34,7 +34,7 @@ struct State {
 struct Turn {
     /// The answer is to be made, or more of it.
     answer: AtomicBool,
-    /// What the client has yet to send is waited for.
+    /// True while the server waits for the rest of the body.
     body: AtomicBool,
 }
 
@@ -109,9 +109,8 @@ impl Activity {
         }
     }
 
-    /// Waits until, for `limit` from now on, nothing has moved but watches, and nothing is left for the server to do. What
-    /// was sent last may still be on its way for that long. Where nothing is, and there is no request, it waits for `parting` from now
-    /// on: the time for saying that this is the end.
+    /// Waits until nothing except watches has moved for `limit` from now on, and the server has nothing left to do. The last bytes
+    /// may be under way for that long. Without any request it waits for `parting`: the time to announce the end.
     pub(super) async fn stalled_for(&self, limit: Duration, parting: Duration) {
         let started = Instant::now();
         loop {
@@ -139,7 +138,7 @@ impl Busy {
         Intake { inner, activity: self.activity.clone(), turn: self.turn.clone(), is_waited_for: false }
     }
 
-    /// The request is a watch: it ends when it is told to.
+    /// Marks the request as a watch, which ends when the server stops.
     pub(super) fn is_long_running(&mut self) {
         self.set_worked_on(false);
         self.is_long_running = true;

@@ -1,10 +1,11 @@
-//! Sending an answer, for as long as its client takes it.
+//! Sends a response for as long as its client reads.
 //!
-//! A stream of HTTP/2 has a window of its own, which the client opens: one that keeps it shut takes nothing although the connection below
-//! is read, so that the time of a write to the connection says nothing. Here a frame that was made counts as taken when the
-//! next one is asked for. An answer of which nothing is taken for long is given up: on HTTP/2 its stream is reset, and all that it
-//! held is free. On HTTP/1.1 an answer is alone on its connection, so `stall.rs` finds what is not taken, and to cut the answer is to cut
-//! the connection. The time that an answer has waited for its client is counted for `answers.rs`.
+//! An HTTP/2 stream has a window of its own. A client that keeps it closed reads nothing although the connection below is read, so
+//! the time of a write to the connection shows nothing. A frame therefore counts as read when the next one is polled.
+//!
+//! A response that its client does not read for long is aborted: on HTTP/2 its stream is reset, and everything that it held is
+//! freed. On HTTP/1.1 a response is alone on its connection, so `stall.rs` finds it, and aborting it closes the connection.
+//! `answers.rs` counts the time that a response waits for its client.
 
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
@@ -24,8 +25,8 @@ use super::idle::Busy;
 use crate::body::{BodyError, ResponseBody};
 use crate::metrics::Edge;
 
-/// How many bytes of an answer may be left to the connection when the answer is done for the rest of the server. Nobody can
-/// take these back from a client that does not read them, so what is larger ends with a piece of this size.
+/// The number of last bytes that may be left to the connection when the response is done for the rest of the server. Nothing can
+/// free these if the client does not read, so a larger response ends with a piece of this size.
 const LAST_BYTES: usize = 16 * 1024;
 
 tokio::task_local! {
@@ -65,7 +66,7 @@ struct Progress {
     waited: Duration,
     /// The bytes that were made.
     bytes: u64,
-    /// Whether the answer is to end here.
+    /// True if the response is aborted here.
     is_cut: bool,
 }
 
@@ -114,7 +115,7 @@ impl Sending {
 /// Runs the streams of a connection, each in a task of its own, and ends those that are not read.
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
-    /// How long a client may take nothing of an answer.
+    /// The time that a client may read nothing.
     patience: Duration,
     metrics: Arc<Edge>,
 }
@@ -276,7 +277,7 @@ mod tests {
         watched(
             async {
                 let mut body = sent(full("x"));
-                // What the server itself needs long for is not the client's fault.
+                // Slow work of the server is not the client's fault.
                 tokio::time::sleep(10 * PATIENCE).await;
                 let _ = body.frame().await;
                 std::future::pending::<()>().await;

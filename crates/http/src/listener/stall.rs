@@ -13,7 +13,7 @@ use tokio::time::{Instant, Sleep, sleep};
 /// A stream whose writes fail once the peer took nothing for a while.
 pub(super) type StallGuard<S> = Layered<S, Patience>;
 
-/// How long a peer may take nothing, and since when it has not.
+/// The time that a peer may read nothing, and the start of the present stall.
 pub(super) struct Patience {
     patience: Duration,
     timer: Option<Pin<Box<Sleep>>>,

@@ -15,14 +15,14 @@ use prometheus_client::registry::Registry;
 use super::filter_times::{Filter, FilterTimes};
 use super::source::{MetricKind, Sample};
 
-/// What came of it when the user of a request was looked for.
+/// The result of authenticating a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Authentication {
     /// There is one.
     Success,
     /// There is no credential, and it needs one.
     Failure,
-    /// A credential was not accepted, or could not be judged.
+    /// A credential was refused, or could not be verified.
     Error,
 }
 
@@ -85,7 +85,7 @@ const CERTIFICATE_BUCKETS: [f64; 14] = [
 /// By what requests are counted: names that upstream counts by themselves, and of all others whether they look like an e-mail address.
 const USERS: [&str; 7] =
     ["admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default", "email_id", "other"];
-/// How many of them are names.
+/// The number of label values that are names.
 const NAMED_USERS: usize = 5;
 
 impl AccessMetrics {

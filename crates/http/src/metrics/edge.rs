@@ -1,8 +1,7 @@
-//! Metrics of connections, and of how long requests hold the threads that all of them share.
+//! Metrics of connections, and of the time that requests block shared threads.
 //!
-//! A thread of the runtime that one request holds can do nothing for others. A poll is one such hold; none should last longer than
-//! 10 ms, for which there is a bucket. On a busy machine a thread may be kept from working in the middle of one, which is no fault of
-//! the request: so the time that it worked is told as well.
+//! A thread that one request blocks serves no other. A poll is one such time; none should exceed 10 ms, which is a bucket. On a
+//! busy machine a thread may be descheduled during a poll, which is no fault of the request, so its CPU time is measured too.
 
 use std::cell::Cell;
 use std::fmt;
@@ -24,14 +23,14 @@ const BUCKETS_MICROS: [u64; 9] = [100, 1_000, 5_000, 10_000, 50_000, 100_000, 25
 
 /// A poll that took no longer is not asked how much of that it worked: the answer could only be less.
 const ASK_FROM: Duration = Duration::from_millis(5);
-/// How old the last reading of a thread's clock may be at the beginning of a poll. Reading it takes a microsecond, too long to do it
-/// each time; what the thread has worked since is taken for work of the poll.
+/// The largest age of a reading of a thread's clock at the start of a poll. A reading takes a microsecond, too long for each poll;
+/// the thread's work since then counts as that of the poll.
 const READING_AGE: Duration = Duration::from_millis(2);
 
 /// The numbers of a listener.
 #[derive(Debug, Default)]
 pub struct Edge {
-    /// How long threads were held.
+    /// The times that threads were blocked.
     pub(crate) polls: Polls,
     strangers: AtomicI64,
     known: AtomicI64,
@@ -58,7 +57,7 @@ impl Edge {
         self.polls.marks.get()
     }
 
-    /// A connection came; nobody knows yet whose.
+    /// Counts a new connection, which is not authenticated yet.
     pub(crate) fn count_stranger(&self, change: i64) {
         self.strangers.fetch_add(change, Ordering::Relaxed);
     }
@@ -183,7 +182,7 @@ impl Edge {
     }
 }
 
-/// How long requests held a thread, poll by poll.
+/// The time that requests blocked a thread, poll by poll.
 #[derive(Debug, Default)]
 pub(crate) struct Polls {
     /// From its beginning to its end.
@@ -214,7 +213,7 @@ impl Polls {
     }
 }
 
-/// What the clock of a thread says, which goes on as long as it works.
+/// The CPU clock of a thread.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     at: Instant,
@@ -245,10 +244,10 @@ impl Reading {
     }
 }
 
-/// How many durations there were of each length.
+/// A histogram of durations.
 #[derive(Debug)]
 struct Durations {
-    /// How many fell into each bucket, and above all of them.
+    /// The number of durations in each bucket, and above all of them.
     counts: [AtomicU64; BUCKETS_MICROS.len() + 1],
     nanos: AtomicU64,
 }

@@ -53,7 +53,7 @@ pub struct Observation {
     series: Arc<Series>,
     filter_times: Arc<FilterTimes>,
     field_validation: FieldValidation,
-    /// How many like it there are now.
+    /// The number of such requests in flight.
     in_flight: Gauge,
     started: Instant,
     system_client: &'static str,

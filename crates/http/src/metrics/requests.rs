@@ -1,7 +1,7 @@
-//! Metrics of requests: one series for all that ask the same of the same resource.
+//! Metrics of requests: one series for all requests of the same kind to the same resource.
 //!
-//! A request finds its series once, when it begins, and counts in it when it ends. The series of resources that are not served any
-//! more are forgotten when somebody reads the metrics, and before there are many of them.
+//! A request finds its series once, when it begins, and counts in it when it ends. Series of resources that are no longer served
+//! are dropped when the metrics are read, and before there are many.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -63,7 +63,7 @@ impl EncodeLabelSet for RequestLabels<'_> {
     }
 }
 
-/// The same, kept with a series. The fields stand in the same order, so that both have the same hash.
+/// The same, stored with a series. The fields are in the same order, so that both have the same hash.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct OwnLabels {
     verb: &'static str,
@@ -119,7 +119,7 @@ struct Answered {
 /// The number of series that may be added before those of the past are forgotten again.
 const NEW_SERIES: usize = 1000;
 
-/// Whether there is such a version of a resource (group, version, plural).
+/// Returns true if such a version of a resource (group, version, plural) is served.
 type Serves = Box<dyn Fn(&str, &str, &str) -> bool + Send + Sync>;
 
 /// All series. A clone is the same.
@@ -136,11 +136,11 @@ struct Shared {
 #[derive(Debug, Default)]
 struct AllSeries {
     series: HashMap<OwnLabels, Arc<Series>>,
-    /// How many there were when those of the past were last forgotten.
+    /// The number of series when stale ones were last dropped.
     after_last: usize,
 }
 
-/// What was counted of requests that are alike.
+/// The counts of one series.
 #[derive(Debug)]
 pub(super) struct Series {
     /// The number of answers of each sort. Few sorts are ever seen of one.
@@ -221,7 +221,7 @@ impl fmt::Debug for Shared {
 }
 
 impl Series {
-    /// How many are being served, where they are long-running.
+    /// The number of long-running requests in flight.
     pub(super) fn running(&self) -> Option<&Gauge> {
         match &self.length {
             Length::Short(_) => None,

@@ -1,7 +1,6 @@
-//! Numbers that other parts of the server keep, asked for at each scrape.
+//! Numbers that other parts of the server keep, read at each scrape.
 //!
-//! Whoever keeps numbers implements `MetricSource` and knows nothing of Prometheus; this makes samples of them in the
-//! format's words.
+//! Their owner implements `MetricSource` and knows nothing of Prometheus; this module makes samples of them.
 
 use std::fmt;
 
@@ -9,7 +8,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 
-/// How a number behaves.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
     /// It only grows. Its name ends in `_total`.
@@ -23,9 +22,9 @@ pub enum MetricKind {
 pub struct Sample {
     /// The name, exactly as it is shown.
     pub name: &'static str,
-    /// What it counts, without a full stop.
+    /// The help text, without a full stop.
     pub help: &'static str,
-    /// How it behaves.
+    /// The kind.
     pub kind: MetricKind,
     /// Labels; the set of their values must be bounded.
     pub labels: Vec<(&'static str, String)>,
@@ -50,13 +49,13 @@ impl<F: Fn() -> Vec<Sample> + Send + Sync + 'static> MetricSource for F {
 pub struct HistogramSample {
     /// The name, exactly as it is shown.
     pub name: &'static str,
-    /// What it measures, without a full stop.
+    /// The help text, without a full stop.
     pub help: &'static str,
     /// Labels; the set of their values must be bounded.
     pub labels: Vec<(&'static str, String)>,
     /// All observations added up.
     pub sum: f64,
-    /// How many there were.
+    /// The number of observations.
     pub count: u64,
     /// The upper ends of the buckets, and how many observations each has that those before have not.
     pub buckets: Vec<(f64, u64)>,
@@ -83,7 +82,7 @@ impl<F: Fn() -> Vec<HistogramSample> + Send + Sync + 'static> Collector for Hist
             let [HistogramSample { name, help, .. }, ..] = family else { continue };
             let mut descriptor = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
             for HistogramSample { labels, sum, count, buckets, .. } in family {
-                // What is behind the last end.
+                // The observations above the last bucket.
                 let beyond = count - buckets.iter().map(|(_, count)| count).sum::<u64>();
                 let mut buckets = buckets.clone();
                 buckets.push((f64::INFINITY, beyond));

@@ -12,10 +12,10 @@ use crate::body::ResponseBody;
 use crate::negotiation::negotiate_document;
 use crate::respond;
 
-/// Where it is.
+/// Its path.
 pub(super) const PATH: &str = "/apis/keelson.io/v1alpha1";
 
-/// Whether it is the page of this version of this group.
+/// Returns true for the page of this version of this group.
 pub(super) fn is_at(group: &str, version: &str) -> bool {
     (group, version) == GROUP_VERSION
 }

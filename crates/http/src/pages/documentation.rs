@@ -1,8 +1,8 @@
-//! The documents that describe what is served: discovery and OpenAPI, put together anew when the surface changes.
+//! Discovery and OpenAPI documents, rendered again when the surface changes.
 //!
-//! This is where the documents meet the surface. The crates that make them know only descriptions, one for each version of a group;
-//! what was made of a version is kept as long as its resources stay as they are, so that one change among thousands renders one
-//! version. What other servers serve is told by whoever composes a server ([`OtherServers`]).
+//! The crates of the documents know only descriptions, one for each group version. The rendering of a version is kept until its
+//! resources change, so that one change among thousands renders one version. The server adds the documents of other servers
+//! ([`OtherServers`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,18 +28,18 @@ pub trait OtherServers: Send + Sync {
     fn described(&self) -> OtherDocuments;
 }
 
-/// What other servers serve.
+/// The documents of other servers.
 #[derive(Debug, Default)]
 pub struct OtherDocuments {
     /// Which state of theirs it is.
     pub generation: u64,
     /// Their resources.
     pub discovery: Vec<Arc<keelson_discovery::Fragment>>,
-    /// What they publish of them, and what the other servers on the store publish of what they alone serve.
+    /// The OpenAPI documents of aggregated servers, and those of peers for what they alone serve.
     pub openapi: Vec<Arc<ForeignDocument>>,
     /// The same in OpenAPI 2.
     pub paths: Vec<Arc<ForeignPaths>>,
-    /// What the other servers on the store have built in.
+    /// The discovery documents of peers.
     pub peers: Arc<PeerDocuments>,
 }
 
@@ -60,13 +60,13 @@ pub struct Documentation {
     others: Box<dyn OtherServers>,
     /// The documents that were asked for last, with what they are of.
     current: ArcSwapOption<(Generations, Arc<ServedDocuments>)>,
-    /// What was made of each version of a group.
+    /// The renderings of each group version.
     known: Mutex<HashMap<(Text, Text), Version>>,
     /// Held by the request that has them made.
     making: tokio::sync::Mutex<()>,
 }
 
-/// What documents are of: a surface, and what other servers serve.
+/// The state that documents describe: a surface, and the documents of other servers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Generations {
     surface: u64,
@@ -93,10 +93,10 @@ impl Documentation {
         }
     }
 
-    /// The documents of a surface, or of a newer one, and of what other servers are known to serve.
+    /// The documents of this surface or a newer one, and of other servers.
     ///
-    /// Cost: two atomic increments where nothing has changed; else some comparisons for each resource, and the rendering of the
-    /// versions that did change, beside the runtime's own threads. Whoever asks meanwhile waits for that.
+    /// Cost: two atomic increments without a change; otherwise some comparisons for each resource, and rendering the changed
+    /// versions outside of the runtime's threads. Concurrent requests wait for that.
     pub async fn of(self: Arc<Self>, surface: Arc<Surface>) -> Arc<ServedDocuments> {
         if let Some(documents) = self.newest(&surface) {
             return documents;

@@ -26,7 +26,7 @@ const V3_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v3.v1.0+pro
 pub(super) enum Description<'a> {
     /// All of it, in version 2.
     V2,
-    /// Where the documents of version 3 are.
+    /// The index of version 3.
     V3Index,
     /// The document of a group version, by a path such as `apis/apps/v1`.
     V3(&'a str),
@@ -123,7 +123,7 @@ fn send(
     headers.insert(ETAG, super::header(&format!("\"{}\"", document.hash))?);
     headers.append(VARY, HeaderValue::from_static("Accept"));
     if by_hash {
-        // The same path with the same hash can never mean anything else.
+        // The same path with the same hash always has the same content.
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable, max-age=31536000"));
     }
     Ok(response)

@@ -23,10 +23,10 @@ use keelson_resources::Verb;
 
 /// The size of one frame of a large answer.
 pub(crate) const FRAME_BYTES: usize = 64 * 1024;
-/// How many frames a large answer has.
+/// The number of frames of a large response.
 pub(crate) const LARGE_FRAMES: usize = 256;
 
-/// How long a request holds its thread that is asked to.
+/// The time for which a request blocks its thread on purpose.
 pub(crate) const HELD: Duration = Duration::from_secs(4);
 
 /// Counts the frames it made of large answers.

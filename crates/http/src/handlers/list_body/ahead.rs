@@ -1,11 +1,12 @@
-//! Large lists whose items have to be made from what is stored: blocks of them are made ahead of the stream, on all cores.
+//! Encodes large lists ahead of the stream, in blocks, on all cores.
 //!
-//! Knows neither shapes nor encodings. Blocks leave in the order of their items. One list has at most [`BLOCKS_AHEAD`]
-//! blocks under way or waiting to be sent, whatever it holds and however slow its client is, and all lists together at most
-//! one under way for each core. Blocks are made on threads beside those that serve requests, so that requests keep their part
-//! of every core; a list that gets no share makes its blocks in its own task, as small lists do. Only what is heavy, such as one
-//! large object, waits for a share, since it would hold the task's thread for too long. When a body is dropped, what was not begun
-//! for it is not begun.
+//! It knows no shapes and no encodings. Blocks are sent in the order of their items. One list has at most [`BLOCKS_AHEAD`] blocks
+//! in work or waiting to be sent, however large it is and however slow its client, and all lists together have at most one block in
+//! work for each core.
+//!
+//! Blocks run on threads beside those of requests, so that requests keep their part of every core. A list without a share encodes
+//! in its own task, as small lists do. Only heavy blocks, such as one large object, wait for a share, since they would block the
+//! task's thread. When a body is dropped, its pending blocks are dropped.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -34,14 +35,14 @@ pub(in crate::handlers) const AHEAD_FROM_BYTES: u64 = 4 * 1024 * 1024;
 pub(super) const BLOCK_BYTES: usize = 128 * 1024;
 /// Work on more bytes than this is heavy: it takes some milliseconds.
 pub(in crate::handlers) const HEAVY_BYTES: u64 = 256 * 1024;
-/// How many blocks of one list are under way or wait to be sent.
+/// The number of blocks of one list in work or waiting to be sent.
 pub(super) const BLOCKS_AHEAD: usize = 4;
 
 /// One for each thread that the runtime was given, for all lists together.
 static SHARES: LazyLock<Arc<Semaphore>> =
     LazyLock::new(|| Arc::new(Semaphore::new(tokio::runtime::Handle::current().metrics().num_workers())));
 
-/// What there is of it now; `None` when there is no more.
+/// The next part; `None` at the end.
 type Polled<T> = Poll<Result<Option<T>, BodyError>>;
 
 /// Work that was handed to another thread, or is to be.
@@ -54,7 +55,7 @@ fn begin<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(bytes: u64, work:
         Err(_) if bytes > HEAVY_BYTES => Ok(async move {
             match SHARES.clone().acquire_owned().await {
                 Ok(share) => on_a_thread(share, work).await,
-                // Nobody closes them.
+                // The semaphore is never closed.
                 Err(_) => std::future::pending().await,
             }
         }
@@ -127,7 +128,7 @@ pub(in crate::handlers) struct AheadBody {
     writer: Option<ListWriter>,
     entries: Entries,
     ahead: VecDeque<Ahead>,
-    /// What stands before the items, until it is sent.
+    /// The bytes before the items, until they are sent.
     start: Option<Vec<u8>>,
     /// The books of the gzip member, if it is one.
     member: Option<MemberWriter>,
@@ -204,7 +205,7 @@ impl AheadBody {
         Poll::Ready(Ok(Some(made?)))
     }
 
-    /// What makes the next block, and of how many bytes.
+    /// Polls for the work of the next block, and its bytes.
     fn poll_work(
         &mut self,
         context: &mut Context<'_>,
@@ -288,9 +289,9 @@ struct Entries {
     /// Items that were begun, and how many of them are gathered.
     batch: Option<(Batch, usize)>,
     gathered: Vec<Arc<Entry>>,
-    /// How many bytes the gathered ones have.
+    /// The size of the collected items in bytes.
     bytes: usize,
-    /// How many a block has.
+    /// The size of a block in bytes.
     block_bytes: usize,
 }
 

@@ -1,9 +1,9 @@
-//! Items in other versions than the one that was asked for, converted before anything is made of them.
+//! Converts the items of a list to the requested version before they are encoded.
 //!
-//! They are converted in blocks, a few of which are under way ahead of what is sent; leaves that need no conversion pass as they
-//! are. The first block is done before the head of the answer goes out, and all blocks of a list that is no longer than a usual
-//! chunk and not too large to be kept, so that it fails with a status. What fails later can only break the body, which no client
-//! takes for the whole. What has to be measured before it is sent is converted twice, a few blocks at a time, rather than kept.
+//! Items are converted in blocks, a few of them ahead of the stream; leaves without need for conversion pass unchanged. The first
+//! block is converted before the head of the response, and so are all blocks of a list of one usual chunk that is small enough to
+//! keep, so that a failure becomes a status. A later failure breaks the body, which no client takes for the whole. A list that is
+//! measured first is converted twice, a few blocks at a time, rather than kept.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -17,17 +17,17 @@ use keelson_registry::{BATCH_BYTES, BATCH_OBJECTS, HistoryItems, VersionedView};
 use super::ahead::{BLOCK_BYTES, BLOCKS_AHEAD, beside};
 use super::{Batch, Converted, Source, bytes_of};
 
-/// How many calls to whoever converts one list has under way.
+/// The number of concurrent calls to the converter of one list.
 const CALLS_AHEAD: usize = 2;
 /// A list of at most so many items is converted as a whole before the head of its answer goes out: as many as a usual chunk has.
 const WHOLE_OBJECTS: usize = BATCH_OBJECTS;
-/// About how many bytes of what was converted are kept before that head goes out. What comes behind them is converted while it is sent.
+/// The number of converted bytes kept before the head is sent. The rest is converted while it is sent.
 const WHOLE_BYTES: u64 = 8 << 20;
 
-/// The same items with the fields of the version of the view. `measured` says that they are measured before they are sent.
+/// The items with the fields of the view's version. `measured` is true if they are measured before they are sent.
 ///
 /// # Errors
-/// 500 when one of the first can't be converted.
+/// 500 when one of the first cannot be converted.
 pub(in crate::handlers) async fn converted(
     source: Source,
     view: &VersionedView,
@@ -50,14 +50,14 @@ pub(in crate::handlers) async fn converted(
     };
     let wanted = if wanted <= WHOLE_OBJECTS { wanted } else { 1 };
     let again = match &source {
-        // Whoever is asked may answer otherwise the next time.
+        // A webhook may return something else the next time.
         _ if !measured || view.asks() => None,
         Source::Range(cursor, bytes) => Some(Source::Range(cursor.clone(), *bytes)),
         Source::Chosen(entries) => Some(Source::Chosen(entries.clone())),
         Source::History(_) | Source::Converted { .. } => None,
     };
     let (source, again) = match source {
-        // What is read of the past is read again.
+        // A past revision can be read again.
         Source::History(items) if measured && !view.asks() => {
             let read = |pages| HistoryItems { pages, again: stream::empty().boxed(), least_bytes: items.least_bytes };
             (Source::History(read(items.pages)), Some(Source::History(read(items.again))))
@@ -120,9 +120,9 @@ struct Blocks {
     /// `None` once it has no more.
     source: Option<Source>,
     view: VersionedView,
-    /// Items for the next blocks, some of which have to be converted.
+    /// Items for the next blocks, some of which need conversion.
     gathered: VecDeque<Arc<Entry>>,
-    /// How many bytes the gathered ones have.
+    /// Their size in bytes.
     bytes: usize,
     /// Items that fit and come behind those that are gathered.
     behind: Option<Batch>,
@@ -153,7 +153,7 @@ impl Blocks {
         batch.entries().iter().all(|entry| self.view.fits(&entry.object))
     }
 
-    /// How many objects and bytes a block has.
+    /// The number of objects and bytes of a block.
     fn limits(&self) -> (usize, usize) {
         if self.view.asks() { (BATCH_OBJECTS, BATCH_BYTES) } else { (usize::MAX, BLOCK_BYTES) }
     }

@@ -13,7 +13,7 @@ use keelson_query::Mask;
 
 use super::{Batch, Source};
 
-/// The same items with what the mask shows of them.
+/// The items with the fields that the mask leaves.
 pub(in crate::handlers) fn masked(source: Source, mask: Arc<Mask>) -> Source {
     let bytes = source.size_hint();
     let batches = stream::try_unfold((source, mask), async |(mut source, mask)| {
@@ -29,7 +29,7 @@ pub(in crate::handlers) fn cut(entry: &Entry, mask: &Mask) -> Result<Arc<Entry>,
     Ok(Arc::new(entry.with_object(masked_object(&entry.key, &entry.object, mask)?)))
 }
 
-/// What the mask shows of the object under a key.
+/// The fields of an object that the mask leaves.
 pub(in crate::handlers) fn masked_object(
     key: &str,
     object: &StoredObject,

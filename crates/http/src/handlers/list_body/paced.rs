@@ -14,12 +14,12 @@ use crate::body::BodyError;
 /// A body that rests after each frame.
 pub(in crate::handlers) struct Paced<B> {
     inner: B,
-    /// Whether a frame was made since others had their turn.
+    /// True after a frame, until other tasks have run.
     rests: bool,
 }
 
 impl<B> Paced<B> {
-    /// The same frames.
+    /// Wraps a body.
     pub(in crate::handlers) fn new(inner: B) -> Self {
         Self { inner, rests: false }
     }

@@ -24,12 +24,12 @@ const TEXT_SLACK_BYTES: usize = 16 * 1024;
 /// Writes the list of one request.
 pub(in crate::handlers) struct ListWriter {
     form: Arc<ListForm>,
-    /// Whether no item has been written yet.
+    /// True before the first item.
     empty: bool,
     texts: Texts,
 }
 
-/// What the list of one request looks like: all that its items need to be written, whoever writes them.
+/// The form of one request's list: everything that writing its items needs.
 pub(in crate::handlers) struct ListForm {
     renderer: Renderer,
     frame: Frame,
@@ -86,19 +86,19 @@ impl ListWriter {
         Ok((Self { form: Arc::new(ListForm { renderer, frame }), empty: true, texts: Texts::default() }, out))
     }
 
-    /// Whether items are shown as their canonical bytes, so that blocks of them can be taken as they are.
+    /// Returns true if items are sent as their canonical bytes, so that blocks of them can be copied.
     pub(in crate::handlers) fn is_canonical(&self) -> bool {
         let ListForm { renderer, frame } = &*self.form;
         renderer.representation.object_form == ObjectForm::Whole && matches!(frame, Frame::Json)
     }
 
-    /// Whether these items are shown as their canonical bytes: those that name their version have to be in the one asked for.
+    /// Returns true if these items are sent as their canonical bytes: those that name their version must have the requested one.
     pub(in crate::handlers) fn shows_as_stored(&self, entries: &[Arc<Entry>]) -> bool {
         let view = &self.form.renderer.view;
         self.is_canonical() && entries.iter().all(|entry| !entry.is_typed_item() || view.is_same(&entry.object))
     }
 
-    /// Whether items are copied out of what is stored, so that they cost hardly more than to send them.
+    /// Returns true if items are copied from stored bytes, so that they cost hardly more than sending them.
     pub(in crate::handlers) fn copies(&self) -> bool {
         let ListForm { renderer, frame } = &*self.form;
         let copied = match renderer.representation.object_form {
@@ -108,7 +108,7 @@ impl ListWriter {
         copied && matches!(frame, Frame::Json)
     }
 
-    /// How many times as many bytes of items can be made in the same time as in the slowest form.
+    /// The number of bytes of items made in the time in which the slowest form makes one.
     pub(in crate::handlers) fn ease(&self) -> usize {
         match self.form.frame {
             Frame::Protobuf(_) => 4,
@@ -205,7 +205,7 @@ impl ListForm {
         Ok(())
     }
 
-    /// The same as `write` in protobuf, of several items at a time, since what neighbours have in common is made once.
+    /// As `write`, in protobuf, for several items at once, since neighbours share parts.
     fn write_protobuf(
         &self,
         form: ProtobufForm,
@@ -234,7 +234,7 @@ impl ListForm {
 #[derive(Default)]
 struct Texts {
     joined: Vec<u8>,
-    /// Where each ends.
+    /// The end of each.
     ends: Vec<usize>,
 }
 
@@ -279,10 +279,10 @@ impl Renderer {
         Ok(())
     }
 
-    /// How many bytes items take in protobuf.
+    /// The size of items in protobuf, in bytes.
     ///
     /// # Errors
-    /// 500 when one of them can't be shown in the version that was asked for, or does not fit its message.
+    /// 500 when one of them cannot be converted to the requested version, or does not fit its message.
     fn measure(&self, form: &ProtobufForm, entries: &[Arc<Entry>]) -> Result<usize, ApiError> {
         let (mut texts, mut rest, mut sum) = (Texts::default(), entries, 0);
         while !rest.is_empty() {

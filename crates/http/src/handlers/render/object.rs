@@ -16,10 +16,10 @@ use crate::negotiation::ObjectForm;
 use crate::respond;
 
 impl Renderer {
-    /// An object at a revision. What was only tried (a dry run of a create) has no revision.
+    /// Renders an object at a revision. The result of a dry run of a create has no revision.
     ///
     /// # Errors
-    /// 500 when the object can't be converted to the version that was asked for, or encoded, which only damaged data can cause.
+    /// 500 when the object cannot be converted to the requested version, or encoded, which only damaged data can cause.
     pub(in crate::handlers) async fn answer(
         &self,
         code: StatusCode,

@@ -24,9 +24,9 @@ use crate::negotiation::{MediaKind, ObjectForm};
 #[derive(Clone)]
 pub(in crate::handlers) struct EventEncoder {
     renderer: Renderer,
-    /// Whether the columns of the table have been sent.
+    /// True once the columns of the table were sent.
     columns_sent: bool,
-    /// What is left out of each object.
+    /// The fields left out of each object.
     mask: Option<Arc<Mask>>,
     /// Counts the events.
     meter: Option<WatchMeter>,
@@ -37,7 +37,7 @@ impl EventEncoder {
         Self { renderer, columns_sent: false, mask: None, meter: None }
     }
 
-    /// The same that shows of each object what the mask does.
+    /// Applies a mask to each object.
     pub(in crate::handlers) fn masked(self, mask: Option<Arc<Mask>>) -> Self {
         Self { mask, ..self }
     }
@@ -52,15 +52,15 @@ impl EventEncoder {
         self.renderer.media().kind
     }
 
-    /// What is told of the outputs, and whether that ends the watch, unless it takes time: when some of them have to be converted, or are
-    /// large. Most need neither.
+    /// Encodes outputs, and returns true if they end the watch; `None` where that takes time: some must be converted, or are large.
+    /// Most need neither.
     pub(in crate::handlers) fn encode_now(&mut self, outputs: &[WatchOutput]) -> Option<(Bytes, bool)> {
         let takes_time = size_of(outputs) > HEAVY_BYTES || outputs.iter().any(|output| self.foreign(output).is_some());
         (!takes_time).then(|| self.joined(outputs, &mut std::iter::empty()))
     }
 
-    /// What is told of the outputs, whose objects are converted to the version that was asked for first, and whether that ends the
-    /// watch: it does when one of them can't be converted.
+    /// Encodes outputs after converting their objects to the requested version. Returns true if they end the watch, as a failed
+    /// conversion does.
     pub(in crate::handlers) async fn encode(&mut self, outputs: &[WatchOutput]) -> (Bytes, bool) {
         let Some(first) = outputs.iter().position(|output| self.foreign(output).is_some()) else {
             return self.made(outputs, Vec::new()).await;
@@ -85,8 +85,7 @@ impl EventEncoder {
         shown(output).filter(|entry| !self.renderer.view.fits(&entry.object))
     }
 
-    /// What is told of the outputs, made on another thread where it is much: one large object takes too long for a thread that
-    /// requests share.
+    /// Encodes outputs, on another thread where they are large: one large object takes too long for a shared thread.
     async fn made(&mut self, outputs: &[WatchOutput], converted: Vec<Arc<Entry>>) -> (Bytes, bool) {
         let size = size_of(outputs);
         if size <= HEAVY_BYTES {
@@ -102,9 +101,9 @@ impl EventEncoder {
         told
     }
 
-    /// One event is shared as it is; several are joined, because each frame costs more than its copy. `converted` are the objects
-    /// that are not shown as they are stored, in their order. What can't be told ends the watch: a client that goes on has to have
-    /// been told of everything.
+    /// A single event is shared; several are joined, because each frame costs more than copying it. `converted` are the objects
+    /// that are not sent as stored, in their order. An event that cannot be encoded ends the watch, since a client that continues
+    /// must have every event.
     fn joined(&mut self, outputs: &[WatchOutput], converted: &mut dyn Iterator<Item = Arc<Entry>>) -> (Bytes, bool) {
         if let [one] = outputs
             && let Ok(frame) = self.frame(one, converted)
@@ -295,7 +294,7 @@ fn shown(output: &WatchOutput) -> Option<&Arc<Entry>> {
     }
 }
 
-/// A failure as upstream tells it in a stream, where none is without a reason.
+/// The error as upstream sends it in a stream, where each has a reason.
 fn in_stream(error: ApiError) -> ApiError {
     match error {
         ApiError::Unclassified(message) => ApiError::Internal(message),
