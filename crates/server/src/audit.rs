@@ -1,7 +1,7 @@
-//! Audit by the settings: the policy is read, the backends are opened, and their workers run until all that was asked is answered.
+//! Audit: reads the policy, opens the backends, and runs their workers until all requests are answered.
 //!
-//! What the settings say is judged before a server starts, in upstream's words. Without a policy nothing is audited, whatever else is
-//! said. What a policy is, and what becomes of events, is in `keelson_access::audit`.
+//! The settings are validated before a server starts, in upstream's words. Without a policy nothing is audited. Policies and events
+//! are in `keelson_access::audit`.
 
 mod config;
 mod log_file;
@@ -33,7 +33,7 @@ pub(crate) struct Auditing {
     workers: Vec<(&'static str, AuditWorker)>,
     webhook: Option<Arc<AuditWebhook>>,
     answered: CancellationToken,
-    /// Where the policy stands, which is read again when it changes.
+    /// The policy file, which is read again when it changes.
     policy_file: Option<PathBuf>,
 }
 
@@ -56,10 +56,10 @@ impl Auditing {
         read_policy(file).map(Some).map_err(|why| anyhow!("loading audit policy file: {why}"))
     }
 
-    /// What a policy wants written goes where the settings say; `None` where that is nowhere.
+    /// Opens the backends of the settings; `None` without any.
     ///
     /// # Errors
-    /// When a backend can't be opened.
+    /// A backend cannot be opened.
     pub(crate) fn open(
         config: &AuditConfig,
         policy: Option<Policy>,
@@ -102,11 +102,11 @@ impl Auditing {
 /// The audit of a server that runs.
 #[derive(Default)]
 pub(crate) struct RunningAudit {
-    /// Who is told of requests, where anybody is.
+    /// The auditor of requests, if there is one.
     pub(crate) auditor: Option<Arc<Auditor>>,
     /// Cancelled when all that was asked is answered: then the rest is written.
     pub(crate) answered: CancellationToken,
-    /// How often the policy was read again.
+    /// The reads of the policy file.
     pub(crate) policy_reads: FileReads,
 }
 
@@ -200,7 +200,7 @@ pub(crate) fn samples(auditor: &Auditor) -> Vec<Sample> {
     samples
 }
 
-/// How a mode is called.
+/// The mode of this name.
 pub(crate) fn mode_named(name: &str) -> Option<AuditMode> {
     Some(match name {
         "batch" => AuditMode::Batch,

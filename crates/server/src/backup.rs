@@ -21,10 +21,10 @@ pub fn backup(data_dir: &Path, file: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("copying the store in {} to {}", data_dir.display(), file.display()))
 }
 
-/// Makes a store in `data_dir` out of a copy and raises its revision by `bump`. Returns the revision it goes on at.
+/// Restores a copy into a store in `data_dir`, and raises its revision by `bump`. Returns the revision at which it continues.
 ///
 /// # Errors
-/// When there is a store already, or the file is not a copy of one.
+/// A store exists already, or the file is not a copy of one.
 pub fn restore(file: &Path, data_dir: &Path, bump: u64) -> anyhow::Result<Revision> {
     keelson_storage_sql::restore(file, data_dir, bump)
         .with_context(|| format!("restoring {} into {}", file.display(), data_dir.display()))
@@ -33,7 +33,7 @@ pub fn restore(file: &Path, data_dir: &Path, bump: u64) -> anyhow::Result<Revisi
 /// Verifies the store in `data_dir`, also while a server runs on it.
 ///
 /// # Errors
-/// When there is no store, or the servers of the directory use another one, or it can't be read at all. What is damaged is no error but a
+/// There is no store, or the servers of the directory use another one, or it cannot be read at all. Damage is no error but a
 /// finding.
 pub fn check(data_dir: &Path) -> anyhow::Result<Checked> {
     data_directory::check_embedded(data_dir)?;

@@ -1,7 +1,7 @@
-//! The console's files, which anybody may have: they hold nothing but the program, and what it asks for afterwards is judged as ever.
+//! The console's files, which are public: they contain only the program, whose requests are authorized like all others.
 //!
-//! The policy that the browser is given lets the page load its own files and ask this server, and nothing else: no inline script or
-//! style, no frame around it, no form that is sent somewhere, no request to another host.
+//! The content security policy lets the page load its own files and call this server, and nothing else: no inline script or style,
+//! no frame, no form to another place, no request to another host.
 
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION, REFERRER_POLICY,
@@ -15,7 +15,7 @@ use keelson_http::body::{ResponseBody, empty};
 use keelson_http::negotiation::accepts_gzip;
 use keelson_http::respond;
 
-/// What the page may load and do.
+/// The content security policy.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 /// Files whose path names their version.

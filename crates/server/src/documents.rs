@@ -1,7 +1,6 @@
-//! The documents of a server, with what they share: the built-in schemas and kinds.
+//! The documents of a server, with the built-in schemas and kinds that they share.
 //!
-//! What aggregated servers serve and publish stands in them too, and what other servers on the store serve; how they are put together is
-//! in `http/pages/documentation.rs`.
+//! They include the resources of aggregated servers and peers; `http/pages/documentation.rs` joins them.
 
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use keelson_schema::Schemas;
 pub(crate) struct OtherServers {
     /// The aggregated ones.
     pub(crate) aggregator: Arc<Aggregator>,
-    /// Those on the same store, where servers answer for each other.
+    /// The peers on the same store, where servers answer for each other.
     pub(crate) peers: Option<Arc<PeerServers>>,
 }
 

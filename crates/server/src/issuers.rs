@@ -27,7 +27,7 @@ pub struct AuthenticationSources {
 }
 
 impl AuthenticationSources {
-    /// Whether they can be used, as far as that can be told by themselves.
+    /// Validates the settings without contacting an issuer.
     pub(crate) fn check(&self, config: &Config) -> anyhow::Result<()> {
         let own = vec![config.service_account_issuer.clone()];
         let stated = match (&self.file, &self.oidc) {
@@ -52,11 +52,11 @@ pub struct TokenWebhook {
     pub file: PathBuf,
     /// The version of reviews that it understands.
     pub version: ReviewVersion,
-    /// How long its answers are kept.
+    /// The time for which results are cached.
     pub keep: Duration,
 }
 
-/// Those who know the tokens of others.
+/// The authenticators of tokens from other issuers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Foreign {
     pub(crate) issuers: Option<Arc<ConfiguredIssuers>>,
@@ -64,10 +64,10 @@ pub(crate) struct Foreign {
 }
 
 impl Foreign {
-    /// Those of the settings.
+    /// The authenticators of the settings.
     ///
     /// # Errors
-    /// When these are wrong. Nobody needs to be reached yet.
+    /// The settings are invalid. No issuer is contacted yet.
     pub(crate) fn new(config: &Config, outbound: &Arc<Outbound>) -> anyhow::Result<Self> {
         let AuthenticationSources { file, oidc, webhook } = &config.authentication;
         let own = vec![config.service_account_issuer.clone()];
@@ -106,7 +106,7 @@ impl Foreign {
         });
     }
 
-    /// Whether a request without credentials is taken that asks for a path: as the configuration says, or else as the flag does.
+    /// Returns a function that is true for paths open to anonymous requests: by the configuration, or else by the flag.
     pub(crate) fn takes_anonymous(&self, config: &Config) -> impl Fn(&str) -> bool + Send + Sync + use<> {
         let (issuers, otherwise) = (self.issuers.clone(), config.anonymous.unwrap_or(true));
         move |path| issuers.as_ref().and_then(|issuers| issuers.takes_anonymous(path)).unwrap_or(otherwise)

@@ -1,8 +1,8 @@
-//! The certificates that a server presents and believes, and the keys with which it signs, which count as soon as their files change.
+//! The certificates and keys of a server, which take effect as soon as their files change.
 //!
-//! The files are looked at every second, and the ends of certificates every five seconds. What can't be used leaves all of it as it was:
-//! a certificate and its key are never changed at the same moment. Connections that are open keep what they were opened with, but the
-//! certificates of their clients are verified anew at the next request.
+//! The files are checked every second, and the ends of certificates every five seconds. Unusable files change nothing: a
+//! certificate and its key never change at the same moment. Open connections keep their certificate, but the certificates of their
+//! clients are verified again at the next request.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ pub(crate) struct LiveKeys {
     unwritten: Mutex<Option<Renewal<Pki>>>,
     data_dir: Option<PathBuf>,
     options: PkiOptions,
-    /// Whether front proxies, or other servers as such, are believed.
+    /// True if front proxies or peers are trusted.
     believes_proxies: bool,
     current: ArcSwap<Pki>,
     certificates: Arc<PublishedAuthorities>,
@@ -54,17 +54,17 @@ pub(crate) struct LiveKeys {
     root_certificates: watch::Sender<String>,
     signer: watch::Sender<Arc<ClientSigner>>,
     issuer: Arc<TokenIssuer>,
-    /// What other servers are told of these keys, and of what does not change.
+    /// The trust settings published to other servers.
     published: watch::Sender<BTreeMap<String, String>>,
     unchanging: BTreeMap<String, String>,
     reads: FileReads,
 }
 
 impl LiveKeys {
-    /// Those that a server starts with.
+    /// The keys at the start of a server.
     ///
     /// # Errors
-    /// When they can't be used, or would let anybody speak for others.
+    /// They are unusable, or would let any client impersonate others.
     pub(crate) fn new(config: &Config, pki: &Pki, issuer: &Arc<TokenIssuer>) -> anyhow::Result<Self> {
         let told = AuthenticationInfo::of(pki).context("reading the certificate authorities")?;
         let believes_proxies = peer_access::believes_proxies(config);
@@ -97,17 +97,17 @@ impl LiveKeys {
         })
     }
 
-    /// What signs certificates of clients.
+    /// The signer of client certificates.
     pub(crate) fn signer(&self) -> watch::Receiver<Arc<ClientSigner>> {
         self.signer.subscribe()
     }
 
-    /// What other servers on the store are told, as annotations.
+    /// The annotations for other servers on the store.
     pub(crate) fn published(&self) -> watch::Receiver<BTreeMap<String, String>> {
         self.published.subscribe()
     }
 
-    /// How often the files were read again.
+    /// The reads of the files.
     pub(crate) fn reads(&self) -> &FileReads {
         &self.reads
     }
@@ -117,12 +117,12 @@ impl LiveKeys {
         self.tls.clone()
     }
 
-    /// Who judges certificates of clients.
+    /// The verifier of client certificates.
     pub(crate) fn certificates(&self) -> Arc<PublishedAuthorities> {
         self.certificates.clone()
     }
 
-    /// What aggregated servers are told.
+    /// The trust settings for aggregated servers.
     pub(crate) fn authentication(&self) -> watch::Receiver<AuthenticationInfo> {
         self.authentication.subscribe()
     }
@@ -217,7 +217,7 @@ impl LiveKeys {
         Ok(())
     }
 
-    /// Whether something has changed.
+    /// Reads changed files. Returns true if something changed.
     fn read_again(&self, outbound: &Outbound) -> anyhow::Result<bool> {
         let known = self.current.load_full();
         let next = known.read_again(self.data_dir.as_deref(), &self.options)?;
@@ -262,7 +262,7 @@ impl LiveKeys {
     }
 }
 
-/// What other servers on the store are told.
+/// The annotations for other servers on the store.
 fn published(
     pki: &Pki,
     issuer: &TokenIssuer,
@@ -272,10 +272,10 @@ fn published(
     Ok(trust.to_annotations().into_iter().chain(unchanging.clone()).collect())
 }
 
-/// Those whose certificates are believed.
+/// The trusted authorities of client certificates.
 ///
 /// # Errors
-/// When any client could speak for others.
+/// Any client could impersonate others.
 fn believed(told: &AuthenticationInfo, believes_proxies: bool) -> anyhow::Result<AuthenticationInfo> {
     if believes_proxies {
         peer_access::check_front_proxies(told)?;

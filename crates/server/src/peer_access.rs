@@ -1,8 +1,8 @@
-//! The trust in those who speak for others: the front proxies of the operator, and the other servers on the store, which answer for each
-//! other as front proxies do.
+//! The trust in clients that speak for others: the operator's front proxies, and the other servers on the store, which forward
+//! requests to each other as front proxies do.
 //!
-//! Both are told by files of the operator. What stands in the store is not believed: whoever may write a config map could speak for anybody
-//! then.
+//! Both are set by files of the operator. The content of the store is not trusted for this: a user with the right to write a config
+//! map could then speak for every other user.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,14 +15,14 @@ use keelson_supervision::TaskGroup;
 
 use crate::config::Config;
 
-/// What the file holds, in words.
+/// The name of the file in errors.
 const PEER_AUTHORITIES: &str = "the CA of peers";
 
-/// How the other servers on the store are known.
+/// The way to recognize the other servers on the store.
 pub(crate) struct PeerAccess {
     /// The authorities of their serving certificates (PEM).
     ca_bundle: Vec<u8>,
-    /// Where these stand, which are read again when they change.
+    /// The file of their authorities, which is read again when it changes.
     file: PathBuf,
     reads: FileReads,
 }
@@ -38,7 +38,7 @@ impl PeerAccess {
         Ok(Some(Self { ca_bundle, file: path.clone(), reads: FileReads::default() }))
     }
 
-    /// How often the authorities were read again.
+    /// The reads of the authorities.
     pub(crate) fn reads(&self) -> &FileReads {
         &self.reads
     }
@@ -83,15 +83,15 @@ async fn follow_authorities(file: PathBuf, peers: Arc<PeerServers>, reads: FileR
     }
 }
 
-/// Whether somebody may speak for others.
+/// Returns true if some client may speak for others.
 pub(crate) fn believes_proxies(config: &Config) -> bool {
     config.peer_ca_file.is_some() || config.pki.front_proxy.client_ca.is_some()
 }
 
-/// Whether those who may speak for others can be told from other clients.
+/// Checks that clients that may speak for others can be distinguished from other clients.
 ///
 /// # Errors
-/// When they can't.
+/// They cannot.
 pub(crate) fn check_front_proxies(told: &AuthenticationInfo) -> anyhow::Result<()> {
     if told.proxies().is_empty() {
         bail!("peers that answer for each other need --requestheader-client-ca-file beside --proxy-client-cert-file");
@@ -106,7 +106,7 @@ pub(crate) fn check_front_proxies(told: &AuthenticationInfo) -> anyhow::Result<(
     Ok(())
 }
 
-/// What a file holds; that of this server's own authority is made with the first start.
+/// The content of a file; that of this server's own authority is created at the first start.
 fn authorities(config: &Config, pki: &Pki, path: &Path) -> anyhow::Result<String> {
     let own = config.data_dir.as_ref().map(|directory| directory.join("pki").join("ca.crt"));
     if own.is_some_and(|own| std::path::absolute(path).is_ok_and(|path| path == own)) {

@@ -1,9 +1,10 @@
 //! Compares the keys of this server with those of its peers, the other servers on its store, before it serves.
 //!
-//! Clients are to be served by each server alike, so none may sign what another refuses: client certificates, serving
-//! certificates, tokens. What a server signs with and accepts it tells in the annotations of its lease. Only servers that run
-//! count, and whether one does takes until its next renewal to be seen; so nothing is waited for as long as all agree. Who lives is
-//! judged in `keelson_controllers`, the keys themselves in `keelson_access`.
+//! Clients must get the same from each server, so none may sign what another refuses: client certificates, serving certificates,
+//! tokens. A server publishes its trust in the annotations of its lease.
+//!
+//! Only running servers count, and a renewal shows that one runs; so nothing waits as long as all agree. `keelson_controllers`
+//! finds the running servers, `keelson_access` has the keys.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,7 +19,7 @@ use keelson_meta::Revision;
 
 use crate::config::Config;
 
-/// How often it is looked whether a server renews its lease.
+/// The interval of checks for a renewed lease.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// The servers on a store, and what this one has in common with them.
@@ -26,9 +27,9 @@ pub(crate) struct Peers {
     servers: Arc<RegisteredServers>,
     own: Trust,
     server_id: String,
-    /// Where the keys of this server are.
+    /// The directory of this server's keys.
     keys: Option<PathBuf>,
-    /// Whether others can be on the store, and have to agree.
+    /// True if other servers can be on the store, and must agree.
     strict: bool,
     /// The first revision that was seen of the lease of each process.
     first_seen: BTreeMap<String, Revision>,
@@ -38,15 +39,15 @@ pub(crate) struct Peers {
 struct OtherServer {
     server: RegisteredServer,
     trust: Trust,
-    /// Whether it was seen to renew its lease. Nobody does before it has joined.
+    /// True if it was seen to renew its lease, which no server does before it has joined.
     has_joined: bool,
 }
 
-/// What others are to a server that wants to start.
+/// The finding about other servers at a start.
 enum Verdict<'a> {
     /// All agree with it.
     Agreed,
-    /// This one does not, and goes or is seen to stay within the time that its lease takes to be judged.
+    /// This server does not agree. It leaves, or is seen to stay, within the time of its lease.
     Wait(&'a OtherServer),
     /// This one does not, and stays.
     Refused(&'a OtherServer, Vec<Mismatch>),
@@ -70,10 +71,10 @@ impl Peers {
         self.servers.clone()
     }
 
-    /// Whether this server may start.
+    /// Checks whether this server may start.
     ///
     /// # Errors
-    /// When a server that runs signs what this one would not accept, or the other way round; says what to do.
+    /// A running server signs what this one would refuse, or the other way round; the text has the way out.
     pub(crate) async fn check(&mut self) -> anyhow::Result<()> {
         if !self.strict {
             return Ok(());
@@ -100,8 +101,8 @@ impl Peers {
         }
     }
 
-    /// Whether no other has come in between, now that this server has registered: of those that register at once, the first
-    /// stays. Who may not stay is taken off the register.
+    /// Checks after registration that no other server came in between: of those that register at once, the first one stays. A
+    /// server that may not stay removes its registration.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -130,8 +131,7 @@ impl Peers {
         }
     }
 
-    /// The servers that may run. Those that say nothing of their keys, since they are of an older release, are taken to agree
-    /// with all.
+    /// The servers that may be running. Those without published keys are of an older release, and count as agreeing.
     async fn look(&mut self) -> anyhow::Result<Vec<OtherServer>> {
         let mut all = self.servers.all().await.context("looking which servers run on the store")?;
         all.retain(|server| server.life != Life::Dead);
@@ -188,8 +188,8 @@ impl OtherServer {
         self.has_joined || self.server.revision < revision
     }
 
-    /// Whether it is about to go, because one of these was there before it and does not agree with it. If it is not, it joins
-    /// and is seen to; if either dies on the way, that is seen too. So this is waited for, and not for long.
+    /// Returns true if it is about to leave, because an earlier server does not agree with it. If it is not, it joins and is seen
+    /// to; if either dies on the way, that is seen too. The wait for this is short.
     fn gives_way(&self, others: &[Self]) -> bool {
         let is_in_its_way =
             |other: &Self| other.came_before(self.server.revision) && !other.trust.mismatches(&self.trust).is_empty();
@@ -197,7 +197,7 @@ impl OtherServer {
     }
 }
 
-/// What others are to a server that signs with and accepts `own`, and has to go where one `is_first` that does not agree.
+/// The finding about others for a server with the trust `own`, which must leave where a disagreeing one `is_first`.
 fn judge<'a>(own: &Trust, others: &'a [OtherServer], is_first: impl Fn(&OtherServer) -> bool) -> Verdict<'a> {
     let mut verdict = Verdict::Agreed;
     for other in others {
@@ -228,7 +228,7 @@ mod tests {
         OtherServer { server, trust, has_joined }
     }
 
-    /// What becomes of a server of authority `a` that has registered at revision 14.
+    /// Checks the finding for a server of authority `a` that has registered at revision 14.
     fn check(others: &[OtherServer], expect: &str) {
         let own = other("own", 14, "a", false);
         let found = match judge(&own.trust, others, |other| other.came_before(own.server.revision)) {
@@ -251,9 +251,9 @@ mod tests {
     fn a_server_that_has_to_go_itself_keeps_nobody_out() {
         check(&[other("first", 10, "a", false), other("earlier", 12, "b", false)], "wait for earlier");
         check(&[other("renewed", 20, "a", true), other("earlier", 12, "b", false)], "wait for earlier");
-        // The one that it has to go for agrees with nobody.
+        // The earlier server disagrees with all others.
         check(&[other("first", 10, "c", false), other("earlier", 12, "b", false)], "refused for first");
-        // It stays all the same, since it was told to.
+        // It stays, because of its flag.
         check(&[other("first", 10, "a", false), other("earlier", 18, "b", true)], "refused for earlier");
         check(&[other("earlier", 12, "b", false), other("second", 13, "a", false)], "refused for earlier");
     }

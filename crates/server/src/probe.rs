@@ -1,6 +1,6 @@
-//! Asks the log at intervals whether it can be written, for `/readyz` and the like.
+//! Probes the log at intervals for `/readyz` and the like.
 //!
-//! A health check must answer at once, so it tells when the log was last written.
+//! A health check must answer at once, so it reports when the log was last written.
 
 use std::io::Write as _;
 use std::sync::{Arc, OnceLock};
@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use keelson_http::health::CheckResult;
 use parking_lot::Mutex;
 
-/// How often the log is tried.
+/// The interval of probes.
 const LOG_INTERVAL: Duration = Duration::from_secs(30);
-/// How long it may take.
+/// The time that a probe may take.
 const LOG_PATIENCE: Duration = Duration::from_secs(60);
 
-/// Whether the log takes what is written to it. Whoever logs waits for it, so that a full pipe behind it stops the server.
+/// The state of the log. Every log line waits for it, so a full pipe behind it stops the server.
 #[derive(Clone, Default)]
 pub(crate) struct LogProbe(Arc<OnceLock<Arc<Mutex<Instant>>>>);
 
@@ -24,20 +24,20 @@ impl LogProbe {
         Self::default()
     }
 
-    /// Whether the log was writable of late.
+    /// Returns an error unless the log was written lately.
     pub(crate) fn check(&self) -> CheckResult {
         let written = *self.0.get_or_init(Self::start).lock();
         let since = written.elapsed();
         if since < LOG_INTERVAL + LOG_PATIENCE { Ok(()) } else { Err(format!("logging blocked for {since:?}")) }
     }
 
-    /// Begins trying, on a thread of its own since it may block, for as long as anybody asks.
+    /// Starts probing, on a thread of its own since it may block, until the probe is dropped.
     fn start() -> Arc<Mutex<Instant>> {
         let written = Arc::new(Mutex::new(Instant::now()));
         let told = Arc::downgrade(&written);
         let thread = move || {
             while let Some(written) = told.upgrade() {
-                // Who is writing holds the lock that this takes.
+                // A thread that writes to the log holds the lock that this takes.
                 let flushed = std::io::stderr().lock().flush();
                 if flushed.is_ok() {
                     *written.lock() = Instant::now();

@@ -18,7 +18,7 @@ use crate::audit::{Auditing, RunningAudit};
 use crate::config::Config;
 use crate::issuers::Foreign;
 
-/// What the operator keeps in files that are read again when they change.
+/// The operator's files, which are read again when they change.
 pub(crate) struct OperatorFiles {
     listed: Option<Arc<StaticTokens>>,
     seal: Option<Arc<TokenSeal>>,
@@ -26,10 +26,10 @@ pub(crate) struct OperatorFiles {
 }
 
 impl OperatorFiles {
-    /// Those of the settings.
+    /// The files of the settings.
     ///
     /// # Errors
-    /// When one can't be read, or a setting of audit can't be.
+    /// A file cannot be read, or a setting of audit is invalid.
     pub(crate) fn read(config: &Config) -> anyhow::Result<Self> {
         config.authorization.kinds().context("reading who decides what users may do")?;
         config.authentication.check(config).context("reading whose tokens are believed")?;
@@ -51,10 +51,10 @@ pub(crate) struct Rights {
 }
 
 impl Rights {
-    /// Those of the settings, by what a cache holds, beside what the operator keeps in files.
+    /// The rights by the settings, the roles in the cache and the operator's files.
     ///
     /// # Errors
-    /// When it holds no roles, the settings are wrong, or audit can't be written where they say.
+    /// The cache has no roles, the settings are invalid, or audit cannot be written.
     pub(crate) fn new(config: &Config, cache: &Arc<Cache>, mut files: OperatorFiles) -> anyhow::Result<Self> {
         let (mut rbac, mut nodes) = (None, None);
         let internal = |error: ApiError| anyhow::anyhow!("{error}");
@@ -91,7 +91,7 @@ impl Rights {
         self.chain.clone()
     }
 
-    /// Whether nodes have rights of their own.
+    /// Returns true if the Node authorizer is on.
     pub(crate) fn has_node_rights(&self) -> bool {
         self.nodes.is_some()
     }
@@ -101,12 +101,12 @@ impl Rights {
         self.files.listed.clone()
     }
 
-    /// What seals continue tokens, if there is something.
+    /// The seal of continue tokens, if there is one.
     pub(crate) fn token_seal(&self) -> Option<Arc<TokenSeal>> {
         self.files.seal.clone()
     }
 
-    /// How often the files of tokens and their keys were read again.
+    /// The reads of the files of tokens and their keys.
     pub(crate) fn reads(&self) -> Vec<(&'static str, FileReads)> {
         let listed = self.files.listed.iter().map(|listed| ("tokens", listed.reads().clone()));
         listed.chain(self.files.seal.iter().map(|seal| ("token-keys", seal.reads().clone()))).collect()

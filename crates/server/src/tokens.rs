@@ -17,28 +17,28 @@ use crate::config::Config;
 use crate::issuers::Foreign;
 use crate::rights::Rights;
 
-/// Who signs tokens and reads them.
+/// The issuer and verifier of tokens.
 pub(crate) fn token_issuer(config: &Config, pki: &Pki) -> anyhow::Result<Arc<TokenIssuer>> {
     TokenIssuer::new(config.service_account_issuer.clone(), &pki.service_account)
         .map(Arc::new)
         .context("reading the keys of the tokens of service accounts")
 }
 
-/// Those who know the users of tokens.
+/// The authenticators of tokens.
 #[derive(Clone)]
 pub(crate) struct Tokens {
     /// Asked first, and then the others.
     pub(crate) all: Arc<ServiceAccountTokens>,
     pub(crate) foreign: Foreign,
-    /// Those who decide what these users may do.
+    /// The authorizers of their users.
     pub(crate) authorizers: Arc<ConfiguredAuthorizers>,
 }
 
 impl Tokens {
-    /// Those of the settings. Webhooks that decide what users may do are asked from now on too.
+    /// The authenticators and authorizers of the settings. Authorization webhooks are called from now on too.
     ///
     /// # Errors
-    /// When the settings are wrong.
+    /// The settings are invalid.
     pub(crate) fn new(
         config: &Config,
         registry: &Arc<Registry>,
@@ -57,7 +57,7 @@ impl Tokens {
     }
 }
 
-/// What others read to verify tokens of a server at this address.
+/// The documents with which others verify tokens of a server at this address.
 pub(crate) fn issuer_documents(issuer: &TokenIssuer, addr: SocketAddr) -> IssuerDocuments {
     IssuerDocuments {
         configuration: issuer.configuration(&format!("https://{addr}{KEY_SET_PATH}")).to_string().into(),

@@ -1,9 +1,9 @@
-//! Measures how many objects a second two servers create together on one PostgreSQL, beside the same rows inserted straight into
-//! the same PostgreSQL in batches of 16.
+//! Measures the creates a second of two servers together on one PostgreSQL, beside the same rows inserted directly in batches of
+//! 16.
 //!
 //! `env $(cargo xtask servers) cargo run --release -p keelson-storage-sql --example postgres_creates`. Rounds alternate, since
-//! machines are shared and noisy; the last line is of medians. What PostgreSQL computes for a row, which is steadier, is told
-//! beside it where there is a `/proc`.
+//! machines are shared and noisy; the last line has medians. The CPU time of PostgreSQL for a row, which varies less, is printed
+//! too where `/proc` exists.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measurement talks, and fails by a panic")]
 
 use std::sync::Arc;
@@ -55,7 +55,7 @@ fn ticks(server: &PostgresServer) -> u64 {
     processes.lines().filter_map(of).sum()
 }
 
-/// What one side of a round came to.
+/// The result of one side of a round.
 struct Side {
     rows_a_second: f64,
     /// Of PostgreSQL's, in microseconds.
@@ -125,7 +125,7 @@ fn median(sides: &[Side], figure: impl Fn(&Side) -> f64) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// How many transactions share a commit, over all servers.
+/// The number of transactions that share a commit, over all servers.
 fn together(stores: &[Arc<PostgresStore>]) -> f64 {
     let stats = stores.iter().map(|store| store.counters().read());
     let (transactions, groups) = stats.fold((0, 0), |sum, one| (sum.0 + one.transactions, sum.1 + one.groups));

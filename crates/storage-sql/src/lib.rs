@@ -1,11 +1,11 @@
 //! The store on SQL: SQLite, embedded and for one server; PostgreSQL, for any number of servers.
 //!
-//! Both keep one multi-version table: every change is a row, numbered by its revision, and only compaction deletes any. Paths
-//! are compared bytewise. What a group of transactions writes becomes durable and visible at once, so a revision is
-//! never seen before all smaller ones; recent changes are kept in memory for the tails that keep up.
+//! Both keep one multi-version table: every change is a row, numbered by its revision, and only compaction deletes rows. Paths are
+//! compared bytewise. The writes of a group of transactions become durable and visible at once, so a revision is never visible
+//! before all smaller ones. Recent changes stay in memory for tails.
 //!
-//! `backup` copies the SQLite store of a running server; `restore` makes a data directory of the copy; `check` tells what
-//! of a store is damaged. Each engine is a feature, and brings nothing of the other along.
+//! `backup` copies the SQLite store of a running server, `restore` makes a data directory of the copy, and `check` finds damage.
+//! Each engine is a feature, and needs nothing of the other.
 
 #[cfg(feature = "postgres")]
 mod postgres;

@@ -6,7 +6,7 @@ use keelson_storage::StoreKey;
 /// Each from its first key to the one behind its last.
 pub(crate) type Ranges = Vec<(StoreKey, StoreKey)>;
 
-/// What of the ranges lies before a key, and what does not.
+/// Splits ranges at a key.
 pub(crate) fn halves(ranges: Ranges, middle: &StoreKey) -> (Ranges, Ranges) {
     let (mut before, mut behind) = (Vec::new(), Vec::new());
     for (from, to) in ranges {

@@ -9,16 +9,16 @@ use futures::stream;
 use keelson_meta::Revision;
 use keelson_storage::{StoreError, StoreEvent, Tail, TailBatch};
 
-/// How many events one batch holds at the most.
+/// The largest number of events in one batch.
 pub(crate) const BATCH_EVENTS: usize = 1024;
 
-/// How many bytes of values from the table make a batch full.
+/// The size of values from the table that makes a batch full, in bytes.
 pub(crate) const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
 /// Some changes, and how far they reach.
 pub(crate) type Changes = (Vec<StoreEvent>, Revision);
 
-/// Where the changes of a store are found.
+/// The source of a store's changes.
 pub(crate) trait History: Send + Sync + 'static {
     /// Waits until there is a newer revision, and returns the newest.
     fn newer_than(&self, after: Revision) -> impl Future<Output = Result<Revision, StoreError>> + Send;
@@ -26,7 +26,7 @@ pub(crate) trait History: Send + Sync + 'static {
     /// At most [`BATCH_EVENTS`] changes after one revision up to another from memory; none when memory does not reach back.
     fn recent(&self, after: Revision, until: Revision) -> Option<Changes>;
 
-    /// The same from the table, bounded by [`BATCH_BYTES`] too.
+    /// The same from the table, limited by [`BATCH_BYTES`] too.
     fn stored(&self, after: Revision, until: Revision) -> impl Future<Output = Result<Changes, StoreError>> + Send;
 }
 

@@ -21,7 +21,7 @@ const CHILD_DIRECTORY: &str = "KEELSON_CRASH_TEST_DIRECTORY";
 /// Set for the child that is to run out of room: how large its disk is, in bytes.
 const CHILD_ROOM: &str = "KEELSON_CRASH_TEST_ROOM";
 
-/// How many writers the child has.
+/// The number of writers of the child.
 const WRITERS: usize = 16;
 
 fn open(directory: &Path) -> SqliteStore {

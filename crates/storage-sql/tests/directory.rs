@@ -46,7 +46,7 @@ async fn a_second_server_is_refused_until_the_first_has_ended() {
     assert!(second.get(&StoreKey::new("/a")).await.unwrap().is_some());
 }
 
-/// A lock file that somebody has removed, or another one in its place, lets nobody in.
+/// A removed or replaced lock file lets no second process in.
 #[tokio::test]
 async fn a_second_server_is_refused_also_when_the_lock_file_is_gone() {
     let directory = TempDir::new().unwrap();
@@ -196,7 +196,7 @@ fn check_private(directory: &Path, at_least: usize) {
     }
 }
 
-/// A store holds Secrets: nobody but the owner may read it, its log, or a copy of it.
+/// A store contains Secrets: only the owner may read it, its log, or a copy of it.
 #[tokio::test]
 async fn stores_and_backups_are_for_their_owner_alone() {
     let elsewhere = TempDir::new().unwrap();

@@ -1,5 +1,5 @@
-//! Failovers that lose commits, and servers that had shown them: whoever finds out begins another history above everything that was
-//! seen, and all others follow.
+//! Failovers that lose commits, and servers that had shown them. The first server that notices begins another history above every
+//! seen revision, and all others follow.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use postgres::{commit, database, drain, everything, key, open, put};
 
-/// What is never reached by counting a test's writes.
+/// A revision that the writes of a test never reach.
 const RAISED: u64 = 1_000_000_000;
 
 /// A primary and a replica that does not hold it up.
@@ -54,7 +54,7 @@ async fn revision(store: &PostgresStore) -> Revision {
     tokio::time::timeout(Duration::from_secs(60), answer).await.unwrap()
 }
 
-/// The tail says that it can't go on, and tells nothing of another history before.
+/// The tail ends with an error, and shows nothing of another history before.
 async fn check_ends(tail: &mut Tail, seen: Revision) {
     let end = async {
         loop {
@@ -82,7 +82,7 @@ async fn inv17_a_server_that_saw_what_a_failover_lost_goes_on_above_it() {
     let now = revision(&store).await;
     assert!(now.get() > lost.get() + RAISED - 1, "{now}");
     check_ends(&mut tail, lost).await;
-    // Nobody goes on where something may be missing; what is there is served.
+    // Tails do not continue where changes may be missing; existing objects are served.
     for at in [kept, lost] {
         assert!(matches!(store.tail(at).await, Err(StoreError::Compacted { .. })));
         assert!(matches!(store.range(everything(Some(at), None)).await, Err(StoreError::Compacted { .. })));
@@ -205,7 +205,7 @@ async fn inv17_several_servers_that_find_a_loss_at_once_agree() {
     for revision in join_all(stores.iter().map(|store| revision(store))).await {
         assert!(revision.get() > lost.get() + RAISED - 1, "{revision}");
     }
-    // Whoever is the last to look may raise once more; then all are where it is.
+    // The last server to notice may raise the revision once more; then all agree.
     let agreed = async {
         loop {
             let revisions = join_all(stores.iter().map(|store| revision(store))).await;
@@ -267,7 +267,7 @@ async fn inv17_a_database_that_is_put_back_under_a_server_goes_on_above_what_was
     store.check().await.unwrap();
 }
 
-/// Whoever stops waiting for a long read gives its connection back, and PostgreSQL stops too.
+/// Dropping a long read returns its connection, and PostgreSQL stops it too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_that_nobody_waits_for_any_more_holds_no_connection() {
     let Some(url) = database() else { return };

@@ -27,7 +27,7 @@ fn name_of_database(url: &str) -> &str {
     url.rsplit('/').next().unwrap()
 }
 
-/// What one writer was told, by key.
+/// The acknowledged writes of one writer, by key.
 type Acknowledged = BTreeMap<String, Revision>;
 
 /// Creates keys of its own, one after another, and remembers those that were acknowledged.
@@ -41,7 +41,7 @@ async fn create_until(store: Arc<PostgresStore>, writer: String, done: Arc<Atomi
         let create = put(&name, &name).when(key(&name), Condition::Absent);
         match store.commit(create).await {
             Ok(committed) => drop(acknowledged.insert(name, committed.revisions[0])),
-            // Whether it happened is unknown; the writer goes on with another name.
+            // The outcome is unknown; the writer continues with another name.
             Err(CommitError::Store(StoreError::Unavailable(_) | StoreError::Unknown(_))) => {}
             Err(other) => panic!("{other}"),
         }
@@ -49,7 +49,7 @@ async fn create_until(store: Arc<PostgresStore>, writer: String, done: Arc<Atomi
     acknowledged
 }
 
-/// Checks that every tail tells the same, without a gap, and that it holds everything that was acknowledged, once.
+/// Checks that every tail has the same events without a gap, and every acknowledged write once.
 async fn check_story(stores: &[Arc<PostgresStore>], start: Revision, acknowledged: &Acknowledged) {
     let end = commit(&*stores[0], put("end", "1")).await;
     let mut story: Option<Vec<StoreEvent>> = None;
@@ -212,7 +212,7 @@ async fn inv17_a_synchronous_replica_takes_over_without_a_loss() {
     let seen = drain(&mut through, *acknowledged.values().max().unwrap()).await;
     assert!(seen.windows(2).all(|pair| pair[0].revision.next() == pair[1].revision));
     check_story(&stores, start, &acknowledged).await;
-    // Whoever starts now finds the same history, not a copy of it.
+    // A server that starts now finds the same history, not a copy of it.
     let newest = stores[0].current_revision().await.unwrap();
     assert!(stores.iter().all(|store| store.counters().read().exchanges == 0));
     assert_eq!(open(&url).await.current_revision().await.unwrap(), newest);
@@ -234,7 +234,7 @@ async fn inv20_two_servers_may_compact_at_once() {
     let (one, other) = tokio::join!(stores[0].compact(page.revision), stores[1].compact(page.revision));
     one.unwrap();
     other.unwrap();
-    // Whoever came second may have found the other at work; then this finds nothing left to do.
+    // The second one may have found the other at work; then nothing is left to do here.
     stores[1].compact(page.revision).await.unwrap();
     for store in &stores {
         assert_eq!(store.range(everything(Some(page.revision), None)).await.unwrap(), page);

@@ -22,7 +22,7 @@ use postgres::{commit, database, open, put};
 struct Wire {
     /// Bytes that came from PostgreSQL.
     received: AtomicUsize,
-    /// Whether connections go no further once they ask for their process.
+    /// True if connections stop once they request their process.
     freezes: AtomicBool,
 }
 

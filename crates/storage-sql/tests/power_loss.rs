@@ -20,9 +20,9 @@ use tempfile::TempDir;
 
 /// The file that records the newest acknowledged revision.
 const MARK: &str = "keelson.db-mark";
-/// How many tasks write at the same time.
+/// The number of concurrent writers.
 const WRITERS: usize = 4;
-/// How often the power is lost.
+/// The number of power losses.
 const LOSSES: u64 = 24;
 /// The log is moved into the database often, so that the power is lost within that too.
 const LOG_BYTES: usize = 256 * 1024;
@@ -47,7 +47,7 @@ impl Luck {
 
 type Acknowledged = Arc<Mutex<BTreeMap<String, Revision>>>;
 
-/// Writes pairs of keys until it is told to stop, each pair in one transaction.
+/// Writes pairs of keys until it is stopped, each pair in one transaction.
 async fn write(store: Arc<SqliteStore>, writer: usize, acknowledged: Acknowledged, done: Arc<AtomicBool>) {
     let value = "v".repeat(3000);
     for number in 0.. {
@@ -65,7 +65,7 @@ async fn write(store: Arc<SqliteStore>, writer: usize, acknowledged: Acknowledge
     }
 }
 
-/// What is there after a power loss, or why the store can't be opened.
+/// The content after a power loss, or the reason why the store cannot be opened.
 async fn left(directory: &Path) -> Result<BTreeMap<String, Revision>, String> {
     let store = open(directory).map_err(|error| error.to_string())?;
     let range = RangeRequest { from: StoreKey::new("/"), to: StoreKey::prefix_end("/"), revision: None, limit: None };
@@ -73,7 +73,7 @@ async fn left(directory: &Path) -> Result<BTreeMap<String, Revision>, String> {
     Ok(page.entries.into_iter().map(|entry| (entry.key.to_string(), entry.revision)).collect())
 }
 
-/// Loses the power again and again under load. How many of those times something that was acknowledged was gone.
+/// Loses the power repeatedly under load. Returns the number of times that an acknowledged write was lost.
 async fn lose_power(fault: DiskFault) -> u64 {
     let directory = TempDir::new().unwrap();
     let disk = FragileDisk::below(directory.path());

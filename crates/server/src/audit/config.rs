@@ -21,12 +21,12 @@ pub struct AuditConfig {
     pub webhook: AuditWebhookConfig,
 }
 
-/// How events come to a backend.
+/// The delivery of events to a backend.
 #[derive(Clone, Copy, Debug)]
 pub struct AuditBackendConfig {
-    /// How requests wait for it.
+    /// The mode in which requests wait for it.
     pub mode: AuditMode,
-    /// How events are put together.
+    /// The batching of events.
     pub batching: Batching,
     /// The bounds of events and batches, where there are any.
     pub truncation: Option<Truncation>,
@@ -37,17 +37,17 @@ pub struct AuditBackendConfig {
 pub struct AuditLogConfig {
     /// The file, or `-` for standard output; no log without one.
     pub path: Option<PathBuf>,
-    /// How many days older files are kept; for as long as there is room for them where it is 0.
+    /// The age of older files in days; 0 for no limit.
     pub max_age_days: i64,
-    /// How many older files are kept; all where it is 0.
+    /// The number of older files; 0 for no limit.
     pub max_backups: i64,
-    /// How many megabytes a file may have before the next is begun; 100 where it is 0.
+    /// The size at which the next file begins, in megabytes; 0 means 100.
     pub max_megabytes: i64,
-    /// Whether older files are compressed.
+    /// True if older files are compressed.
     pub compress: bool,
     /// The form of a line.
     pub format: AuditLogFormat,
-    /// How events come to it.
+    /// The delivery of events.
     pub backend: AuditBackendConfig,
 }
 
@@ -65,15 +65,16 @@ pub enum AuditLogFormat {
 pub struct AuditWebhookConfig {
     /// The kubeconfig that says where it is; no webhook without one.
     pub config_file: Option<PathBuf>,
-    /// How long is waited before a batch is sent a second time.
+    /// The time before a batch is sent a second time.
     pub initial_backoff: Duration,
-    /// How events come to it.
+    /// The delivery of events.
     pub backend: AuditBackendConfig,
 }
 
 impl Default for AuditLogConfig {
     fn default() -> Self {
-        // What is there is written at once. Whoever waits for it waits as short as can be, and a write has room for many lines.
+        // Waiting events are written at once, so that a request that waits for them waits briefly. One write has room for many
+        // lines.
         let batching = Batching { buffer: 10_000, most: 400, wait: Duration::ZERO, throttle: None, at_once: 1 };
         Self {
             path: None,
@@ -100,14 +101,14 @@ impl Default for AuditWebhookConfig {
 }
 
 impl AuditConfig {
-    /// Whether events are written to standard output, which nothing else may use then.
+    /// Returns true if events go to standard output, which nothing else may use then.
     pub fn writes_to_standard_output(&self) -> bool {
         self.policy_file.is_some() && self.log.is_standard_output()
     }
 }
 
 impl AuditLogConfig {
-    /// Whether it is standard output.
+    /// Returns true for standard output.
     pub(super) fn is_standard_output(&self) -> bool {
         self.path.as_deref() == Some(Path::new("-"))
     }

@@ -1,9 +1,8 @@
-//! The audit log: a file that grows to a size and is then put aside under the time, as upstream's library does it, or standard output.
+//! The audit log: a file that is rotated at a size, as by upstream's library, or standard output.
 //!
-//! What is no regular file, such as a pipe or a device, is written to and never put aside. Files that were
-//! put aside are compressed and, when they are too many or too old, deleted beside the writing. A write that fails loses
-//! its events, which are counted; the next one opens the file anew and begins a line of its own. A full disk never ends the server, and
-//! neither does a reader of standard output who is slow or gone.
+//! A pipe or device is never rotated. Rotated files are compressed and, when they are too many or too old, deleted, beside the
+//! writes. A failed write loses its events, which are counted; the next one opens the file again and begins a new line. A full disk
+//! never ends the server, nor does a slow or absent reader of standard output.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -30,12 +29,12 @@ use super::config::{AuditLogConfig, AuditLogFormat};
 /// The size of a file where the settings say none, as upstream has it.
 const DEFAULT_MEGABYTES: u64 = 100;
 const MEGABYTE: u64 = 1024 * 1024;
-/// How much of a file is compressed at a time, and how well.
+/// The number of bytes compressed at a time, and the level.
 const PIECE_BYTES: usize = 1 << 20;
 const COMPRESSION: u32 = 6;
-/// How long a reader of standard output who takes nothing is waited for where the stream does not wait by itself.
+/// The time to wait for a reader of standard output, where the stream does not block by itself.
 const READER_TIME: Duration = Duration::from_secs(5);
-/// How often it is tried meanwhile.
+/// The interval of attempts meanwhile.
 const TRY_EVERY: Duration = Duration::from_millis(5);
 
 /// A log of audit events.
@@ -101,10 +100,10 @@ impl Sink for AuditLog {
     }
 }
 
-/// A stream to somebody who reads.
+/// A stream with a reader.
 struct Stream<W> {
     out: W,
-    /// Whether the last write has left a part of a line.
+    /// True if the last write left a part of a line.
     is_torn: bool,
 }
 
@@ -152,21 +151,21 @@ struct Rotated {
     most_bytes: u64,
     keeping: Keeping,
     file: Option<File>,
-    /// Whether it has a size, and may be given another name.
+    /// True for a file with a size, which can be renamed.
     is_regular: bool,
     bytes: u64,
-    /// Whether the last write may have left a part of a line.
+    /// True if the last write may have left a part of a line.
     is_torn: bool,
 }
 
-/// What becomes of the files that were put aside.
+/// The maintenance of rotated files.
 #[derive(Clone)]
 struct Keeping {
     path: PathBuf,
     most_age: Option<Duration>,
     most_files: Option<usize>,
     compress: bool,
-    /// Whether somebody sees to it now, and whether there is more to see to since he has looked.
+    /// True while a thread maintains the files; and true if more is to do since it began.
     is_busy: Arc<AtomicBool>,
     is_wanted: Arc<AtomicBool>,
 }
@@ -193,7 +192,7 @@ impl Rotated {
             }
             let mut options = OpenOptions::new();
             options.append(true).create(true).mode(0o600);
-            // To open a pipe would wait for whoever reads it, which may be nobody ever.
+            // Opening a pipe would wait for its reader, which may never come.
             if fs::metadata(&self.path).is_ok_and(|found| found.file_type().is_fifo()) {
                 options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
             }
@@ -251,7 +250,7 @@ impl Rotated {
     }
 }
 
-/// Read by a handle of its own: who holds a pipe open for reading too is never told that nobody reads it any more.
+/// Reads by a handle of its own: a process that holds a pipe open for reading never learns that it has no other reader.
 fn ends_with_a_line(path: &Path, bytes: u64) -> io::Result<bool> {
     let mut last = [0];
     File::open(path)?.read_exact_at(&mut last, bytes - 1)?;
@@ -279,7 +278,7 @@ impl Keeping {
         if !self.compress && self.most_age.is_none() && self.most_files.is_none() {
             return;
         }
-        // ORDER: it is wanted before it is looked whether somebody is at it, who looks whether it is wanted after he has ended.
+        // ORDER: the request is set before the check for a running thread, which checks for requests after it has ended.
         self.is_wanted.store(true, Ordering::SeqCst);
         if self.is_busy.swap(true, Ordering::SeqCst) {
             return;
@@ -328,7 +327,7 @@ impl Keeping {
             let time = name.strip_prefix(&stem).and_then(|rest| rest.strip_prefix('-'));
             let time = time.map(|rest| rest.strip_suffix(".gz").unwrap_or(rest));
             let time = time.and_then(|rest| rest.strip_suffix(extension.as_str()));
-            // Whatever else has such a name is somebody else's.
+            // A file with another form of name belongs to another program.
             if time.is_some_and(|time| time.len() == "2026-01-02T03-04-05.678".len() && time.as_bytes()[10] == b'T') {
                 files.push(path);
             }

@@ -1,7 +1,7 @@
-//! The webhook of audit: batches of events are posted to whoever a kubeconfig names, and again where that fails.
+//! The audit webhook: posts batches of events to the server of a kubeconfig, and retries failures.
 //!
-//! Whatever the failure is, a batch is sent again after a while, five times in all and longer apart each time, as upstream does it. When
-//! the server stops nothing is waited for any more: what can't be sent at once then is lost, and counted.
+//! As upstream, a batch is sent five times in all, after longer and longer waits, whatever the failure is. When the server stops,
+//! nothing is waited for: events that cannot be sent at once are lost, and counted.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -18,12 +18,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::config::AuditWebhookConfig;
 
-/// How long one attempt may take, as upstream has it.
+/// The timeout of one attempt, as upstream.
 const TIME: Duration = Duration::from_secs(30);
-/// How many bytes of an answer are read, of which nothing is needed.
+/// The number of bytes read of a response, whose content does not matter.
 const ANSWER_BYTES: usize = 64 << 10;
 
-/// Where events are sent.
+/// The destination of events.
 pub(super) struct AuditWebhook {
     /// The kubeconfig that says where.
     file: PathBuf,

@@ -8,7 +8,7 @@ use keelson_registry::{ADMISSION_BUCKETS, AdmissionChain};
 
 use super::{counter, gauge};
 
-/// How long plugins took: each, and all of them together.
+/// The durations of each plugin, and of all together.
 pub(crate) fn admission_times(admission: &AdmissionChain) -> Vec<HistogramSample> {
     let all = admission.stats().all().into_iter();
     all.map(|(key, times)| {
@@ -32,7 +32,7 @@ pub(crate) fn admission_times(admission: &AdmissionChain) -> Vec<HistogramSample
     .collect()
 }
 
-/// How long webhooks took.
+/// The durations of webhooks.
 pub(crate) fn webhook_times(stats: &WebhookStats) -> Vec<HistogramSample> {
     let all = stats.times().into_iter();
     all.map(|(key, times)| HistogramSample {
@@ -46,8 +46,8 @@ pub(crate) fn webhook_times(stats: &WebhookStats) -> Vec<HistogramSample> {
     .collect()
 }
 
-/// How often webhooks were called, refused requests, failed and were passed over. Upstream's names of counts that do not end in `_total`
-/// are told as gauges, which may have them.
+/// The numbers of webhook calls, refusals, failures and fail-open results. Upstream's names of counters without `_total` are
+/// exposed as gauges, which may have them.
 pub(crate) fn webhook_samples(stats: &WebhookStats) -> Vec<Sample> {
     let help = "Calls of a webhook, by the code of what it answered (0: nothing) and whether the request was refused";
     let requests = stats.requests().into_iter().map(|((key, code), count)| {

@@ -1,11 +1,11 @@
-//! The queries. Each answers with the state that it was read in, so that whoever asks can tell what it is worth.
+//! The queries. Each returns the state that it was read in, so that the caller knows its validity.
 //!
 //! One statement sees one snapshot: the state's row and the history up to its revision, never one without the other.
 
 use keelson_meta::Revision;
 use keelson_storage::StoreKey;
 
-/// What is asked of the database. The numbers are the places in [`Query::ALL`].
+/// The queries. The numbers are their places in [`Query::ALL`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Query {
     /// Incarnation, revision, oldest.
@@ -138,7 +138,7 @@ pub(crate) fn bound(key: &StoreKey) -> String {
     }
 }
 
-/// Whether a path can be stored at all.
+/// Returns true if a path can be stored.
 pub(crate) fn is_storable(key: &StoreKey) -> bool {
     !key.as_str().contains('\0')
 }

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// What happened on the way to PostgreSQL so far.
+/// The counts of calls to PostgreSQL so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PostgresStats {
     /// Connections that were made and set up, the first ones included.
@@ -17,17 +17,17 @@ pub struct PostgresStats {
     pub transactions: u64,
     /// Groups whose connection broke while they were committed: their outcome is unknown.
     pub unknown: u64,
-    /// How often the database had lost commits that this server had seen, and this one was the first to find out.
+    /// The number of times that the database had lost commits that this server had seen, and this one noticed first.
     pub losses: u64,
     /// Groups that were refused, since the server has no room or takes no writes.
     pub refused: u64,
     /// True from a refused group on until one is committed.
     pub refusing: bool,
-    /// How often this server went over to another history: after a loss, or a restore.
+    /// The number of times that this server changed to another history, after a loss or a restore.
     pub exchanges: u64,
 }
 
-/// The counters themselves, which outlive the store for whoever reads them.
+/// The counters, which outlive the store for their readers.
 #[derive(Debug, Default)]
 pub struct PostgresCounters {
     pub(crate) connections: AtomicU64,
@@ -42,7 +42,7 @@ pub struct PostgresCounters {
 }
 
 impl PostgresCounters {
-    /// What they say now.
+    /// The present values.
     pub fn read(&self) -> PostgresStats {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         PostgresStats {

@@ -22,7 +22,7 @@ use tokio_postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream}
 
 use super::error::PostgresError;
 
-/// How much is asked of the server's certificate.
+/// The verification of the server's certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TlsMode {
     /// No TLS.
@@ -104,7 +104,7 @@ impl Tls {
 /// Looks at the server's certificate as far as the mode wants.
 #[derive(Debug)]
 struct Verifier {
-    /// None accepts every certificate: encryption without knowing with whom.
+    /// None accepts every certificate: encryption without authentication.
     checked: Option<Arc<WebPkiServerVerifier>>,
     by_name: bool,
     provider: Arc<CryptoProvider>,

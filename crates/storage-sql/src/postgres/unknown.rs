@@ -1,9 +1,9 @@
 //! The outcome of a group whose answer was lost: committed, or certainly not.
 //!
-//! The server's process for the lost connection may still be at work on the group, so it is ended first and waited for. From
-//! then on the table tells the truth. A group is one transaction of the database, whose number is on each of its rows; one value
-//! of ours among the newer rows shows that number, and with it everything that the group has written. What is not among
-//! it was refused, or was never looked at, and may be sent again.
+//! The server process of the lost connection may still work on the group, so it is terminated first, and waited for. From then on
+//! the table is final. A group is one transaction of the database, whose number is on each of its rows. One of our values among the
+//! newer rows shows that number, and with it everything that the group wrote. Transactions without a row were refused, or never
+//! executed, and may be sent again.
 
 use std::time::Duration;
 
@@ -18,16 +18,16 @@ use super::read;
 use super::session::{ServerProcess, Session};
 use super::statements::{number, revision};
 
-/// How often it is looked whether the process has ended.
+/// The interval of checks whether the process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// How long it may take to end. It does so at once unless it waits for the disk.
+/// The time that it may take to end. It ends at once unless it waits for the disk.
 const END: Duration = Duration::from_secs(5);
 
 /// Ends a process of ours, and says how many there are of it.
 const END_PROCESS: &str = "SELECT count(pg_terminate_backend(a.pid)) FROM pg_stat_get_activity($1) a \
     WHERE to_char(a.backend_start AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS') = $2";
 
-/// What was written to some paths after a revision, and by which transaction of the database.
+/// The rows of some paths after a revision, with the transaction of the database that wrote them.
 const ROWS: &str = "SELECT h.revision, h.path, sha256(h.value), h.xmin::text FROM keelson_history h \
     WHERE h.path = ANY ($1::text[]) AND h.revision > $2 ORDER BY h.revision";
 
@@ -54,11 +54,10 @@ struct Row {
     by: String,
 }
 
-/// What each of the transactions, in the order in which they were sent, has become: none for one that took no effect and never
-/// will.
+/// The outcome of each transaction, in the order of sending: `None` for one that took no effect and never will.
 ///
 /// # Errors
-/// When it can't be known.
+/// The outcome cannot be found.
 pub(super) async fn find(
     session: &Session,
     lost: &Lost,
@@ -126,7 +125,7 @@ fn judge(transactions: &[&Transaction], rows: &[Row]) -> Option<Vec<Option<Commi
             }
             revisions.push(reached);
         }
-        // What has left no row at all may as well have been refused: it is sent again, and that is the same.
+        // A transaction without a row may have been refused: sending it again gives the same.
         if reached == newest {
             return None;
         }

@@ -1,8 +1,8 @@
-//! The task that commits: all transactions that wait are one group, one round trip and one durable commit.
+//! The task that commits: all waiting transactions are one group, one round trip and one durable commit.
 //!
-//! A group that certainly had no effect (a deadlock, a server that became a replica) is sent again. Of one whose connection broke
-//! it is found out first what it became (`unknown.rs`): its callers are told, and only what had no effect is sent again. Where
-//! that can't be found out in time, they are told so. The tails read what it was as they read others' changes.
+//! A group that certainly had no effect (a deadlock, a server that became a replica) is sent again. After a broken connection the
+//! outcome is found first (`unknown.rs`): callers get it, and only transactions without effect are sent again. If it cannot be
+//! found in time, callers get an unknown outcome. Tails read the group as changes of others.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -28,22 +28,22 @@ use super::stats::{PostgresCounters, add, count};
 use super::store::{Shared, Turn};
 use super::unknown::{self, Lost};
 
-/// How many transactions share a commit at the most.
+/// The largest number of transactions in a commit.
 const MAX_GROUP: usize = 256;
-/// Longest wait for the answer to a group. What it became has to be found out then.
+/// The timeout of a group, after which its outcome must be found.
 const ANSWER: Duration = Duration::from_secs(20);
 /// Longest time for finding that out.
 const FIND_OUT: Duration = Duration::from_secs(10);
 /// The waits before a group is sent a third time and again, which double: one that was set back twice would be at once once more.
 const SET_BACK: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
-/// How often answers to one transaction may be lost before its caller is told that the store is away.
+/// The number of lost answers to one transaction before its caller gets an error.
 const LOSSES: usize = 4;
-/// How many bytes of values make a group full.
+/// The size of values that makes a group full, in bytes.
 const MAX_GROUP_BYTES: usize = 8 * 1024 * 1024;
-/// How many waves a group has at the most. What would come later waits for the next group.
+/// The largest number of waves of a group. Further transactions wait for the next group.
 const MAX_WAVES: usize = 16;
 
-/// A transaction, and where its answer goes. Nobody listening any more is no reason not to do it.
+/// A transaction, and the channel of its answer. It is executed even if its caller has gone.
 pub(crate) struct Job {
     pub(crate) transaction: Transaction,
     pub(crate) answer: oneshot::Sender<Result<Committed, CommitError>>,
@@ -84,7 +84,7 @@ impl Writer {
                 }
                 waiting.extend(first);
             }
-            // Whoever else is about to write comes into this group, at the cost of one turn of the runtime.
+            // Other tasks that are about to write join this group, at the cost of one turn of the runtime.
             yield_now().await;
             while waiting.len() < MAX_GROUP
                 && let Ok(job) = self.jobs.try_recv()
@@ -233,7 +233,7 @@ impl Writer {
     fn lose(&self, session: &Session) {
         session.abandon();
         count(&self.counters().unknown);
-        // What it has committed, if it has, comes as others' changes do.
+        // If it has committed, its changes arrive as those of others.
         self.shared.connector.own_writer.store(0, Ordering::Relaxed);
         self.shared.connector.hint.notify_one();
     }
@@ -242,7 +242,7 @@ impl Writer {
         &self.shared.connector.counters
     }
 
-    /// Tells the tails, then the callers.
+    /// Publishes the changes to tails, then answers the callers.
     fn answer(&self, group: Group, outcomes: Vec<Outcome>) {
         self.shared.refusal.ends(self.counters());
         count(&self.counters().groups);
@@ -266,7 +266,7 @@ impl Writer {
     }
 }
 
-/// Why a group was not committed.
+/// The reason why a group was not committed.
 enum Failure {
     /// Nothing that has to do with what is in it.
     Group(StoreError),

@@ -1,8 +1,8 @@
 //! Copies of a store, and stores made of copies.
 //!
-//! A backup is taken beside a running server: it reads one snapshot, and writers go on. A restored store starts above
-//! every revision that the lost one can have given out, so that no client ever sees a revision go back, and refuses
-//! reads below: watches and continue tokens from before the loss are told that they are too old.
+//! A backup is taken beside a running server: it reads one snapshot, and writes continue. A restored store starts above every
+//! revision that the lost one can have used, so that no client sees a revision go back. It refuses reads below: watches and
+//! continue tokens from before the loss are too old.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -70,12 +70,12 @@ fn forget_server(file: &Path) -> rusqlite::Result<()> {
     connection.close().map_err(|(_, error)| error)
 }
 
-/// Makes the store of a data directory out of a backup. What else a server keeps there, such as its keys, stays. `bump` is added to the
-/// revision of the copy; it must be more than the number of writes that the lost store can have taken after the backup. Returns the
-/// revision that the restored store starts from.
+/// Restores a backup into the store of a data directory. Other files of a server there, such as its keys, stay. `bump` is added to
+/// the revision of the copy; it must exceed the number of writes after the backup. Returns the revision at which the restored store
+/// starts.
 ///
 /// # Errors
-/// When `data_dir` holds a store or is in use, or `file` is not a whole store of a known format.
+/// `data_dir` contains a store or is in use, or `file` is not a whole store of a known format.
 pub fn restore(file: &Path, data_dir: &Path, bump: u64) -> Result<Revision, OpenError> {
     fs::metadata(file).map_err(OpenError::io(file))?;
     let source =
@@ -148,7 +148,7 @@ fn refuse_damaged(file: &Path) -> Result<(), OpenError> {
 /// Does what makes a file of `partial`, which is gone again if that fails.
 fn whole_or_absent<T>(partial: &Path, make: impl FnOnce() -> Result<T, OpenError>) -> Result<T, OpenError> {
     make().inspect_err(|_| {
-        // The first error is the one to be told; what is left behind is only in the way.
+        // The first error counts; a partial file is only in the way.
         let _ = remove_partial(partial);
     })
 }

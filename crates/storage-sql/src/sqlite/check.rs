@@ -15,19 +15,19 @@ use crate::sqlite::open::{DATABASE_FILE, DirectoryLock, check_format, check_ther
 use crate::sqlite::schema::{self, Fact, number, revision_at};
 use crate::sqlite::sum::{self, Damage};
 
-/// How many findings are told; a store with more is not mended by reading on.
+/// The largest number of findings; a store with more is not repaired by reading on.
 const FINDINGS: usize = 100;
 
-/// What was found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// How many rows were read: versions of objects, and deletions.
+    /// The number of rows read: versions of objects, and deletions.
     pub rows: u64,
     /// The newest revision.
     pub revision: Revision,
-    /// Whether a server runs on it, whose log was not looked at.
+    /// True if a server runs on it, whose log was not read.
     pub in_use: bool,
-    /// What is damaged, up to a hundred things; empty for a store that is whole.
+    /// The damage found, at most a hundred findings; empty for a whole store.
     pub findings: Vec<String>,
 }
 
@@ -87,8 +87,8 @@ fn examine(connection: &Connection, checked: &mut Checked) -> rusqlite::Result<(
     connection.execute_batch("COMMIT")
 }
 
-/// What is wrong with the rows: those that do not fit their checksums, and those that are gone. A store of a format without
-/// checksums has none to compare.
+/// The faults of rows: those that do not match their checksums, and missing ones. A store of a format without checksums is not
+/// compared.
 pub(crate) fn rows(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let format: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if format < schema::FORMAT {

@@ -1,8 +1,8 @@
-//! Moving the write-ahead log into the database file, beside the writes and not within them.
+//! Moves the write-ahead log into the database file, beside the writes.
 //!
-//! The log can start over only when all of it has been moved, and while one thread moves, the other appends. So the
-//! work is shared: once the log is long enough, a thread of its own moves what is there; when it has done, the
-//! writer moves, between two groups, the little that was appended meanwhile. Its next group starts the log over.
+//! The log can start over only when all of it was moved, and the writer appends meanwhile. Once the log is long enough, a thread
+//! moves its present content. Then the writer moves the little that was appended, between two groups, and its next group starts the
+//! log over.
 
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::thread::JoinHandle;
@@ -11,7 +11,7 @@ use keelson_supervision::{Supervisor, warn_repeated};
 use rusqlite::Connection;
 use tokio_util::sync::CancellationToken;
 
-/// What a row costs in the log beside its value, in bytes: about a page of the index.
+/// The size of a row in the log beside its value, in bytes: about a page of the index.
 const ROW_OVERHEAD: usize = 4096;
 
 /// The longest log, in halves of the length at which a checkpoint begins. Then the writer waits for the checkpoint: a full disk must
@@ -106,7 +106,7 @@ impl Drop for Checkpoints {
         self.closing.cancel();
         self.begin = None;
         if let Some(thread) = self.thread.take() {
-            // It ends after the checkpoint that it may be in. A panic was told to the supervisor.
+            // It ends after its present checkpoint. The supervisor has recorded a panic.
             let _ = thread.join();
         }
     }

@@ -1,6 +1,6 @@
-//! The errors of a data directory and of SQLite, in words for the operator.
+//! The errors of a data directory and of SQLite, for the operator.
 //!
-//! They name the file and what can be done. What a client reads is decided by the kind of the `StoreError` alone.
+//! They name the file and the way out. Clients see only the kind of the `StoreError`.
 
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use rusqlite::ErrorCode;
 
 use crate::sqlite::sum::{ADVICE, Damage};
 
-/// Why a data directory can't be opened, backed up or restored.
+/// The reason why a data directory cannot be opened, backed up or restored.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another server works on the directory. Two would destroy each other's data.
@@ -63,7 +63,7 @@ pub enum OpenError {
     Damaged {
         /// The database file.
         file: PathBuf,
-        /// What is wrong, and what can be done.
+        /// The fault, and the way out.
         finding: String,
     },
     /// The end of the log is lost behind a damaged place.
@@ -75,7 +75,7 @@ pub enum OpenError {
     Torn {
         /// The log.
         file: PathBuf,
-        /// Where it is damaged.
+        /// The place of the damage.
         finding: String,
     },
     /// Acknowledged writes are gone, or a file that records them is.
@@ -121,7 +121,7 @@ pub enum OpenError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What it said.
+        /// The cause.
         source: io::Error,
     },
     /// SQLite refused.
@@ -129,7 +129,7 @@ pub enum OpenError {
     Sqlite {
         /// The database file.
         path: PathBuf,
-        /// What it said.
+        /// The cause.
         source: rusqlite::Error,
     },
 }
@@ -178,7 +178,7 @@ impl From<OpenError> for StoreError {
     }
 }
 
-/// What a failed statement means to the server.
+/// The store error of a failed statement.
 pub(crate) fn store_error(error: &rusqlite::Error) -> StoreError {
     if let Some(damage) = Damage::of(error) {
         return StoreError::Corrupt(damage.to_string());
@@ -207,7 +207,7 @@ pub(crate) fn stopped() -> StoreError {
     StoreError::Unavailable("the store has been closed".to_owned())
 }
 
-/// Whether the file itself is wrong, so that a retry can't help.
+/// Returns true if the file itself is damaged, so that a retry cannot help.
 fn is_damage(error: &rusqlite::Error) -> bool {
     match error {
         rusqlite::Error::SqliteFailure(failure, _) => {

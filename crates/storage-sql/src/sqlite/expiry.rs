@@ -11,15 +11,15 @@ use crate::sqlite::commit::{Group, seconds};
 use crate::sqlite::read::{self, key_at};
 use crate::sqlite::schema::{number, revision_at};
 
-/// How many rows one step looks at: a few milliseconds in which other writes wait.
+/// The number of rows of one step: a few milliseconds in which other writes wait.
 const STEP_ROWS: u32 = 256;
 
-/// What one step has done.
+/// The result of one step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expired {
-    /// How many keys it deleted.
+    /// The number of deleted keys.
     pub(crate) count: usize,
-    /// Whether more may be due.
+    /// True if more may be due.
     pub(crate) more: bool,
 }
 

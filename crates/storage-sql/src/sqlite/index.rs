@@ -11,16 +11,16 @@ use rusqlite::{Connection, params_from_iter};
 use crate::sqlite::schema::{Fact, newest_row, number, revision_at};
 use crate::sqlite::sum::{self, Damage};
 
-/// How many rows are looked at to find the middle of the index.
+/// The number of rows sampled to find the middle of the index.
 const SAMPLED_ROWS: u64 = 63;
 
-/// Compares the rows that the index over the paths has with what was counted, and looks whether they stand in order: who
-/// looks for one in an index that is out of order passes over others. Reads the index alone, all of it.
+/// Compares the rows of the path index with their count, and checks their order: a search in an unordered index would miss rows.
+/// Reads the whole index and nothing else.
 pub(crate) fn check(connection: &Connection) -> rusqlite::Result<()> {
     compare(connection, &[Stretch::read(connection, Bound::None)?])
 }
 
-/// The same of a store that nobody writes, with another connection that reads the second half meanwhile.
+/// The same for a store without a writer, with another connection that reads the second half meanwhile.
 pub(crate) fn check_with(connection: &Connection, other: Connection) -> rusqlite::Result<()> {
     let Some(middle) = middle(connection) else { return check(connection) };
     let (before, behind) = std::thread::scope(|scope| {
@@ -52,13 +52,13 @@ enum Bound<'a> {
     From(&'a str),
 }
 
-/// What neighbouring entries of the index say.
+/// A stretch of neighbouring entries of the index.
 struct Stretch {
     /// The first and the last of them.
     ends: Option<[(String, Revision); 2]>,
-    /// How many there are up to the revision up to which rows are counted.
+    /// The number of entries up to the revision of the count.
     old: u64,
-    /// How many there are behind it.
+    /// The number of entries after it.
     new: u64,
     newest: Revision,
 }

@@ -1,11 +1,11 @@
-//! The write-ahead log, looked at before SQLite reads it: does it end where it was last written, or in the middle?
+//! Checks the write-ahead log before SQLite reads it: it must end where it was last written, and not in the middle.
 //!
-//! SQLite takes the log up to the first frame that does not fit the chain of checksums, and passes over what follows. After
-//! a power loss that is right: what was not synced may be torn. But each commit is synced before the next one is begun, so
-//! behind the torn place there is at most the end of one commit. Where more are found that fit each other, what was
-//! acknowledged is damaged, and would be lost without a word.
+//! SQLite reads the log up to the first frame that does not fit the chain of checksums, and ignores the rest. After a power loss
+//! that is right: unsynced frames may be torn. But each commit is synced before the next one begins, so at most the end of one
+//! commit is behind the torn place. If more valid frames follow, acknowledged commits are damaged, and SQLite would lose them
+//! silently.
 //!
-//! Nothing but SQLite writes the log; its form is described in <https://www.sqlite.org/fileformat2.html#walformat>.
+//! Only SQLite writes the log; its format is described in <https://www.sqlite.org/fileformat2.html#walformat>.
 
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read};
@@ -15,21 +15,21 @@ use std::path::Path;
 /// The log's own header, and that of each frame, in bytes.
 const HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
-/// What a log begins with; the last bit says in which order of bytes checksums are made.
+/// The first bytes of a log; the last bit gives the byte order of checksums.
 const MAGIC: u32 = 0x377f_0682;
 /// Pages are between these sizes, in bytes.
 const PAGES: std::ops::RangeInclusive<usize> = 512..=65536;
-/// How many commits there may be behind the first frame that does not fit: the one that was being written.
+/// The number of commits that may follow the first invalid frame: the one that was being written.
 const COMMITS_BEHIND: usize = 1;
-/// How much is read at once, in bytes.
+/// The size of a read, in bytes.
 const BUFFER: usize = 1 << 20;
 
-/// What is wrong with a log.
+/// The damage of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Torn {
     /// The frame, from 0, that does not fit; none for the log's header.
     pub(crate) frame: Option<u64>,
-    /// How many whole commits lie behind it.
+    /// The number of whole commits behind it.
     pub(crate) commits: usize,
 }
 
@@ -137,7 +137,7 @@ fn examine(mut log: impl Read) -> io::Result<Option<Torn>> {
     let salts = &header[16..24];
     let mut frame = vec![0; FRAME_HEADER + page];
     let mut torn: Option<Torn> = None;
-    // What the frame before says of the chain up to itself; none where it is not of this log.
+    // The checksum chain up to the frame before; none where that is not of this log.
     let mut before = Some(start);
     for number in 0.. {
         match log.read_exact(&mut frame) {

@@ -201,7 +201,7 @@ impl Facts {
         })
     }
 
-    /// Those of the database with its log, of which nothing is moved.
+    /// The losses of the database with its log, which is not moved.
     fn with_log(database: &Path) -> rusqlite::Result<Self> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(database, flags)?;

@@ -32,7 +32,7 @@ pub(crate) const DATABASE_FILE: &str = "keelson.db";
 /// The file with the number of the process that owns the directory, locked by it too.
 const LOCK_FILE: &str = "keelson.lock";
 
-/// What the name of the database's log ends in.
+/// The suffix of the database's log.
 pub(crate) const LOG: &str = "-wal";
 
 /// The end of the name of a file that is not whole yet.
@@ -40,14 +40,14 @@ pub(crate) const PARTIAL: &str = ".partial";
 /// The end of the name of the file that notes a copy which has not made its store yet.
 const COPIED: &str = ".copied";
 
-/// How long a statement waits for another process's lock (a backup's, for a moment), in milliseconds.
+/// The time that a statement waits for another process's lock (a backup's, briefly), in milliseconds.
 const BUSY_TIMEOUT_MS: u64 = 5_000;
 
-/// How many prepared statements a connection keeps.
+/// The number of prepared statements that a connection keeps.
 const STATEMENT_CACHE: usize = 32;
 
-/// The page cache of the writer's connection, in KiB: the upper index pages of a large store. SQLite looks through all of it at each
-/// commit once a page was moved (its rebalancing gives one a number far beyond the file's end), so more of it would cost every write.
+/// The page cache of the writer's connection, in KiB: the upper index pages of a large store. SQLite walks all of it at each commit
+/// once a page was moved (its rebalancing gives one a number far beyond the file's end), so a larger cache would slow every write.
 const WRITER_CACHE_KIB: i64 = 1024;
 
 /// The page cache of each other connection, in KiB.
@@ -62,7 +62,7 @@ pub const DEFAULT_HISTORY_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 /// The room on the disk that a file needs to be written anew, in multiples of its size.
 const CONVERSION_ROOM: u64 = 3;
 
-/// Where the store is.
+/// The place of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SqlitePath {
     /// In this directory, which is made for the owner alone if it is absent.
@@ -71,14 +71,14 @@ pub enum SqlitePath {
     InMemory,
 }
 
-/// How to open a [`SqliteStore`](crate::SqliteStore).
+/// The settings of a [`SqliteStore`](crate::SqliteStore).
 #[derive(Clone, Debug)]
 pub struct SqliteConfig {
-    /// Where the store is.
+    /// The place of the store.
     pub path: SqlitePath,
-    /// How many reads run at the same time. In memory there is one connection whatever this says.
+    /// The number of concurrent reads. In memory there is one connection in any case.
     pub readers: usize,
-    /// How many bytes of recent changes are kept in memory for tails; older ones are read from the table.
+    /// The size of recent changes kept in memory for tails, in bytes; older ones are read from the table.
     pub recent_bytes: usize,
     /// The newest revision is raised to this one where it is smaller: for a store that takes another's place.
     pub least_revision: Revision,
@@ -102,7 +102,7 @@ pub struct SqliteConfig {
     pub first: Option<(StoreKey, Bytes)>,
     /// Acknowledges commits before they are on the disk. A crash of the machine may damage the store, one of the process does not.
     pub unsafe_no_fsync: bool,
-    /// Is told when the store can't go on: its writer has died, or the disk has failed.
+    /// Notified when the store cannot continue: its writer has died, or the disk has failed.
     pub supervisor: Supervisor,
 }
 
@@ -144,10 +144,10 @@ impl SqliteConfig {
     }
 }
 
-/// The ownership of a data directory; given up when dropped, also by a process that is killed.
+/// The ownership of a data directory; released when dropped, and when the process is killed.
 ///
-/// The directory itself is locked, since a file in it may be removed and made anew under another lock; and the file, by which
-/// older versions lock and which says who the owner is.
+/// The directory itself is locked, since a file in it may be removed and created anew under another lock. The file is locked too,
+/// for older versions, and names the owner.
 #[derive(Debug)]
 pub struct DirectoryLock {
     _directory: Option<File>,
@@ -388,7 +388,7 @@ fn move_all_of_log(connection: &Connection) -> rusqlite::Result<()> {
     connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()))
 }
 
-/// Moves all of the log into the database, and cuts it to nothing, unless somebody still reads it.
+/// Moves all of the log into the database, and truncates it, unless it is being read.
 pub(crate) fn empty_log(connection: &Connection) -> rusqlite::Result<()> {
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
 }
@@ -460,7 +460,7 @@ fn set_up(connection: &Connection, cache_kib: i64, unsafe_no_fsync: bool) -> rus
     connection.pragma_update(None, "cache_size", -cache_kib)?;
     // Checkpoints have a thread of their own: they must not happen inside a commit.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
-    // Whoever closes has said what it has to write: after a disk has failed nothing more is written.
+    // A connection that closes has written everything: after a disk has failed nothing more is written.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.pragma_update(None, "journal_size_limit", LOG_KEPT_BYTES)?;
     connection.pragma_update(None, "temp_store", "MEMORY")

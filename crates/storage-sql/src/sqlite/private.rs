@@ -1,7 +1,7 @@
-//! Files and directories for the owner alone. A store holds every Secret of the cluster, and so does its copy.
+//! Files and directories for the owner alone. A store contains every Secret of the cluster, and so does its copy.
 //!
-//! SQLite gives the files beside a database (its log, the log's index, a journal) the database's own mode, so a database
-//! that is made here before SQLite opens it keeps them all private.
+//! SQLite gives the files beside a database (its log, the log's index, a journal) the mode of the database. A database created here
+//! before SQLite opens it therefore keeps them all private.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
-/// The bits by which anybody but the owner may do anything.
+/// The mode bits of all users but the owner.
 const OTHERS: u32 = 0o077;
 
 /// Makes a directory, and those above it, unless they are there. One that is there keeps its mode: it is the

@@ -16,11 +16,11 @@ use crate::sqlite::error::{stopped, store_error};
 pub(crate) enum Readers {
     /// Connections of their own.
     Pool {
-        /// Those that nobody uses. Never fewer than there are free permits, until the pool is closed.
+        /// The unused connections: never fewer than the free permits, until the pool is closed.
         idle: Mutex<Vec<Connection>>,
         /// One for each connection.
         permits: Arc<Semaphore>,
-        /// How many there are.
+        /// The number of connections.
         connections: usize,
     },
     /// The writer's.
@@ -73,7 +73,7 @@ impl Readers {
         .map_err(|error| store_error(&error))
     }
 
-    /// How many reads can run at the same time.
+    /// The number of concurrent reads.
     pub(crate) const fn connections(&self) -> usize {
         match self {
             Self::Pool { connections, .. } => *connections,

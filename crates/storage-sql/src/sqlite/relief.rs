@@ -1,9 +1,11 @@
-//! The budget of the puts that a full store takes: steps of deletions, and upkeep.
+//! The budget of puts in a full store: steps of deletions, and upkeep.
 //!
-//! They share the last room with deletions. So what they add to the live data is counted from the start of a shortage, and what they
-//! write from one compaction to the next: replaced versions take room until then. Deletions have the rest, and what they take away from
-//! the live data may be added again. Upkeep may add the budget, and steps of deletions as much again, so that neither keeps deletions
-//! from their end. The mark that begins a deletion is always taken.
+//! They share the reserve with deletions. Their additions to the live data count from the start of a shortage, and their writes
+//! from one compaction to the next, since replaced versions take room until then. Deletions have the rest, and the live data that
+//! they remove may be added again.
+//!
+//! Upkeep may add the budget, and steps of deletions as much again, so that neither stops deletions. The mark that begins a
+//! deletion is always accepted.
 
 use keelson_storage::{Relief, StoreError, Write};
 

@@ -19,7 +19,7 @@ use crate::sqlite::sum::{self, Damage};
 /// what this one can't.
 pub(crate) const FORMAT: i32 = 2;
 
-/// How many rows get their checksums in one transaction when a store of format 1 is brought to this one.
+/// The number of rows that get checksums in one transaction during the conversion from format 1.
 const MIGRATED_ROWS: u32 = 1000;
 
 /// Marks the file as keelson's, in the header field that SQLite keeps for it: "KLSN".
@@ -63,11 +63,11 @@ pub(crate) enum Fact {
     Floor,
     /// Up to here rows are counted; behind, every revision has one.
     Counted,
-    /// How many rows there are up to there. A number, not a revision.
+    /// The number of rows up to there. A number, not a revision.
     Rows,
-    /// How often it was tried whether a full disk has room again. A number that changes is written; any other is not.
+    /// The number of attempts to write to a full disk. Only a changed value is written.
     Probes,
-    /// The number of the start by which a server has the store open; 0 after a stop in order.
+    /// The number of the start by which a server has the store open; 0 after an orderly stop.
     Open,
     /// The number of starts so far, by which an older database is known from today's.
     Starts,
@@ -151,7 +151,7 @@ pub(crate) fn newest_revision(connection: &Connection) -> rusqlite::Result<Revis
     Ok(newest_row(connection)?.max(Fact::Oldest.get(connection)?).max(Fact::Floor.get(connection)?))
 }
 
-/// Raises the newest revision to at least this one. What was written below can no longer be read as of then.
+/// Raises the newest revision to at least this one. Revisions below can no longer be read.
 pub(crate) fn raise_revision(connection: &mut Connection, least: Revision) -> rusqlite::Result<Revision> {
     let transaction = connection.transaction()?;
     let newest = newest_revision(&transaction)?;
@@ -177,8 +177,8 @@ pub(crate) fn format(connection: &Connection) -> rusqlite::Result<i32> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-/// Brings the tables of an older format to this one. What was done stays done when it is interrupted, and the older keelson
-/// can go on with them until all is done.
+/// Converts the tables of an older format to this one. An interrupted conversion keeps its progress, and the older keelson can
+/// continue with the tables until it is complete.
 pub(crate) fn bring_up(connection: &mut Connection) -> rusqlite::Result<()> {
     let format = format(connection)?;
     if format >= FORMAT {

@@ -1,14 +1,14 @@
-//! The checksum of a row, and what is said of a row that does not fit its own.
+//! The checksum of a row, and the error of a row that does not match it.
 //!
-//! A page that the disk gives back damaged is often still a page to SQLite: rows are gone from it, or say something else. So each
-//! row carries a checksum over all it says, its number included, and the numbers have no gap that compaction has not made.
-//! What is damaged is refused by name and never passed over, for who is not told of a change takes the old for the new.
+//! A page that the disk returns damaged is often still a page to SQLite, with rows missing or changed. Each row therefore has a
+//! checksum over all of its content, its number included, and the numbers have no gap except by compaction. Damage is an error and
+//! never skipped, since a client that misses a change takes old state for new.
 
 use keelson_meta::Revision;
 
 use crate::sqlite::schema::number;
 
-/// What an operator can do about a damaged store.
+/// The way out of damage, for operators.
 pub(crate) const ADVICE: &str =
     "run `keelson storage check` to see what is damaged, and restore a backup with `keelson storage restore`";
 
@@ -24,7 +24,7 @@ impl From<Damage> for rusqlite::Error {
 }
 
 impl Damage {
-    /// What an error of SQLite's says of damage, if it is one of ours.
+    /// The damage in an error of SQLite, if it is one of ours.
     pub(crate) fn of(error: &rusqlite::Error) -> Option<&Self> {
         match error {
             rusqlite::Error::FromSqlConversionFailure(_, _, source) => source.downcast_ref(),

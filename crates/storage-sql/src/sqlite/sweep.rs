@@ -1,9 +1,9 @@
-//! Compaction's second half: deleting rows that no readable revision shows, a few at a time.
+//! The second half of compaction: deletes the rows that no readable revision shows, a few at a time.
 //!
-//! The first half raises the oldest readable revision. From then on a row at or below it is needed only while it is
-//! the newest of its path there. So the sweep walks the rows between the last sweep and the oldest revision, and for
-//! each deletes the versions before it; a delete row goes too. Where it stands is stored with what it deletes, so a
-//! sweep that was cut off by a crash goes on with the next compaction.
+//! The first half raises the oldest readable revision. From then on a row at or below it is needed only while it is the newest of
+//! its path there. The sweep walks the rows between the last sweep and the oldest revision, and for each deletes the versions
+//! before it; a delete row goes too. Its position is stored with its deletions, so after a crash the next compaction continues
+//! there.
 
 use keelson_meta::Revision;
 use keelson_storage::StoreKey;
@@ -12,7 +12,7 @@ use rusqlite::{Connection, params};
 use crate::sqlite::read::key_at;
 use crate::sqlite::schema::{Fact, number, revision_at};
 
-/// How many rows one step looks at: a few milliseconds in which other writes wait.
+/// The number of rows of one step: a few milliseconds in which other writes wait.
 const STEP_ROWS: u32 = 256;
 
 /// The most bytes of values that one step passes, but for one row. It deletes older versions of the same keys, which are about as

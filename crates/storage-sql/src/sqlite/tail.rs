@@ -1,6 +1,6 @@
 //! The changes that a tail reads: those that the writer has published.
 //!
-//! The writer publishes a group once it is durable, so that a tail never tells of what a crash takes back.
+//! The writer publishes a group once it is durable, so that a tail never shows changes that a crash undoes.
 
 use keelson_meta::Revision;
 use keelson_storage::StoreError;

@@ -1,8 +1,8 @@
-//! The one thread that writes.
+//! The only thread that writes.
 //!
-//! It takes all jobs that wait, and those that come while it does them, in one database transaction, and answers them when that is
-//! durable: the more callers wait, the more share an fsync. A job that is refused has written nothing and leaves its group alone; a
-//! failure of the database fails the whole group, of which then nothing is stored.
+//! It executes all waiting jobs, and those that arrive meanwhile, in one database transaction, and answers them when it is durable:
+//! the more callers wait, the more share an fsync. A refused job has written nothing and leaves its group alone. A failure of the
+//! database fails the whole group, of which nothing is stored then.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::sqlite::sweep;
 /// The name of the thread.
 pub(crate) const WRITER: &str = "store-writer";
 
-/// How many jobs share a database transaction at the most.
+/// The largest number of jobs in a database transaction.
 const MAX_GROUP: usize = 256;
 
 /// The bytes of values that make a group full. On a full disk a group must fit into the reserve.
@@ -40,7 +40,7 @@ const MAX_GROUP_BYTES: u64 = 4 * 1024 * 1024;
 /// About how many bytes a step of a sweep, or one that gives pages back, appends to the log.
 const STEP_LOG_BYTES: usize = 1024 * 1024;
 
-/// What the writer is asked to do, and where the answer goes. Nobody listening any more is no reason not to do it.
+/// A job of the writer, and the channel of its answer. It is executed even if its caller has gone.
 pub(crate) enum Job {
     Commit {
         transaction: Transaction,
@@ -98,11 +98,11 @@ pub(crate) struct Writer {
     pub(crate) noting: Option<Noting>,
     /// The files under their names. None in memory.
     pub(crate) places: Option<Places>,
-    /// Is told when nothing can be written any more.
+    /// Notified when nothing can be written any more.
     pub(crate) supervisor: Supervisor,
-    /// Whether a group is being made durable, so that a failure leaves open whether it is.
+    /// True while a group is being made durable, so that after a failure its outcome is unknown.
     pub(crate) committing: bool,
-    /// Whether the disk had no room for the last write.
+    /// True if the disk was full at the last write.
     pub(crate) full: bool,
     /// The room of the store.
     pub(crate) space: Space,
@@ -110,7 +110,7 @@ pub(crate) struct Writer {
     pub(crate) shrinks: bool,
     /// True after it has given some back, until the log is moved, which makes that take effect.
     pub(crate) shrunk: bool,
-    /// Why nothing is written any more, once the disk has failed.
+    /// The reason why nothing is written any more, once the disk has failed.
     pub(crate) failed: Option<String>,
 }
 
@@ -231,7 +231,7 @@ impl Writer {
         let mut oldest = None;
         self.committing = false;
         connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        // What came while the others were done costs no sync of its own.
+        // Jobs that arrived meanwhile need no sync of their own.
         while group.bytes < MAX_GROUP_BYTES
             && let Some(job) = waiting.pop_front().or_else(|| self.latecomer(done.len()))
         {
@@ -254,7 +254,7 @@ impl Writer {
         (group < MAX_GROUP).then(|| self.jobs.try_recv().ok()).flatten()
     }
 
-    /// Does a job. When the database fails, its caller is told so with the rest of the group.
+    /// Executes a job. When the database fails, its caller gets the error with the rest of the group.
     fn do_job(
         &mut self,
         connection: &Connection,
@@ -262,7 +262,7 @@ impl Writer {
         oldest: &mut Option<Revision>,
         job: Job,
     ) -> (Done, rusqlite::Result<()>) {
-        /// What a job has come to, or something in its place that nobody is told.
+        /// The result of a job, or a stand-in that is not sent.
         fn split<T>(done: rusqlite::Result<T>, failed: T) -> (T, rusqlite::Result<()>) {
             match done {
                 Ok(done) => (done, Ok(())),
@@ -325,8 +325,8 @@ impl Writer {
 
     /// Makes a durable group visible.
     fn publish(&self, group: Group, oldest: Option<Revision>) {
-        // ORDER: the changes are in memory before the revision that announces them to tails, and both before the
-        // answers, so that a read that starts after an answer sees the write.
+        // ORDER: the changes are in memory before the revision that announces them to tails, and both before the answers, so that a
+        // read that starts after an answer sees the write.
         self.shared.remember(group.events);
         if let Some(oldest) = oldest {
             self.shared.raise_oldest(oldest);
@@ -334,15 +334,15 @@ impl Writer {
         self.newest.send_if_modified(|newest| std::mem::replace(newest, group.revision) != group.revision);
     }
 
-    /// Takes back what a failed group has written. Returns what its callers are told.
+    /// Undoes the writes of a failed group. Returns the error for its callers.
     fn undo(&mut self, connection: &Connection, error: &rusqlite::Error) -> StoreError {
         error_repeated!(""; %error, "a group of writes has failed");
         let is_full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
         self.full |= is_full;
         // SQLite has ended the transaction by itself after some errors.
         let undone = connection.is_autocommit() || connection.execute_batch("ROLLBACK").is_ok();
-        // When the disk fails in a write or a sync, what it holds is unknown from then on, and a later success would
-        // prove nothing (the kernel reports a lost page once). Only a start from what is on the disk is safe.
+        // When the disk fails in a write or a sync, its content is unknown, and a later success proves nothing (the kernel reports
+        // a lost page once). Only a new start from the content of the disk is safe.
         let disk_failed = error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure);
         if !undone || disk_failed {
             self.failed = Some(format!("the disk has failed, and nothing is written before a restart: {error}"));
