@@ -1,6 +1,6 @@
-//! Conditions in expressions, under which somebody is asked about a request (`matchConditions`).
+//! Match conditions in CEL, under which a webhook or policy is called (`matchConditions`).
 //!
-//! They are compiled when they are first asked. One that does not hold counts before one that can't be told.
+//! They are compiled at their first use. A false condition takes precedence over one that fails.
 
 use std::sync::OnceLock;
 
@@ -9,11 +9,11 @@ use keelson_cel::environments::{self, Admission};
 use keelson_cel::{Environment, Meter, Program, Value as Cel};
 use keelson_meta::json::Value;
 
-/// What all conditions of one webhook or policy may use together.
+/// The cost limit of all conditions of one webhook or policy together.
 const COST: u64 = 2_500_000;
-/// What one may do of what that leaves out, in nanoseconds, about.
+/// The limit on work that the cost leaves out, in nanoseconds, about.
 const WORK: u64 = 20_000_000;
-/// What is told of conditions that use more.
+/// The error for conditions above the limit.
 pub(crate) const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
@@ -43,12 +43,12 @@ pub(crate) struct Conditions {
     compiled: OnceLock<Vec<Result<Program, String>>>,
 }
 
-/// Whether somebody is asked.
+/// The result of the conditions.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Met {
     Yes,
     No,
-    /// It can't be told, and why.
+    /// The result is unknown, with the reason.
     Unknown(String),
 }
 
@@ -63,7 +63,7 @@ impl Conditions {
         self.texts.is_empty()
     }
 
-    /// Whether all hold, for these values of their variables.
+    /// Evaluates all conditions for these values of their variables.
     pub(crate) fn are_met(&self, variables: &[Cel<'_>]) -> Met {
         if self.is_empty() {
             return Met::Yes;

@@ -13,7 +13,7 @@ use keelson_registry::{AdmissionAttributes, KindVersion, Operation, ServedResour
 /// The group of the objects that configure admission.
 const OWN_GROUP: &str = "admissionregistration.k8s.io";
 
-/// Who is asked. Some objects nobody of a kind is asked about, or who refuses everything could not be taken back.
+/// The kind of plugin. Some objects are never sent to one, since otherwise a webhook that refuses everything could not be removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// A webhook, which sees nothing that configures admission.
@@ -35,7 +35,7 @@ impl Asked {
     }
 }
 
-/// The resource and the kind as which a request is shown to somebody.
+/// The resource and the kind in which a request is sent to a webhook or policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     pub(crate) group: String,
@@ -65,7 +65,7 @@ enum Scope {
     Cluster,
 }
 
-/// Which requests somebody wants to see.
+/// The requests that a webhook or policy matches.
 #[derive(Debug)]
 pub(crate) struct Matching {
     asked: Asked,
@@ -99,7 +99,7 @@ impl Rule {
         }
     }
 
-    /// Whether it is about a resource in a version.
+    /// Returns true if the rule covers a resource in a version.
     fn matches(&self, attributes: &AdmissionAttributes<'_>, group: &str, version: &str, resource: &str) -> bool {
         let is_one = |values: &[String], value: &str| values.iter().any(|known| known == "*" || known == value);
         let below = attributes.subresource();
@@ -127,7 +127,7 @@ impl Matching {
     pub(crate) fn of(asked: Asked, stated: &Value, rules: &str) -> Self {
         let each = |field: &str| stated[field].as_array().into_iter().flatten().map(Rule::of).collect();
         let selector = |field: &str| match &stated[field] {
-            // What can't be understood selects nothing: validation has refused it when it was written.
+            // An invalid selector selects nothing: validation has refused it when it was written.
             selector @ Value::Object(_) => LabelSelector::of_object(selector),
             _ => Some(LabelSelector::everything()),
         };
@@ -141,7 +141,7 @@ impl Matching {
         }
     }
 
-    /// Whether these rules are about a request. What it is about is not looked at yet.
+    /// Returns true if these rules match a request, without its object.
     pub(crate) fn concerns(&self, attributes: &AdmissionAttributes<'_>) -> bool {
         let is_named = || matches_itself(&self.rules, attributes);
         !self.rules.is_empty()
@@ -150,7 +150,7 @@ impl Matching {
             && (is_named() || self.find(&self.rules, attributes).is_some())
     }
 
-    /// As what a request is shown by these rules, if at all. What it is about is not looked at yet.
+    /// The endpoint by which these rules match a request, if they do, without its object.
     pub(crate) fn endpoint(&self, attributes: &AdmissionAttributes<'_>) -> Option<Endpoint> {
         if self.rules.is_empty() || !self.asked.sees(attributes.target) || self.excludes(attributes) {
             return None;
@@ -158,7 +158,7 @@ impl Matching {
         self.find(&self.rules, attributes)
     }
 
-    /// Whether a request is among those that these rules are about: all where there are none.
+    /// Returns true if these rules match a request: all match where there are none.
     pub(crate) fn covers(&self, attributes: &AdmissionAttributes<'_>) -> bool {
         !self.excludes(attributes) && (self.rules.is_empty() || self.find(&self.rules, attributes).is_some())
     }
@@ -185,10 +185,10 @@ impl Matching {
         })
     }
 
-    /// Whether the object and its namespace are selected.
+    /// Returns true if the object and its namespace are selected.
     ///
     /// # Errors
-    /// 404 when the namespace is not there.
+    /// 404 when the namespace does not exist.
     pub(crate) fn selects(
         &self,
         attributes: &AdmissionAttributes<'_>,
@@ -216,7 +216,7 @@ impl Matching {
     }
 }
 
-/// Whether rules are about a request as it was made.
+/// Returns true if rules match a request in its own version.
 fn matches_itself(rules: &[Rule], attributes: &AdmissionAttributes<'_>) -> bool {
     let target = attributes.target;
     let (group, version, plural) = (&*target.resource.group, &*target.version.name, &*target.resource.plural);

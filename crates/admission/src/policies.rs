@@ -1,8 +1,7 @@
-//! Policies in expressions (`ValidatingAdmissionPolicy`, `MutatingAdmissionPolicy`), with what binds them.
+//! Admission policies in CEL (`ValidatingAdmissionPolicy`, `MutatingAdmissionPolicy`), and their bindings.
 //!
-//! Policies and bindings are followed through the cache, and a policy without a binding does nothing. Expressions look at objects where
-//! they stand. They are run on the thread of the request as long as that takes next to nothing; those that take longer are begun anew
-//! where nobody waits for the thread.
+//! Policies and bindings are followed through the cache, and a policy without a binding does nothing. Expressions read objects in
+//! place. They run on the thread of the request while they are short; longer ones start again on another thread.
 
 mod declared;
 mod judgement;
@@ -35,7 +34,7 @@ use policy::{Binding, Policy};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
-/// What is followed.
+/// The followed kinds.
 #[derive(Clone, Copy, Debug)]
 enum Followed {
     Policies,
@@ -54,7 +53,7 @@ struct Bound {
 struct Policies {
     policies: BTreeMap<String, Arc<Policy>>,
     bindings: BTreeMap<String, Arc<Binding>>,
-    /// Those policies that are bound, by name.
+    /// The policies with bindings, by name.
     bound: Arc<[Bound]>,
 }
 
@@ -112,17 +111,17 @@ fn follow(cache: &Arc<Cache>, policies: &str, bindings: &str) -> Result<Follower
     Follower::new(cache.clone(), followed).map_err(|error| ApiError::Internal(error.to_string()))
 }
 
-/// How much policies have to see of a request.
+/// The part of a request that policies need.
 fn interest(bound: &[Bound], attributes: &AdmissionAttributes<'_>) -> Interest {
     let asked = bound.iter().filter(|bound| bound.policy.matching.concerns(attributes));
     let wanted = asked.map(|bound| if bound.policy.sees_owners { Interest::Whole } else { Interest::Object });
     wanted.max().unwrap_or(Interest::None)
 }
 
-/// Whether a binding is about a request that its policy is about.
+/// Returns true if a binding matches a request that its policy matches.
 ///
 /// # Errors
-/// When that can't be told.
+/// That cannot be determined.
 fn is_about(
     binding: &Binding,
     attributes: &AdmissionAttributes<'_>,

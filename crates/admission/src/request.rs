@@ -1,4 +1,4 @@
-//! A request as admission tells others of it: what reviews and expressions call `request`.
+//! A request as webhooks and expressions see it: `request` in reviews and CEL.
 //!
 //! Members and their order are upstream's.
 

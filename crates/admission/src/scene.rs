@@ -1,7 +1,7 @@
-//! Values of the variables that expressions of admission have, in the order in which `cel` declares them.
+//! The values of the variables of admission expressions, in the order of their declaration in `cel`.
 //!
-//! Objects are looked at where they stand. Values hold what only one thread may hold, so that a scene lives between two awaits; who may do
-//! what is asked while an expression runs, and has to be known at once.
+//! Objects are read in place. Values belong to one thread, so a scene lives between two awaits. Authorization checks of a running
+//! expression must be answered at once.
 
 use futures::FutureExt as _;
 use keelson_access::{Attributes, ResourceAttributes, User};
@@ -14,7 +14,7 @@ use keelson_registry::{AdmissionAttributes, Caller};
 
 use crate::matching::Endpoint;
 
-/// What a request shows to expressions.
+/// The request as expressions see it.
 #[derive(Clone, Copy)]
 pub(crate) struct Scene<'a> {
     pub(crate) object: Option<&'a Object>,
@@ -39,7 +39,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// What the user of a request may do.
+/// The authorizer of the request's user.
 #[derive(Debug)]
 pub(crate) struct Rights<'a> {
     caller: &'a Caller,

@@ -1,4 +1,4 @@
-//! Objects in the version in which somebody wants to see them.
+//! Objects in the version that a webhook or policy requests.
 //!
 //! That is mostly the version of the request: then nothing is copied.
 
@@ -16,7 +16,7 @@ pub(crate) enum Shown {
     Converted {
         /// The object that is written.
         object: Option<Object>,
-        /// What it was.
+        /// The old object.
         old: Option<Object>,
     },
 }
@@ -49,7 +49,7 @@ impl Shown {
         }
     }
 
-    /// What it was, which is `own` in the version of the request.
+    /// The old object, which is `own` in the version of the request.
     pub(crate) fn old<'s>(&'s self, own: Option<&'s Object>) -> Option<&'s Object> {
         match self {
             Self::AsIs => own,

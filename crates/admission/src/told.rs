@@ -1,6 +1,6 @@
-//! Words in which refusals and faults are told by more than one plugin: upstream's.
+//! Texts of refusals and errors that several plugins use: upstream's.
 //!
-//! Each of them is compared by clients or looked for by operators.
+//! Clients compare them, and operators search for them.
 
 use keelson_meta::Object;
 use keelson_meta::json::Value;
@@ -16,7 +16,7 @@ pub(crate) fn told_name(name: &str, object: Option<&Object>) -> String {
     if name.is_empty() { object.and_then(of).unwrap_or_else(|| "Unknown".to_owned()) } else { name.to_owned() }
 }
 
-/// What upstream's library says of an operation of a JSON patch that does not apply.
+/// Upstream's text for an operation of a JSON patch that does not apply.
 pub(crate) fn told_of_patch(error: &PatchError, patch: &Value) -> String {
     match error {
         PatchError::MissingPath { operation: "remove", path } => {

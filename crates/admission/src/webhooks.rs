@@ -1,8 +1,8 @@
-//! Webhooks: who is asked of a write, in which order, and what becomes of the answers.
+//! Admission webhooks: selects and calls them, and applies their responses.
 //!
-//! Webhooks that change an object are asked one after another, in the order of the names of their configurations; those that judge it are
-//! asked all at once. Configurations are followed through the cache. What a webhook does not answer, or answers wrongly, fails the request
-//! or is passed over, as its failure policy says; nobody else waits for it.
+//! Mutating webhooks are called one after another, in the order of the names of their configurations; validating ones are called
+//! concurrently. Configurations are followed through the cache. A webhook that fails or returns an invalid response fails the
+//! request or is skipped, by its failure policy; other requests do not wait for it.
 
 mod call;
 mod hook;
@@ -42,12 +42,12 @@ pub use stats::{Rejection, WebhookKey, WebhookStats, WebhookTimes};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
-/// What webhooks of a kind do.
+/// The kind of a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WebhookKind {
     /// They change objects.
     Mutating,
-    /// They judge them.
+    /// Validating webhooks.
     Validating,
 }
 
@@ -148,10 +148,10 @@ impl Webhooks {
         self.hooks.current(|hooks| hooks.all.clone())
     }
 
-    /// What a webhook is asked of a request; `None` where it is not asked.
+    /// The call of a webhook for a request; `None` where it does not match.
     ///
     /// # Errors
-    /// Why it can't be told whether it is.
+    /// Matching failed.
     async fn invocation<'a>(
         &self,
         hook: &'a Hook,
@@ -216,7 +216,7 @@ impl Webhooks {
         passages.compare(plugin, object.as_deref());
         for (place, hook) in self.hooks().iter().enumerate() {
             let Some(invocation) = self.invocation(hook, attributes, object.as_deref()).await? else { continue };
-            // As upstream has it, nobody is asked for the first time in a second passage.
+            // As upstream, no webhook is called for the first time in a second pass.
             if passages.is_again() && !passages.is_due(plugin, &hook.id) {
                 continue;
             }
@@ -282,7 +282,7 @@ impl Webhooks {
         Ok(true)
     }
 
-    /// Has all webhooks judge an object at once. All of them answer before anybody is told: of several refusals the first.
+    /// Calls all validating webhooks concurrently. All of them finish before the first refusal is returned.
     async fn judge(&self, attributes: &AdmissionAttributes<'_>, object: Option<&Object>) -> Result<(), ApiError> {
         let hooks = self.hooks();
         let mut invocations = Vec::new();
@@ -325,7 +325,7 @@ impl Webhooks {
         }
     }
 
-    /// What becomes of a request of which a webhook says nothing that can be used, or no.
+    /// The result for a request whose webhook fails or refuses it.
     fn failed(
         &self,
         hook: &Hook,

@@ -1,6 +1,7 @@
-//! Pods that keep others away: by the node and by nothing larger, so that no pod keeps a zone for itself.
+//! Upstream's plugin LimitPodHardAntiAffinityTopology: a pod may keep other pods away from its node, and from nothing larger such
+//! as a zone.
 //!
-//! This is upstream's plugin LimitPodHardAntiAffinityTopology. What is merely preferred is not looked at.
+//! Preferred anti-affinity is not checked.
 
 use futures::future::BoxFuture;
 use keelson_meta::json::Value;

@@ -15,12 +15,12 @@ pub(super) const GROUP: &str = "certificates.k8s.io";
 /// The signer whose certificates make clients of this server.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
-/// Judges what is written of certificate signing requests.
+/// Checks the rights of writers of certificate signing requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CertificateRules {
-    /// Who approves them.
+    /// The approval.
     Approval,
-    /// Who signs them.
+    /// The signing.
     Signing,
     /// Whose name they may ask for.
     Subject,
@@ -76,7 +76,7 @@ fn check_subject(attributes: &AdmissionAttributes<'_>, object: &Object) -> Resul
         let message = format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed");
         return Err(attributes.refused(message));
     }
-    // What is not read here may name that group too.
+    // A part that cannot be parsed here may name that group too.
     if let Some(ambiguity) = request.ambiguity() {
         return Err(attributes.refused(format!("use of {CLIENT_SIGNER} signer is not allowed: {ambiguity}")));
     }
@@ -92,7 +92,7 @@ async fn check_signer(attributes: &AdmissionAttributes<'_>, request: &Object, ve
     Err(attributes.refused(format!("user not permitted to {verb} requests with signerName \"{signer}\"")))
 }
 
-/// Whether a caller has the right of this verb on a signer: by the signer's name, or on all of its domain.
+/// Returns true if a caller has the right to a verb on a signer: by the signer's name, or on all of its domain.
 pub(super) async fn may_use_signer(caller: &Caller, verb: &str, signer: &str) -> bool {
     let domain = signer.split_once('/').map_or(signer, |(domain, _)| domain);
     for name in [signer, &format!("{domain}/*")] {
@@ -111,7 +111,7 @@ pub(super) async fn may_use_signer(caller: &Caller, verb: &str, signer: &str) ->
     false
 }
 
-/// Whether a change is one of those that only a signer makes.
+/// Returns true for a change that only a signer makes.
 fn hands_out(old: &Object, new: &Object) -> bool {
     let part = |object: &Object, field: &str| object.get(&["status", field]).cloned().unwrap_or_default();
     ["certificate", "conditions"].iter().any(|field| part(old, field) != part(new, field))

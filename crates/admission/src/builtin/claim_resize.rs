@@ -1,6 +1,6 @@
-//! Claims that grow: only where their class says that its volumes can.
+//! Upstream's plugin PersistentVolumeClaimResize: a claim may grow only if its class permits that.
 //!
-//! This is upstream's plugin PersistentVolumeClaimResize. That a claim is bound and does not shrink is judged with the rest of it.
+//! Validation checks that a claim is bound and does not shrink.
 
 use futures::future::BoxFuture;
 use keelson_meta::json::Value;
@@ -14,7 +14,7 @@ const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 const REFUSAL: &str = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must \
     support resize";
 
-/// Judges claims that ask for more.
+/// Checks claims that request more storage.
 #[derive(Debug)]
 pub(crate) struct PersistentVolumeClaimResize;
 

@@ -16,7 +16,7 @@ use super::reading::{is_written, items};
 #[derive(Debug)]
 pub(crate) struct ExtendedResourceToleration;
 
-/// Whether a resource is one that Kubernetes does not know itself, and of which pods may ask for an amount.
+/// Returns true for a resource that Kubernetes itself does not know, and that pods request as a number.
 fn is_extended(resource: &str) -> bool {
     let is_native = !resource.contains('/') || resource.contains("kubernetes.io/");
     !is_native && !resource.starts_with("requests.") && label_key_faults(&format!("requests.{resource}")).is_empty()

@@ -1,6 +1,6 @@
-//! External addresses of services: none are taken that the service did not have.
+//! Upstream's plugin DenyServiceExternalIPs: a service may not get new external addresses.
 //!
-//! This is upstream's plugin DenyServiceExternalIPs. Whoever writes a service could else take the traffic for any address.
+//! The writer of a service could otherwise take the traffic for any address.
 
 use futures::future::BoxFuture;
 use keelson_meta::{ApiError, Object};

@@ -21,7 +21,7 @@ fn images(pod: &Object) -> impl Iterator<Item = Option<&Value>> {
     lists.map(|container| container.get("image"))
 }
 
-/// Whether a pod has only images that it had.
+/// Returns true if an update of a pod adds no image.
 fn brings_none(attributes: &AdmissionAttributes<'_>, pod: &Object) -> bool {
     attributes.old.is_some_and(|old| images(pod).all(|image| images(old).any(|known| known == image)))
 }
@@ -42,7 +42,7 @@ fn pull_always(pod: &mut Object) {
     }
 }
 
-/// What of a pod is not pulled always, because something behind this plugin changed it.
+/// The containers whose pull policy was changed after this plugin.
 fn faults(pod: &Object) -> Vec<String> {
     let fault = |path: String, policy: Option<&Value>| {
         let policy = policy.cloned().unwrap_or_else(|| json!(""));

@@ -1,6 +1,7 @@
-//! Namespaces of objects: nothing in one that does not exist is written or deleted, whatever else is switched off.
+//! Upstream's plugin NamespaceExists: nothing is written or deleted in a namespace that does not exist, whatever other plugins are
+//! off.
 //!
-//! This is upstream's plugin NamespaceExists. Whether anything may be made in a namespace that goes is a rule of NamespaceLifecycle.
+//! NamespaceLifecycle refuses new objects in a namespace that is being deleted.
 
 use futures::future::BoxFuture;
 use keelson_meta::{ApiError, Object};

@@ -1,8 +1,8 @@
-//! Node restriction: what kubelets may write into the objects that the node authorizer lets them write.
+//! Upstream's plugin NodeRestriction: limits the writes of kubelets that the Node authorizer permits.
 //!
-//! A node writes its own node (but for taints, owners, and labels by which pods are kept from it), its lease, CSI node and slices, the
-//! status of its pods and claims, mirror pods of itself, and asks for tokens of its pods alone, for audiences that these have. The rules
-//! and what is told of them are upstream's (`plugin/pkg/admission/noderestriction`); whoever is no node is not concerned.
+//! A node may write its own Node (without taints, owners and labels that isolate nodes), its lease, CSINode and slices, the status
+//! of its pods and claims, and its mirror pods. It may request tokens for its pods alone, with their audiences. Rules and texts are
+//! upstream's (`plugin/pkg/admission/noderestriction`). Other users are not concerned.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::reading::items;
 
 /// Marks a pod that shows what a kubelet runs by itself.
 const MIRROR: &str = "kubernetes.io/config.mirror";
-/// The verb by which a node may ask for tokens of an audience that no volume of the pod has; the resource is the audience.
+/// The verb that permits a node to request tokens of an audience that no volume of the pod has; the resource is the audience.
 const ANY_AUDIENCE: &str = "request-serviceaccounts-token-audience";
 /// Signers of certificates that only nodes have.
 const SIGNERS_FOR_NODES: [&str; 2] = ["kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"];
@@ -45,7 +45,7 @@ const OWN_LABELS: [&str; 12] = [
 /// Domains of labels that a node may give itself, and those below them.
 const OWN_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 
-/// Judges what nodes write, by the objects in the cache.
+/// Checks the writes of nodes by the objects in the cache.
 #[derive(Debug)]
 pub(crate) struct NodeRestriction {
     pods: Stored,
@@ -201,8 +201,8 @@ impl NodeRestriction {
         )))
     }
 
-    /// Whether a volume of a pod has tokens of an audience, by itself or because its driver wants them. What kept that from being
-    /// found is told only where it was not.
+    /// Returns true if a volume of a pod has tokens of an audience, by itself or through its driver. A failed lookup is an error
+    /// only where the audience was not found.
     fn has_audience(&self, pod: &Object, audience: &str) -> Result<bool, String> {
         let mut faults: Vec<String> = Vec::new();
         for volume in list(pod, &["spec", "volumes"]) {
@@ -315,11 +315,11 @@ impl std::fmt::Debug for Stored {
     }
 }
 
-/// What a node writes.
+/// A write by a node.
 struct NodeWrite<'w> {
     node: &'w str,
     attributes: &'w AdmissionAttributes<'w>,
-    /// What shall be stored or was posted; nothing where that is a deletion.
+    /// The new or posted object; empty for a deletion.
     object: &'w Object,
 }
 
@@ -337,7 +337,7 @@ impl NodeWrite<'_> {
         demand(name == self.node, || message.to_owned())
     }
 
-    /// Whether the node may have tokens of an audience that the pod does not have.
+    /// Returns true if the node may request an audience that the pod does not have.
     async fn may_have(&self, audience: &str) -> bool {
         let caller = self.attributes.caller;
         let asked = ResourceAttributes {
@@ -352,9 +352,9 @@ impl NodeWrite<'_> {
     }
 }
 
-/// Why a node may not write something.
+/// The reason for refusing a write of a node.
 enum Fault {
-    /// What is told of it, with the name of the object.
+    /// The text, with the name of the object.
     Said(String),
     /// Something else is wrong.
     Other(ApiError),
@@ -391,7 +391,7 @@ fn list<'o>(object: &'o Object, path: &[&str]) -> &'o [Value] {
     items(object.get(path))
 }
 
-/// What a pod refers to, in the words for it; `None` for nothing that has rights behind it.
+/// The kind of object that a pod refers to, in words; `None` without a reference that grants rights.
 fn reference_of(pod: &Object) -> Option<&'static str> {
     let spec = pod.get(&["spec"]).unwrap_or(&Value::Null);
     let each = |list: &'static str| spec[list].as_array().into_iter().flatten();

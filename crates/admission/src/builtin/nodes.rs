@@ -14,7 +14,7 @@ use super::stored::Stored;
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
-/// Keeps pods from a new node until somebody says that it is ready.
+/// Taints a new node until it is ready.
 #[derive(Debug)]
 pub(crate) struct TaintNodesByCondition;
 

@@ -1,6 +1,7 @@
-//! Owners of objects: whoever changes them could have deleted the object, and who lets it hold its owner back may do that to the owner.
+//! Upstream's plugin OwnerReferencesPermissionEnforcement: a change of owners needs the right to delete the object, and
+//! `blockOwnerDeletion` the right to set finalizers of the owner.
 //!
-//! This is upstream's plugin OwnerReferencesPermissionEnforcement. Without it an object is given an owner that goes, and goes with it.
+//! Without it, a user could give an object an owner that is about to be deleted.
 
 use futures::future::BoxFuture;
 use keelson_access::{Attributes, ResourceAttributes, Verdict};
@@ -10,7 +11,7 @@ use keelson_registry::{Admission, AdmissionAttributes, Interest, Operation};
 
 use super::reading::{is_about, items};
 
-/// Judges changes of owners by the rights of who makes them.
+/// Checks the rights of a writer that changes owners.
 #[derive(Debug)]
 pub(crate) struct OwnerReferencesPermissionEnforcement;
 
@@ -32,7 +33,7 @@ fn newly_held<'o>(old: &[Value], new: &'o [Value]) -> impl Iterator<Item = &'o V
     new.iter().filter(move |owner| holds(owner) && !was_held(owner))
 }
 
-/// Why something is not allowed, as upstream prints it: a decision by which it is not has no error.
+/// The reason in upstream's form: a denial has no error.
 fn reason(verdict: &Verdict) -> String {
     format!("{}, <nil>", verdict.reason)
 }

@@ -1,7 +1,8 @@
-//! Pods that are resized where they run: their node has to be able to, and to have as much.
+//! Upstream's plugins PodResizeValidator and NodeDeclaredFeatureValidator: the node of a resized pod must support the resize and
+//! have enough resources.
 //!
-//! These are upstream's plugins PodResizeValidator and NodeDeclaredFeatureValidator. A pod that is on no node yet may be given anything,
-//! and a write that leaves the specification as it was is not judged. Nodes are looked up in the cache, and once more where it lacks one.
+//! A pod without a node may be resized freely, and a write that leaves the specification unchanged is not checked. Nodes are read
+//! from the cache, and once more where it lacks one.
 
 use futures::future::BoxFuture;
 use keelson_meta::json::Value;
@@ -17,19 +18,19 @@ use super::stored::Stored;
 const SYSTEM: &str = "kubernetes.io/os";
 /// The nodes that can resize, by that label.
 const ABLE: &str = "linux";
-/// What a node declares that changes the processors of guaranteed pods.
+/// The declared feature of nodes that resize the CPUs of guaranteed pods.
 const OF_GUARANTEED: &str = "GuaranteedQoSPodCPUResize";
-/// What a node declares that changes what pods are given as a whole.
+/// The declared feature of nodes that resize pods as a whole.
 const OF_WHOLE: &str = "InPlacePodLevelResourcesVerticalScaling";
 
-/// How many billionths a thousandth has, in which processors are told.
+/// The number of billionths in a thousandth, the unit of CPUs in messages.
 const NANOS_OF_THOUSANDTH: i128 = 1_000_000;
 
-/// Judges a resized pod by what its node can give.
+/// Checks a resized pod against the resources of its node.
 #[derive(Debug)]
 pub(crate) struct PodResizeValidator;
 
-/// Judges a resized pod by what its node declares to be able to do.
+/// Checks a resized pod against the declared features of its node.
 #[derive(Debug)]
 pub(crate) struct NodeDeclaredFeatureValidator;
 
@@ -38,7 +39,7 @@ fn interest(attributes: &AdmissionAttributes<'_>) -> Interest {
     if is_resize && attributes.operation == Operation::Update { Interest::Object } else { Interest::None }
 }
 
-/// What a pod was and shall become, and its node, where these are to be judged.
+/// The old and new pod, and its node, where they must be checked.
 struct Resized<'r> {
     old: &'r Object,
     new: &'r Object,
@@ -63,7 +64,7 @@ impl<'r> Resized<'r> {
         nodes.object(self.node).ok_or_else(|| attributes.refused(format!("node \"{}\" not found", self.node)))
     }
 
-    /// What the node has to declare for this, in order.
+    /// The features that the node must declare, in order.
     fn needed(&self) -> Vec<&'static str> {
         let spec = |pod: &'r Object| pod.get(&["spec"]).unwrap_or(&Value::Null);
         let (old, new) = (spec(self.old), spec(self.new));
@@ -94,7 +95,7 @@ fn refused(attributes: &AdmissionAttributes<'_>, message: String, reason: &str) 
     refusal
 }
 
-/// What a pod asks for beyond what its node has, in words.
+/// The requests beyond the node's resources, as text.
 fn beyond(asked: &Amounts, allocatable: &Amounts) -> Vec<String> {
     let amount = |amounts: &Amounts, name: &str| amounts.get(name).unwrap_or_default();
     let thousandths =

@@ -1,8 +1,7 @@
-//! Pod security: pods keep the standard that their namespace enforces, and whoever writes what breaks one is warned.
+//! Upstream's plugin PodSecurity: enforces the pod security standard of a namespace, and warns.
 //!
-//! The labels of a namespace say which standard is enforced, told to the audit log and warned of, a file what holds without labels and
-//! who is exempt. Workloads are warned of what their pods will be refused for, a namespace of pods that were there before.
-//! The labels themselves are judged with the rest of a namespace, by `validation`.
+//! Labels of a namespace set the standards for enforcement, audit and warnings; a file sets the defaults and exemptions. Workloads
+//! get warnings about pods that will be refused, and namespaces about existing pods. `validation` checks the labels themselves.
 
 mod baseline;
 mod configuration;
@@ -35,30 +34,30 @@ use violation::{reasons, told};
 
 use super::stored::{Stored, bounds};
 
-/// How many pods of a namespace are looked at when it is to enforce something else.
+/// The number of pods that are checked when a namespace changes its standard.
 const MOST_PODS: usize = 3000;
-/// How many of these before others get the thread: some 40 us each.
+/// The number of pods checked before yielding the thread: some 40 us each.
 const PODS_AT_ONCE: usize = 50;
-/// What is below a pod and does not change what it may do.
+/// The subresources of a pod that do not change its rights.
 const HARMLESS: [&str; 8] = ["exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"];
-/// What the audit log is told: the standard that is enforced, what breaks the one of its own, who is not judged, and wrong labels.
+/// The audit annotations: the enforced standard, violations of the audit standard, exemptions, and invalid labels.
 const ENFORCED: &str = "enforce-policy";
 const AUDIT_VIOLATIONS: &str = "audit-violations";
 const EXEMPT: &str = "exempt";
 const ERROR: &str = "error";
 
-/// Judges pods, what makes them, and what namespaces say of them.
+/// Checks pods, workloads and namespaces.
 #[derive(Debug, Default)]
 pub(crate) struct PodSecurity {
     configuration: PodSecurityConfiguration,
     stats: Arc<PodSecurityStats>,
 }
 
-/// What is written, as far as pods are concerned by it.
+/// The kind of object, as far as pods are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     Pod,
-    /// What makes pods.
+    /// An object that creates pods.
     Workload,
     Namespace,
 }
@@ -104,7 +103,7 @@ impl PodSecurity {
         self.stats.exempted(operation_of(attributes), resource_of(attributes), subresource);
     }
 
-    /// Why nothing is judged that is written by this user to this namespace.
+    /// The reason why writes of this user to this namespace are exempt.
     fn exemption(&self, attributes: &AdmissionAttributes<'_>) -> Option<&'static str> {
         let exemptions = &self.configuration.exemptions;
         if exemptions.has_namespace(attributes.target.namespace.as_deref().unwrap_or_default()) {
@@ -113,13 +112,13 @@ impl PodSecurity {
         exemptions.has_user(&attributes.caller.user().name).then_some("user")
     }
 
-    /// The policy of the namespace that is written to; `None` where nothing is judged.
+    /// The policy of the namespace; `None` where nothing is checked.
     fn policy(&self, attributes: &AdmissionAttributes<'_>) -> Option<Policy> {
         let namespace = attributes.target.namespace.as_deref()?;
         if self.exemption(attributes).is_some() {
             return None;
         }
-        // Whether the namespace is there is looked at before; one that goes meanwhile takes the pod with it.
+        // NamespaceLifecycle checks that the namespace exists; one that is deleted meanwhile takes the pod with it.
         let namespace = Stored::of(attributes.registry, "", "namespaces").ok()?.get(namespace)?;
         let defaults = self.configuration.defaults;
         if defaults.is_privileged() && !namespace.labels.iter().any(|(key, _)| key.starts_with(levels::LABELS)) {
@@ -272,7 +271,7 @@ impl PodSecurity {
     }
 }
 
-/// Tells the audit log something, if there is one.
+/// Adds an audit annotation, if the request is audited.
 fn note(caller: &Caller, of: &str, value: impl Display) {
     if caller.audit().is_read() {
         caller.audit().annotate(format!("{}{of}", levels::LABELS), value.to_string());
@@ -316,7 +315,7 @@ impl Admission for PodSecurity {
     fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
         let is_judged = matches!(attributes.operation, Operation::Create | Operation::Update)
             && match Subject::of(attributes.target) {
-                // The audit log is told of all that is judged, and of all that is not.
+                // Audit annotations cover checked requests and exempt ones.
                 Some(Subject::Pod | Subject::Workload) => {
                     attributes.caller.audit().is_read() || self.policy(attributes).is_some()
                 }

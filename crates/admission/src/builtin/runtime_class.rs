@@ -1,6 +1,6 @@
-//! Runtime classes: a pod takes over the overhead of its class, and where its nodes are.
+//! Upstream's plugin RuntimeClass: a pod gets the overhead and the scheduling of its class.
 //!
-//! What a pod states itself must agree with its class. An overhead without a class that has one is refused.
+//! Its own values must agree with the class. An overhead without a class that has one is refused.
 
 use futures::future::BoxFuture;
 use keelson_meta::json::{Map, Value, json};
@@ -86,7 +86,7 @@ fn merged(all: &[Value]) -> Vec<Value> {
     kept
 }
 
-/// Whether whatever one toleration tolerates another does too.
+/// Returns true if one toleration covers everything that another does.
 fn includes(wide: &Value, narrow: &Value) -> bool {
     fn text<'v>(toleration: &'v Value, field: &str) -> &'v str {
         toleration.get(field).and_then(Value::as_str).unwrap_or_default()

@@ -1,8 +1,8 @@
-//! Service accounts of pods: each pod has one, gets its token and what it needs to pull images, and where the account says so
-//! may mount no secrets but those that it names.
+//! Upstream's plugin ServiceAccount: each pod has an account, and gets its token and image pull secrets. An account may restrict
+//! the secrets that its pods mount.
 //!
-//! An account has to be there before its pods. The account `default` is made by a controller when a namespace is, so it is waited
-//! for a moment; a token is asked for by kubelets, for the volume that is added here.
+//! An account must exist before its pods. A controller creates the account `default` of a new namespace, so the plugin waits for it
+//! briefly. Kubelets request the token for the volume that is added here.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -22,15 +22,15 @@ use super::stored::Stored;
 
 /// Marks a pod that shows what a kubelet runs by itself.
 const MIRROR: &str = "kubernetes.io/config.mirror";
-/// Where an account says that its pods mount no other secrets.
+/// The annotation by which an account restricts mounted secrets.
 const ENFORCES: &str = "kubernetes.io/enforce-mountable-secrets";
 const DEFAULT: &str = "default";
 const VOLUME: &str = "kube-api-access-";
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// A token is renewed before it ends; a little more than an hour tells it from one that somebody asked for.
+/// The lifetime of a token. A little more than an hour distinguishes it from a token with a requested lifetime.
 const TOKEN_SECONDS: u64 = 3607;
 const FILE_MODE: u64 = 0o644;
-/// How long the account of a new namespace is waited for.
+/// The time to wait for the account of a new namespace.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -186,7 +186,7 @@ fn check_mirror(attributes: &AdmissionAttributes<'_>, pod: &Object) -> Result<()
     Ok(())
 }
 
-/// Whether a specification refers to a secret anywhere.
+/// Returns true if a specification refers to a secret.
 fn names_secrets(spec: &Value) -> bool {
     const REFERENCES: [&str; 9] = [
         "secretRef",
@@ -253,7 +253,7 @@ fn check_secrets(attributes: &AdmissionAttributes<'_>, account: &Object, pod: &O
     Ok(())
 }
 
-/// How a container refers to a secret that is not among those that may be mounted.
+/// The reference of a container to a secret that may not be mounted.
 fn unnamed_secret(container: &Value, mountable: &BTreeSet<&str>) -> Option<String> {
     for variable in items(container.get("env")) {
         let secret = variable.get("valueFrom").and_then(|from| from.get("secretKeyRef"));

@@ -1,7 +1,6 @@
-//! Bundles of trust: whoever writes one in the name of a signer takes a right on the signer.
+//! Upstream's plugin ClusterTrustBundleAttest: writing a trust bundle of a signer needs the right to `attest` for the signer.
 //!
-//! This is upstream's plugin ClusterTrustBundleAttest. A change that leaves all but finalizers and owners as it was needs none, so
-//! that objects can be collected and stored anew.
+//! A change of only finalizers and owners needs no right, so that objects can be garbage collected and migrated.
 
 use futures::future::BoxFuture;
 use keelson_meta::json::Value;
@@ -10,10 +9,10 @@ use keelson_registry::{Admission, AdmissionAttributes, Interest, Operation};
 
 use super::certificates::{GROUP, may_use_signer};
 
-/// What collectors of garbage change.
+/// The metadata that garbage collection and migration change.
 const OF_COLLECTORS: [&str; 4] = ["finalizers", "ownerReferences", "managedFields", "resourceVersion"];
 
-/// Judges who attests for a signer.
+/// Checks the right to attest for a signer.
 #[derive(Debug)]
 pub(crate) struct ClusterTrustBundleAttest;
 

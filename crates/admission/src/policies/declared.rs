@@ -10,18 +10,18 @@ use keelson_cel::decl::{Decl, DeclKind, ListKind, from_schema};
 use keelson_registry::KindVersion;
 use keelson_schema::{SchemaRef, Type};
 
-/// How many characters, elements or entries there may be: nothing is estimated by it.
+/// The size of unbounded texts, lists and maps: nothing is estimated by it.
 const UNBOUNDED: u64 = 3 * 1024 * 1024;
 
-/// What objects of a kind declare; `None` where no schema says what they are.
+/// The CEL type of objects of a kind; `None` without a schema.
 ///
-/// Takes some milliseconds for a large kind.
+/// Cost: some milliseconds for a large kind.
 pub(super) fn of_kind(version: &KindVersion) -> Option<Arc<Decl>> {
     let name = &version.kind().kind;
     let Some(document) = version.document() else { return declare(version.schema()?, name, &mut Vec::new()) };
     let stated = from_schema(&document.read()?, name, true)?;
     let DeclKind::Object(object) = &stated.kind else { return Some(stated) };
-    // What is published of a custom resource has all of the metadata.
+    // The published schema of a custom resource has all of the metadata.
     let metadata = version.schema().and_then(|schema| schema.field("metadata"));
     let metadata = metadata.and_then(|schema| declare(schema, &format!("{name}.metadata"), &mut Vec::new()));
     let fields = object.fields.values().map(|field| match (&*field.property, &metadata) {
@@ -31,7 +31,7 @@ pub(super) fn of_kind(version: &KindVersion) -> Option<Arc<Decl>> {
     Some(Decl::object(name, fields))
 }
 
-/// What a schema declares, under a type's name; `above` are the definitions that it stands in, of which none is in itself.
+/// The CEL type of a schema, under a name; `above` are the definitions around it, none of which contains itself.
 fn declare<'s>(schema: SchemaRef<'s>, name: &str, above: &mut Vec<&'s str>) -> Option<Arc<Decl>> {
     match schema.of() {
         Type::Object => {

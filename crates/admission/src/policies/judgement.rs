@@ -1,6 +1,6 @@
-//! Expressions of a validating policy: what has to hold, what is told where it does not, and what is noted for audit.
+//! The expressions of a validating policy: validations, messages and audit annotations.
 //!
-//! They are evaluated in upstream's order and within its budgets, and told in its words.
+//! They are evaluated in upstream's order, within its cost limits, and with its texts.
 
 use keelson_cel::Value as Cel;
 
@@ -8,25 +8,25 @@ use super::policy::{Policy, Validation};
 use super::run::{OutOfBudget, Run};
 use super::stats::PolicyError;
 
-/// How many bytes a message may have that an expression makes.
+/// The longest message of an expression, in bytes.
 const MAX_MESSAGE: usize = 5 * 1024;
-/// How many bytes of an annotation are kept.
+/// The longest kept annotation, in bytes.
 const MAX_ANNOTATION: usize = 10 * 1024;
 
-/// What a policy says for one set of parameters.
+/// The result of a policy for one set of parameters.
 #[derive(Debug, Default)]
 pub(crate) struct Judgement {
     /// The errors of validations that refuse nothing.
     pub(crate) passed: Vec<PolicyError>,
-    /// What it refuses, with the place of the validation.
+    /// The refusals, with the index of the validation.
     pub(crate) refusals: Vec<(usize, Refusal)>,
-    /// What it notes for audit.
+    /// The audit annotations.
     pub(crate) annotations: Vec<(String, String)>,
-    /// What it can't note, which refuses whatever the binding says.
+    /// The failed audit annotations, which refuse the request whatever the binding says.
     pub(crate) faults: Vec<String>,
 }
 
-/// Why a policy refuses a request.
+/// The reason why a policy refuses a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) message: String,
@@ -42,7 +42,7 @@ impl Refusal {
     }
 }
 
-/// Has a policy judge a request.
+/// Evaluates a policy for a request.
 pub(crate) fn judge<'s>(policy: &Policy, run: &'s Run<'s>) -> Judgement {
     let mut judgement = Judgement::default();
     let compiled = run.compiled();
@@ -85,7 +85,7 @@ pub(crate) fn judge<'s>(policy: &Policy, run: &'s Run<'s>) -> Judgement {
     judgement
 }
 
-/// What is told where something does not hold: what the expression for it makes, the message, or what had to hold.
+/// The message of a failed validation: that of its expression, the fixed one, or the expression itself.
 fn message<'s>(validation: &'s Validation, run: &'s Run<'s>, variables: &[Cel<'s>]) -> String {
     let made = validation.message_program.as_ref().and_then(|program| match run.evaluate(program, variables) {
         Ok(Ok(Cel::String(text))) => Some(text.trim().to_owned()),

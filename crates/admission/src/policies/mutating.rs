@@ -1,7 +1,7 @@
-//! The plugin of mutating policies: what their expressions apply to an object, one mutation after another.
+//! The plugin of mutating policies: applies their mutations to an object, one after another.
 //!
-//! What a mutation applies is merged as server-side apply merges, but nobody owns it, and what is owned as one value it may not touch.
-//! Mutations that fail are told together, and the others have no effect then.
+//! An apply configuration is merged as by server-side apply, without an owner, and may not change values that are atomic. Failed
+//! mutations are reported together, and the others then have no effect.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use crate::matching::Endpoint;
 use crate::shown::Shown;
 use crate::told::{told_name, told_of_patch};
 
-/// What is told of a value in a patch that JSON does not have.
+/// The error for a value in a patch that JSON does not have.
 const NO_JSON: &str = "JSONPath valueExpression evaluated to a type that could not marshal to JSON";
 
 const PLUGIN: &str = "MutatingAdmissionPolicy";
@@ -98,19 +98,19 @@ struct Mutating<'a> {
     failures: Vec<Failure>,
 }
 
-/// Why a mutation has no effect.
+/// The reason why a mutation has no effect.
 struct Failure {
     reason: &'static str,
     message: String,
 }
 
-/// Why a policy could not do what it says.
+/// The reason why a policy failed.
 enum Fault {
     /// It can't be asked.
     Configuration(String),
     /// A mutation fails.
     Mutation(String),
-    /// What it makes of the object is none.
+    /// The mutated object is invalid.
     Broken(ApiError),
 }
 
@@ -268,7 +268,7 @@ fn json_patched(object: Object, patch: &Value) -> Result<Option<Object>, String>
     }
 }
 
-/// An object to which what an expression makes is applied.
+/// Applies the result of an expression to an object.
 fn applied(
     attributes: &AdmissionAttributes<'_>,
     endpoint: &Endpoint,
@@ -302,7 +302,7 @@ fn applied(
     Object::from_value(merged).ok_or_else(|| "the merged value is no object".to_owned())
 }
 
-/// Where lists and objects stand that are owned as one value.
+/// Finds the paths of atomic lists and objects.
 fn find_atomic<'a>(schema: impl FieldSchema<'a>, value: &Value, path: &mut String, found: &mut Vec<String>) {
     let begun = path.len();
     match (schema.form(), value) {

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::policy::{Binding, ParamRef, Policy};
 use crate::matching::namespace_of;
 
-/// How many objects are kept decoded.
+/// The number of decoded objects that are kept.
 const KEPT: usize = 1024;
 
 /// Objects that are asked for again and again.
@@ -46,10 +46,10 @@ impl Decoded {
     }
 }
 
-/// Where the parameters of a policy are; `None` where it has none.
+/// The target of a policy's parameters; `None` where it has none.
 ///
 /// # Errors
-/// When there are no such objects.
+/// The kind of parameters is not served.
 pub(crate) fn place(attributes: &AdmissionAttributes<'_>, policy: &Policy) -> Result<Option<Target>, String> {
     let Some((api_version, kind)) = &policy.params else { return Ok(None) };
     let of = GroupVersion::parse(api_version).unwrap_or_default();
@@ -65,10 +65,10 @@ pub(crate) fn place(attributes: &AdmissionAttributes<'_>, policy: &Policy) -> Re
     })
 }
 
-/// The parameters with which a policy is bound: for each of them it is asked. `None` is one without parameters.
+/// The parameters of a binding; the policy is evaluated for each. `None` is one without parameters.
 ///
 /// # Errors
-/// When they can't be told, or there have to be some and are none, in upstream's words.
+/// They cannot be read, or required ones are missing, in upstream's words.
 pub(crate) async fn collect(
     attributes: &AdmissionAttributes<'_>,
     target: Option<&Target>,
@@ -97,7 +97,7 @@ pub(crate) async fn collect(
     Ok(params)
 }
 
-/// What the keys of the parameters begin with.
+/// The key prefix of the parameters.
 fn prefix_of(attributes: &AdmissionAttributes<'_>, target: &Target, reference: &ParamRef) -> Result<String, String> {
     if !target.is_namespaced() {
         return match reference.namespace.as_str() {

@@ -1,7 +1,7 @@
-//! Policies and what binds them, as they are stored.
+//! Policies and bindings, as they are stored.
 //!
-//! Expressions are compiled when a policy is first asked. They were judged when it was written, so that one which can't be compiled fails
-//! only who is asked about.
+//! Expressions are compiled at a policy's first use. They were validated when the policy was written, so one that cannot be
+//! compiled fails only the requests that it matches.
 
 use std::sync::OnceLock;
 
@@ -19,15 +19,15 @@ pub(crate) struct Policy {
     pub(crate) name: String,
     pub(crate) matching: Matching,
     pub(crate) conditions: Conditions,
-    /// Whether requests go on that it can't judge.
+    /// True if a failure of the policy lets requests pass.
     pub(crate) fails_open: bool,
     /// `apiVersion` and kind of its parameters.
     pub(crate) params: Option<(String, String)>,
-    /// Whether it is asked again where something changed behind it.
+    /// True if it is called again after a later change.
     pub(crate) is_reinvoked: bool,
-    /// Whether its expressions may look at who owns fields.
+    /// True if its expressions may read managedFields.
     pub(crate) sees_owners: bool,
-    /// Whether its expressions may look at `request`.
+    /// True if its expressions may read `request`.
     pub(crate) sees_request: bool,
     spec: Value,
     compiled: OnceLock<Compiled>,
@@ -45,7 +45,7 @@ pub(crate) struct Compiled {
     pub(crate) mutations: Vec<Mutation>,
 }
 
-/// What has to hold.
+/// A validation.
 #[derive(Debug)]
 pub(crate) struct Validation {
     pub(crate) text: String,
@@ -55,7 +55,7 @@ pub(crate) struct Validation {
     pub(crate) reason: Option<String>,
 }
 
-/// What is noted for audit.
+/// An audit annotation.
 #[derive(Debug)]
 pub(crate) struct Annotation {
     pub(crate) key: String,
@@ -63,7 +63,7 @@ pub(crate) struct Annotation {
     pub(crate) program: Compilation,
 }
 
-/// What is changed.
+/// A mutation.
 #[derive(Debug)]
 pub(crate) struct Mutation {
     pub(crate) is_json_patch: bool,
@@ -150,7 +150,7 @@ impl Policy {
     }
 }
 
-/// Whether a text in a policy may be an expression that looks at `request`.
+/// Returns true if a text in a policy may be an expression that reads `request`.
 fn may_see_request(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains("request"),
@@ -160,8 +160,8 @@ fn may_see_request(value: &Value) -> bool {
     }
 }
 
-/// Whether a text in a policy may be an expression that looks at `metadata.managedFields` or the resourceVersion: by name, or because
-/// it looks at an object or its metadata as a whole.
+/// Returns true if a text in a policy may be an expression that reads `metadata.managedFields` or the resourceVersion: by name, or
+/// through the whole object or its metadata.
 fn may_see_owners(value: &Value) -> bool {
     match value {
         Value::String(text) => {
@@ -184,7 +184,7 @@ fn may_see_owners(value: &Value) -> bool {
     }
 }
 
-/// What binds a policy.
+/// A binding of a policy.
 #[derive(Debug)]
 pub(crate) struct Binding {
     pub(crate) name: String,
@@ -203,9 +203,9 @@ pub(crate) struct Binding {
 pub(crate) struct ParamRef {
     pub(crate) name: String,
     pub(crate) namespace: String,
-    /// Which, where they have no name. What can't be understood selects nothing.
+    /// The selector, for parameters without a name. An invalid one selects nothing.
     pub(crate) selector: Option<Option<LabelSelector>>,
-    /// Whether it is a fault where there are none.
+    /// True if missing parameters are an error.
     pub(crate) is_needed: bool,
 }
 

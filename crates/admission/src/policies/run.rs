@@ -13,15 +13,15 @@ use super::policy::{Compilation, Compiled};
 use crate::conditions::OUT_OF_BUDGET;
 use crate::scene::Scene;
 
-/// What all expressions of one kind of a policy may use for one request, as upstream counts it.
+/// The cost limit of all expressions of one kind of a policy for one request, in upstream's units.
 const BUDGET: u64 = 10_000_000;
 
-/// How far evaluations go.
+/// The limits of an evaluation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reach {
-    /// What one may cost.
+    /// The cost limit.
     cost: u64,
-    /// What it may do of what that leaves out, in nanoseconds.
+    /// The limit on work that the cost leaves out, in nanoseconds.
     work: u64,
 }
 
@@ -32,7 +32,7 @@ impl Reach {
     pub(crate) const WHOLE: Self = Self { cost: keelson_cel::cost::limits::EVALUATION, work: 1_000_000_000 };
 }
 
-/// What a policy sees beside a scene.
+/// The state of a policy beside the scene.
 #[derive(Clone, Copy)]
 pub(crate) struct Stage<'s> {
     pub(crate) scene: Scene<'s>,
@@ -47,10 +47,10 @@ pub(crate) struct Stage<'s> {
 pub(crate) struct Run<'s> {
     stage: Stage<'s>,
     cells: Vec<OnceCell<Result<Cel<'s>, EvalError>>>,
-    /// What variables have used since it was last asked.
+    /// The cost of variables since it was last read.
     spent: Cell<u64>,
     left: Cell<u64>,
-    /// Whether something was given up that a longer reach may end.
+    /// True if an evaluation was cut off that a higher limit may finish.
     is_cut: Cell<bool>,
     own: OnceCell<&'s Run<'s>>,
 }
@@ -81,7 +81,7 @@ impl<'s> Run<'s> {
         self.stage.compiled
     }
 
-    /// Whether something was given up because the reach was short.
+    /// Returns true if an evaluation was cut off by the low limit.
     pub(crate) fn is_cut(&self) -> bool {
         self.is_cut.get()
     }

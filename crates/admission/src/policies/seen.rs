@@ -55,7 +55,7 @@ impl<'a> Seen<'a> {
         Ok(Self { attributes, endpoint: endpoint.clone(), request: OnceLock::new(), rights, namespace, stats })
     }
 
-    /// What comes of the expressions of a policy: on this thread, unless they take long.
+    /// Evaluates the expressions of a policy, on this thread unless they take long.
     pub(crate) fn run<T>(
         &self,
         policy: &Policy,

@@ -51,7 +51,7 @@ pub struct PolicyKey {
     pub binding: String,
     /// The error.
     pub error: PolicyError,
-    /// What was done about it: `allow`, `deny`, `audit` or `warn`; empty for a policy that mutates.
+    /// The action: `allow`, `deny`, `audit` or `warn`; empty for a mutating policy.
     pub action: &'static str,
 }
 
@@ -64,7 +64,7 @@ pub struct ConditionKey {
     pub kind: &'static str,
     /// The type of a webhook; `validate` for policies.
     pub stage: &'static str,
-    /// What the request does.
+    /// The operation of the request.
     pub operation: Operation,
 }
 

@@ -1,7 +1,7 @@
-//! Checks the expressions of validating policies against the kinds that they are about, for the status of a policy: whoever writes one is
-//! told there of fields that no such object has, and of values that do not go together. Nothing is refused for it.
+//! Type checks of validating policies against the kinds that they match, for the status of a policy: warnings about fields that no
+//! such object has, and values of the wrong types. Nothing is refused for it.
 //!
-//! What is checked, and in which words it is told, is upstream's: validations and their messages, for each kind that a rule names.
+//! As upstream, validations and their messages are checked for each kind that a rule names, with its texts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use keelson_registry::{KindVersion, Surface};
 
 use super::declared;
 
-/// How many kinds are collected at the most; a rule that names more ends the collection.
+/// The largest number of kinds; a rule that names more ends the collection.
 const MOST_KINDS: usize = 10;
 
-/// Group, version and kind, in the order in which they are told.
+/// Group, version and kind, in the order of the warnings.
 type Kind = (String, String, String);
 
-/// What is wrong with the expressions of a policy, as its status has it (`status.typeChecking.expressionWarnings`).
+/// The warnings about the expressions of a policy, for its status (`status.typeChecking.expressionWarnings`).
 ///
-/// Takes some milliseconds for each kind.
+/// Cost: some milliseconds for each kind.
 pub(crate) fn warnings(surface: &Arc<Surface>, spec: &Value) -> Vec<Value> {
     let kinds = kinds(surface, spec);
     let params = params(surface, spec);
@@ -54,7 +54,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// What is wrong with an expression for a kind.
+/// The type error of an expression for a kind.
 fn fault((group, version, kind): &Kind, expression: &str, environment: &Environment) -> Option<String> {
     match Program::compile(expression, environment) {
         Err(CompileError::Invalid(why)) => Some(format!("{group}/{version}, Kind={kind}: {why}\n")),
@@ -71,7 +71,7 @@ fn params(surface: &Arc<Surface>, spec: &Value) -> Option<Arc<Decl>> {
     Some(served.and_then(|version| declared::of_kind(version)).unwrap_or_else(Decl::any))
 }
 
-/// What expressions of a policy may use, as when they are evaluated, but for objects of a kind that is known.
+/// The declarations for expressions of a policy, as in an evaluation, but for objects of a known kind.
 fn environment(spec: &Value, object: &Arc<Decl>, params: Option<&Arc<Decl>>) -> Environment {
     let asked =
         environments::admission(&Admission { params: params.is_some(), authorizer: true, ..Admission::default() });
@@ -96,7 +96,7 @@ fn environment(spec: &Value, object: &Arc<Decl>, params: Option<&Arc<Decl>>) -> 
     all
 }
 
-/// What is known of the value of a variable: upstream keeps the types of scalars, and of lists and maps of such.
+/// The type of a variable: upstream keeps the types of scalars, and of lists and maps of such.
 fn kept(of: &Type) -> Type {
     match of {
         Type::Null

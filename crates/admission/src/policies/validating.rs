@@ -1,6 +1,6 @@
-//! The plugin of validating policies: what of their judgements refuses a request, is told to who makes it, and is noted.
+//! The plugin of validating policies: turns their results into a refusal, warnings and audit annotations.
 //!
-//! All policies are asked; of several refusals the first is told, as upstream has it.
+//! All policies are evaluated; as upstream, the first of several refusals is reported.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,7 +26,7 @@ use crate::matching::Endpoint;
 use crate::shown::Shown;
 use crate::told::told_name;
 
-/// The annotation that tells of what was refused.
+/// The audit annotation of refusals.
 const FAILURES: &str = "validation.policy.admission.k8s.io/validation_failure";
 
 /// The plugin.
@@ -87,17 +87,17 @@ struct Judging<'a> {
     stats: &'a PolicyStats,
     /// The request as the last policy saw it, which is mostly as all do.
     seen: Option<(Endpoint, Shown, Seen<'a>)>,
-    /// The first refusal, with what is told of it.
+    /// The first refusal, with its text.
     denied: Option<Refusal>,
-    /// What is noted of refusals.
+    /// The refusals for the audit annotation.
     noted: Vec<Value>,
 }
 
-/// What policies are asked as.
+/// The evaluation of a policy for a request.
 struct Asking<'p> {
     policy: &'p Policy,
     endpoint: Endpoint,
-    /// Where the parameters are.
+    /// The target of the parameters.
     params: Option<Target>,
 }
 
@@ -132,10 +132,10 @@ impl Judging<'_> {
         }
     }
 
-    /// What a policy says as it is bound so: for each of the parameters.
+    /// Evaluates a policy for a binding: for each of the parameters.
     ///
     /// # Errors
-    /// Why it can't be asked.
+    /// The reason why it cannot be evaluated.
     async fn binding(&mut self, asking: &Asking<'_>, binding: &Binding) -> Result<Vec<(Judgement, Duration)>, String> {
         let (attributes, object) = (self.attributes, self.object);
         let text = |error: ApiError| error.to_string();
@@ -241,7 +241,7 @@ impl Judging<'_> {
     }
 }
 
-/// What is told of a refusal: in the words of a 403, whatever its reason is.
+/// The error of a refusal: in the words of a 403, whatever its reason is.
 fn refused(attributes: &AdmissionAttributes<'_>, object: Option<&Object>, refusal: Refusal) -> ApiError {
     let (resource, name) = (attributes.target.group_resource(), told_name(attributes.name, object));
     let reason = refusal.reason.unwrap_or_else(|| "Invalid".to_owned());

@@ -1,6 +1,6 @@
 //! One call of one webhook.
 //!
-//! It takes as long as the webhook may take and whoever writes waits, and an answer is read up to a bound.
+//! Its timeout is that of the webhook or of the request, and its response has a size limit.
 
 use std::time::{Duration, Instant};
 
@@ -17,12 +17,12 @@ use crate::matching::Endpoint;
 use crate::request;
 use crate::shown::Shown;
 
-/// How many bytes an answer may have: a patch may put a whole object, in base64.
+/// The largest response in bytes: a patch may contain a whole object, in base64.
 const RESPONSE_BYTES: usize = 8 << 20;
 /// Larger answers are read on a thread that no request needs.
 const LARGE_BYTES: usize = 256 << 10;
 
-/// What a webhook is asked.
+/// A call of a webhook.
 pub(super) struct Invocation<'h> {
     pub(super) hook: &'h Hook,
     /// As what it is shown the request.
@@ -30,18 +30,18 @@ pub(super) struct Invocation<'h> {
     pub(super) shown: Shown,
 }
 
-/// Why there is nothing to go on with.
+/// The reason why a call has no result.
 pub(super) enum CallFault {
     /// It says no.
     Refused(Box<Status>),
     /// It could not be asked, or did not answer what it was asked.
     Calling(String),
-    /// What it answered can't be done.
+    /// The response cannot be applied.
     Broken(ApiError),
 }
 
 impl Webhooks {
-    /// What a webhook answers. It is counted, and who writes is warned of what it warns of.
+    /// Calls a webhook. The call is counted, and its warnings are added to the response of the request.
     pub(super) async fn call(
         &self,
         invocation: &Invocation<'_>,
@@ -95,7 +95,7 @@ impl Webhooks {
         let call = Call { method: Method::POST, body: body.into(), effect, time, response_bytes: RESPONSE_BYTES };
         let failed = |why: String| CallFault::Calling(format!("failed to call webhook: {why}"));
         let answer = call_with_retries(&client, &call).await.map_err(|error| match error {
-            // Whoever writes waits no longer, whatever the failure policy is.
+            // The request itself timed out, whatever the failure policy is.
             CallError::Late(_) if time < hook.time => {
                 CallFault::Broken(ApiError::Timeout("request did not complete within the allotted timeout".to_owned()))
             }
@@ -121,7 +121,7 @@ impl Webhooks {
     }
 }
 
-/// How long a webhook may take, but no longer than whoever writes waits: in whole seconds, as it is told.
+/// The timeout of a webhook, at most that of the request, in whole seconds, as errors show it.
 fn whole_seconds(time: Duration, attributes: &AdmissionAttributes<'_>) -> Duration {
     let Some(deadline) = attributes.caller.deadline() else { return time };
     let left = deadline.saturating_duration_since(tokio::time::Instant::now());
@@ -129,7 +129,7 @@ fn whole_seconds(time: Duration, attributes: &AdmissionAttributes<'_>) -> Durati
     time.min(left.max(Duration::from_secs(1)))
 }
 
-/// What is told of a refusal. As upstream has it, that is never a success, whatever the webhook says.
+/// The status of a refusal. As upstream, it is never a success, whatever the webhook returns.
 fn refusal(name: &str, result: Option<Status>) -> Status {
     let mut status = result.unwrap_or_else(|| Status::failure(0, None, String::new()));
     status.code = status.code.max(400);

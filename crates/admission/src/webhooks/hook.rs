@@ -1,6 +1,6 @@
-//! One webhook, as a configuration has it.
+//! One webhook of a configuration.
 //!
-//! Configurations are stored with all defaults; what validation lets nobody write is read as upstream reads it.
+//! Configurations are stored with all defaults; values that validation refuses are read as upstream reads them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use crate::conditions::{Conditions, ConditionsOf};
 use crate::matching::{Asked, Matching};
 
-/// How long a webhook may take where nothing is said of it.
+/// The default timeout, in seconds.
 const DEFAULT_TIME: u64 = 10;
 
 /// The form of reviews that a webhook takes.
@@ -56,16 +56,16 @@ pub(crate) struct Hook {
     /// The configuration that it stands in.
     pub(crate) configuration: String,
     pub(crate) name: String,
-    /// What tells it from all others.
+    /// The unique id.
     pub(crate) id: String,
     pub(crate) matching: Matching,
     pub(crate) conditions: Conditions,
-    /// Whether requests go on that it does not answer.
+    /// True if a failure of the webhook lets requests pass.
     pub(crate) fails_open: bool,
     side_effects: SideEffects,
     pub(crate) time: Duration,
     pub(crate) version: Option<ReviewVersion>,
-    /// Whether it is asked again where something changes behind it.
+    /// True if it is called again after a later change.
     pub(crate) is_reinvoked: bool,
     client: Value,
     rest_client: Mutex<Option<HookClient>>,

@@ -1,6 +1,6 @@
-//! Annotations of audit by which the log tells which webhooks changed an object, how, and which ones a request went on without.
+//! Audit annotations of webhooks: which ones changed an object, how, and which ones failed open.
 //!
-//! Keys and values are upstream's: a key has the round (1 for those that are asked again) and the place of the webhook.
+//! Keys and values are upstream's: a key has the round (1 for reinvocations) and the index of the webhook.
 
 use keelson_access::audit::{AuditRecord, Level};
 use keelson_meta::go_format::json;
@@ -30,7 +30,7 @@ pub(super) fn mutation(audit: &AuditRecord, hook: &Hook, turn: Turn, mutated: bo
     }
 }
 
-/// Notes by which patch a webhook has changed an object, where what was sent is noted, too.
+/// Records the patch of a webhook, where the level includes request bodies.
 pub(super) fn patch(audit: &AuditRecord, hook: &Hook, turn: Turn, mut patch: Value) {
     if audit.level() < Level::Request {
         return;
@@ -43,7 +43,7 @@ pub(super) fn patch(audit: &AuditRecord, hook: &Hook, turn: Turn, mut patch: Val
     audit.annotate(key("patch", turn), value(hook, [("patch", patch), ("patchType", "JSONPatch".into())]));
 }
 
-/// Notes that a request goes on without a webhook that failed.
+/// Records a webhook that failed open.
 pub(super) fn failed_open(audit: &AuditRecord, kind: WebhookKind, hook: &Hook, turn: Turn) {
     let prefix = match kind {
         WebhookKind::Mutating => "failed-open.mutation",

@@ -1,6 +1,6 @@
 //! Patches of webhooks.
 //!
-//! They may do what patches of clients may. What is told of one that does not apply is upstream's.
+//! They may do what patches of clients may. Errors of patches that do not apply are upstream's.
 
 use keelson_codec::json;
 use keelson_meta::go_format::quote;
@@ -13,7 +13,7 @@ use super::call::CallFault;
 use super::hook::Hook;
 use crate::told::told_of_patch;
 
-/// What a patch makes.
+/// The result of a patch.
 pub(super) enum Patched {
     /// Nothing: it is empty.
     Nothing,

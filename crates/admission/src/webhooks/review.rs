@@ -15,20 +15,20 @@ use super::hook::ReviewVersion;
 const GROUP: &str = "admission.k8s.io";
 const KIND: &str = "AdmissionReview";
 
-/// What a webhook answered.
+/// The response of a webhook.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) allowed: bool,
-    /// Why not.
+    /// The reason of a refusal.
     pub(crate) result: Option<Status>,
     /// A patch and its type, if there is one.
     pub(crate) patch: Option<(Vec<u8>, String)>,
     pub(crate) warnings: Vec<String>,
-    /// What it notes for audit.
+    /// The audit annotations.
     pub(crate) annotations: Vec<(String, String)>,
 }
 
-/// What is wrong with an answer.
+/// The fault of a response.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// It is no answer.
@@ -37,7 +37,7 @@ pub(crate) enum Fault {
     Wrong(String),
 }
 
-/// What a webhook is sent.
+/// The body for a webhook.
 pub(crate) fn request(
     version: ReviewVersion,
     uid: &str,
@@ -85,10 +85,10 @@ fn write_object(object: &Object, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// What a webhook answers.
+/// Parses the response of a webhook.
 ///
 /// # Errors
-/// When that is no answer, or not one to this review.
+/// It is no response, or not one to this review.
 pub(crate) fn answer(version: ReviewVersion, uid: &str, is_mutating: bool, body: &[u8]) -> Result<Answer, Fault> {
     let review = value_of(body).map_err(Fault::Unreadable)?;
     let kind = ReviewKind { group: GROUP, version: version.name(), kind: KIND };

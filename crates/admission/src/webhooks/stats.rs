@@ -1,6 +1,6 @@
-//! Counts and times of webhooks, for metrics.
+//! Counts and durations of webhooks, for metrics.
 //!
-//! Names come from configurations, so that only so many are told apart.
+//! Names come from configurations, so the number of series is limited.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::hook::Hook;
 
 /// Upper ends of the buckets, in seconds: those of the reference server.
 const BUCKETS: [f64; 8] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
-/// How many series there are of each metric at the most.
+/// The largest number of series of each metric.
 const SERIES: usize = 5_000;
 
 /// Which calls are counted together.
@@ -21,22 +21,22 @@ const SERIES: usize = 5_000;
 pub struct WebhookKey {
     /// The name of the webhook.
     pub name: String,
-    /// What it does.
+    /// The kind.
     pub kind: WebhookKind,
-    /// What the request does.
+    /// The operation of the request.
     pub operation: Operation,
-    /// Whether it was refused.
+    /// True if the request was refused.
     pub rejected: bool,
 }
 
-/// How long calls took.
+/// A histogram of durations.
 #[derive(Clone, Debug, Default)]
 pub struct WebhookTimes {
-    /// How many took no longer than the end of each bucket, and longer than that of the one before.
+    /// The number of durations in each bucket.
     pub counts: [u64; BUCKETS.len()],
-    /// How many there were.
+    /// The number of durations.
     pub count: u64,
-    /// How long they took together, in seconds.
+    /// The sum of durations, in seconds.
     pub sum: f64,
 }
 
@@ -52,17 +52,17 @@ impl WebhookTimes {
 pub struct Rejection {
     /// The name of the webhook.
     pub name: String,
-    /// What it does.
+    /// The kind.
     pub kind: WebhookKind,
-    /// What the request does.
+    /// The operation of the request.
     pub operation: Operation,
-    /// What went wrong, in upstream's words.
+    /// The failure, in upstream's words.
     pub error: &'static str,
     /// The code of the refusal; 0 where there is none.
     pub code: u16,
 }
 
-/// What was counted.
+/// The counts.
 #[derive(Debug, Default)]
 pub struct WebhookStats {
     times: Mutex<BTreeMap<WebhookKey, WebhookTimes>>,
@@ -113,27 +113,27 @@ impl WebhookStats {
         count(&self.excluded, (name.to_owned(), kind, operation));
     }
 
-    /// How long calls took.
+    /// The durations of calls.
     pub fn times(&self) -> Vec<(WebhookKey, WebhookTimes)> {
         self.times.lock().iter().map(|(key, times)| (key.clone(), times.clone())).collect()
     }
 
-    /// How often webhooks were called, by the code of what they answered; 0 where they answered nothing.
+    /// The numbers of calls by the code of their response; 0 without a response.
     pub fn requests(&self) -> Vec<((WebhookKey, u16), u64)> {
         self.requests.lock().iter().map(|(key, count)| (key.clone(), *count)).collect()
     }
 
-    /// How often requests were refused for webhooks.
+    /// The numbers of refused requests.
     pub fn rejections(&self) -> Vec<(Rejection, u64)> {
         self.rejections.lock().iter().map(|(key, count)| (key.clone(), *count)).collect()
     }
 
-    /// How often requests went on without a webhook that failed.
+    /// The numbers of requests with a webhook that failed open.
     pub fn failures_open(&self) -> Vec<((String, WebhookKind), u64)> {
         self.failed_open.lock().iter().map(|(key, count)| (key.clone(), *count)).collect()
     }
 
-    /// How often a webhook was not called for its conditions.
+    /// The numbers of calls avoided by match conditions.
     pub fn exclusions(&self) -> Vec<((String, WebhookKind, Operation), u64)> {
         self.excluded.lock().iter().map(|(key, count)| (key.clone(), *count)).collect()
     }

@@ -1,6 +1,6 @@
-//! The controls of the baseline level: nothing that is known to lead out of a container.
+//! The controls of the baseline level: known ways out of a container.
 //!
-//! Each looks at one thing, as of a version. Where the restricted level looks at the same more strictly, it is asked instead.
+//! Each checks one field, as of a version. Where the restricted level checks the same field more strictly, it replaces the control.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ const SECCOMP_OF_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_OF_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 /// Since when profiles of seccomp are fields and no annotations.
 pub(super) const SECCOMP_FIELDS: u64 = 19;
-/// Since when pods with users of their own are judged more mildly.
+/// The minor version since which pods in a user namespace have milder checks.
 pub(super) const OWN_USERS: u64 = 35;
 
 const CAPABILITIES: [&str; 13] = [
@@ -74,7 +74,7 @@ pub(super) fn app_armor(pod: &Pod<'_>, _: Version) -> Option<Violation> {
     Violation::new(word(count, "forbidden AppArmor profile", "forbidden AppArmor profiles"), detail)
 }
 
-/// Who has set the type of a profile to something wrong.
+/// The containers with an invalid type of a profile.
 pub(super) fn types_set<'p>(pod: &Pod<'p>, profile: &str, is_wrong: impl Fn(&Value) -> bool) -> Setters<'p> {
     let mut setters = Setters::default();
     let of_pod = at(pod.context(), &[profile, "type"]);
@@ -202,7 +202,7 @@ pub(super) fn proc_mount(pod: &Pod<'_>, version: Version) -> Option<Violation> {
     if version.is_since(OWN_USERS) && pod.has_own_users() { None } else { unmasked(pod) }
 }
 
-/// The same whatever users a pod has, which restricted asks for.
+/// As above without regard to user namespaces, which restricted requires.
 pub(super) fn unmasked(pod: &Pod<'_>) -> Option<Violation> {
     let (mut names, mut types) = (Vec::new(), BTreeSet::new());
     for container in pod.containers() {
@@ -262,7 +262,7 @@ pub(super) fn seccomp(pod: &Pod<'_>, version: Version) -> Option<Violation> {
     seccomp_set_wrong(&types_set(pod, "seccompProfile", is_wrong_seccomp))
 }
 
-/// Whether a type of a seccomp profile that was stated is one that confines nothing.
+/// Returns true for a seccomp profile type that confines nothing.
 pub(super) fn is_wrong_seccomp(profile: &Value) -> bool {
     !matches!(profile.as_str(), Some("RuntimeDefault" | "Localhost") | None)
 }

@@ -17,11 +17,11 @@ const KIND: &str = "PodSecurityConfiguration";
 pub struct PodSecurityConfiguration {
     /// The policy of a namespace that does not state one.
     pub(super) defaults: Policy,
-    /// What is not judged.
+    /// The exemptions.
     pub(super) exemptions: Exemptions,
 }
 
-/// Pods that are not judged.
+/// The pods that are exempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Exemptions {
     usernames: Vec<String>,
@@ -30,17 +30,17 @@ pub(super) struct Exemptions {
 }
 
 impl Exemptions {
-    /// Whether what this user writes is not judged.
+    /// Returns true if writes of this user are exempt.
     pub(super) fn has_user(&self, name: &str) -> bool {
         has(&self.usernames, name)
     }
 
-    /// Whether pods of this runtime class are not judged.
+    /// Returns true if pods of this runtime class are exempt.
     pub(super) fn has_runtime_class(&self, name: &str) -> bool {
         has(&self.runtime_classes, name)
     }
 
-    /// Whether nothing in this namespace is judged.
+    /// Returns true if this namespace is exempt.
     pub(super) fn has_namespace(&self, name: &str) -> bool {
         has(&self.namespaces, name)
     }
@@ -51,10 +51,10 @@ fn has(exempt: &[String], name: &str) -> bool {
 }
 
 impl PodSecurityConfiguration {
-    /// Reads the configuration.
+    /// Parses the configuration.
     ///
     /// # Errors
-    /// What is wrong with it, for the operator.
+    /// The fault, for the operator.
     pub(crate) fn read(stated: &Value) -> Result<Self, String> {
         let Value::Object(stated) = stated else { return Err(format!("a {KIND} is an object")) };
         let text = |field: &str| stated.get(field).and_then(Value::as_str).unwrap_or_default();

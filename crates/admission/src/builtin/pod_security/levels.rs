@@ -6,12 +6,12 @@ use std::fmt;
 
 use keelson_meta::field_error::FieldError;
 
-/// What a label of a namespace begins with that states a part of the policy.
+/// The prefix of the labels of a namespace.
 pub(super) const LABELS: &str = "pod-security.kubernetes.io/";
 const WRONG_LEVEL: &str = "must be one of privileged, baseline, restricted";
 const WRONG_VERSION: &str = "must be \"latest\" or \"v1.x\"";
 
-/// How much a pod may ask for; a stricter level is greater.
+/// A level; a stricter level is greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     /// Anything.
@@ -64,7 +64,7 @@ impl Version {
         minor.parse().ok().filter(|_| is_plain).map(Self::Minor)
     }
 
-    /// Whether the standard of this version has what came with a release.
+    /// Returns true if the standard of this version has a control of a release.
     pub(super) fn is_since(self, minor: u64) -> bool {
         self >= Self::Minor(minor)
     }
@@ -73,9 +73,9 @@ impl Version {
 /// A level as of a release.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Standard {
-    /// How strict it is.
+    /// The level.
     pub(super) level: Level,
-    /// As of which release.
+    /// The release.
     pub(super) version: Version,
 }
 
@@ -94,24 +94,24 @@ impl fmt::Display for Version {
     }
 }
 
-/// What is done about pods of a namespace that break a standard.
+/// The standards of a namespace for enforcement, audit and warnings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Policy {
     /// The standard that pods have to keep.
     pub(super) enforce: Standard,
-    /// The one that the audit log tells of.
+    /// The standard for audit annotations.
     pub(super) audit: Standard,
     /// The one that clients are warned of.
     pub(super) warn: Standard,
 }
 
 impl Policy {
-    /// Whether no pod is looked at by it.
+    /// Returns true if no pod has to be checked.
     pub(super) fn is_privileged(&self) -> bool {
         self.enforce.level == Level::Privileged && self.warns_of_nothing()
     }
 
-    /// Whether nobody is told of anything by it.
+    /// Returns true if no warning is possible.
     pub(super) fn warns_of_nothing(&self) -> bool {
         self.warn.level == Level::Privileged && self.audit.level == Level::Privileged
     }
@@ -136,7 +136,7 @@ impl Policy {
         }
         let warned_of = read.version("warn");
         policy.warn.version = warned_of.unwrap_or(policy.warn.version);
-        // Whoever is going to be refused pods is warned of the workloads that make them.
+        // A user whose pods will be refused gets warnings about workloads that create them.
         if matches!(enforced, Some(Some(_))) && warned.is_none() && policy.enforce.level > policy.warn.level {
             policy.warn.level = policy.enforce.level;
             policy.warn.version = warned_of.unwrap_or(policy.enforce.version);

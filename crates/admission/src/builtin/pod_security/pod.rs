@@ -1,6 +1,6 @@
-//! A pod as the standards see it: its annotations and its specification, which may also be those of a template.
+//! A pod as the standards see it: its annotations and its specification, which may be those of a template.
 //!
-//! What is not there reads as null, so that a check asks for what it wants to know and for nothing else.
+//! An absent value reads as null, so that a check reads only its own fields.
 
 use keelson_meta::Object;
 use keelson_meta::json::{Map, Value};
@@ -9,7 +9,7 @@ use crate::builtin::reading::items;
 
 static NULL: Value = Value::Null;
 
-/// Where workloads that make pods have the template of these.
+/// The path of the template in most workloads.
 const TEMPLATE: &[&str] = &["spec", "template"];
 const TEMPLATE_OF_JOBS: &[&str] = &["spec", "jobTemplate", "spec", "template"];
 
@@ -68,12 +68,12 @@ impl<'p> Pod<'p> {
         list(self.spec, field)
     }
 
-    /// Whether it says that it is for nodes with Windows, where some controls mean nothing.
+    /// Returns true for a pod for Windows nodes, where some controls do not apply.
     pub(super) fn is_for_windows(&self) -> bool {
         at(self.spec, &["os", "name"]).as_str() == Some("windows")
     }
 
-    /// Whether its users are others than those of the node, so that root in it is not root outside.
+    /// Returns true for a pod in a user namespace, so that its root is not the node's.
     pub(super) fn has_own_users(&self) -> bool {
         at(self.spec, &["hostUsers"]).as_bool() == Some(false)
     }
@@ -100,7 +100,7 @@ impl<'p> Container<'p> {
     }
 }
 
-/// What a value has at a path; null for nothing.
+/// The value at a path; null if absent.
 pub(super) fn at<'v>(value: &'v Value, path: &[&str]) -> &'v Value {
     path.iter().try_fold(value, |value, field| value.get(*field)).unwrap_or(&NULL)
 }

@@ -46,7 +46,7 @@ pub(super) fn privilege_escalation(pod: &Pod<'_>, version: Version) -> Option<Vi
     Violation::new("allowPrivilegeEscalation != false", detail)
 }
 
-/// What baseline excuses for pods with users of their own, this level does not.
+/// This level does not excuse pods in user namespaces, as baseline does.
 pub(super) fn proc_mount(pod: &Pod<'_>, version: Version) -> Option<Violation> {
     if version.is_since(OWN_USERS) { unmasked(pod) } else { None }
 }

@@ -1,7 +1,7 @@
-//! The pod security standards: which controls a level has as of a version, and what a pod breaks of them.
+//! The pod security standards: the controls of a level as of a version, and the violations of a pod.
 //!
-//! Pure functions of a pod. The controls are asked in upstream's order, which is that of their names there, so that what is told of
-//! a pod with several faults reads the same.
+//! Pure functions of a pod. The controls run in upstream's order, that of their names there, so that the texts about a pod with
+//! several faults are equal.
 
 use super::levels::{Level, Standard, Version};
 use super::pod::Pod;
@@ -52,7 +52,7 @@ const RESTRICTED: [Check; 7] = [
     restricted::seccomp,
 ];
 
-/// What a pod breaks of a standard.
+/// The violations of a standard by a pod.
 pub(super) fn violations(standard: Standard, pod: &Pod<'_>) -> Vec<Violation> {
     let Standard { level, version } = standard;
     if level == Level::Privileged {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-/// The most decisions that are told apart: standards are named by the labels of namespaces, with a release.
+/// The largest number of series: labels of namespaces name standards, with a release.
 const SERIES: usize = 5_000;
 
 /// A decision, in the words of kube-apiserver's metrics.

@@ -10,7 +10,7 @@ use super::pod::Pod;
 use super::standards::violations;
 use super::violation::told;
 
-/// What is told of a pod by a standard.
+/// Checks the violations of a standard by a pod.
 fn check(standard: &str, pod: Value, expected: &str) {
     let (level, version) = standard.split_once(':').unwrap();
     let standard = Standard { level: Level::parse(level).unwrap(), version: Version::parse(version).unwrap() };

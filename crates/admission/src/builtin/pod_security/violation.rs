@@ -1,15 +1,15 @@
-//! Violations: things that a pod does and a standard forbids, in the words that clients are told.
+//! Violations of a standard by a pod, in the words for clients.
 //!
-//! Texts are upstream's; names are listed as there, in order and in quotes that escape nothing.
+//! Texts are upstream's; names are listed as there, in order and in quotes without escapes.
 
 use std::collections::BTreeSet;
 
-/// What a pod breaks of one control.
+/// The violation of one control.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Violation {
-    /// What is forbidden, in general.
+    /// The forbidden property, in general.
     pub(super) reason: &'static str,
-    /// By whom, and how it should be.
+    /// The containers and values, and the required setting.
     pub(super) detail: String,
 }
 
@@ -20,13 +20,13 @@ impl Violation {
     }
 }
 
-/// The violations of a pod as they are told whoever writes it.
+/// The violations of a pod, as text for its writer.
 pub(super) fn told(violations: &[Violation]) -> String {
     let told: Vec<String> = violations.iter().map(|it| format!("{} ({})", it.reason, it.detail)).collect();
     told.join(", ")
 }
 
-/// The same without who breaks what, as many pods are told of together.
+/// The same without containers, for many pods together.
 pub(super) fn reasons(violations: &[Violation]) -> String {
     let reasons: Vec<&str> = violations.iter().map(|it| it.reason).collect();
     reasons.join(", ")
@@ -48,36 +48,36 @@ pub(super) fn containers(names: &[&str]) -> String {
     format!("{} {}", word(names.len(), "container", "containers"), quoted(names.iter().copied()))
 }
 
-/// Who has set something that is forbidden: the pod, some containers, or both.
+/// The parts that set a forbidden value: the pod, some containers, or both.
 #[derive(Debug, Default)]
 pub(super) struct Setters<'p> {
-    /// Whether the pod has.
+    /// True if the pod sets it.
     pub(super) pod: bool,
     /// The containers that have.
     pub(super) containers: Vec<&'p str>,
-    /// What they have set.
+    /// The values set.
     pub(super) values: BTreeSet<String>,
 }
 
 impl Setters<'_> {
-    /// Whether nobody has.
+    /// Returns true if no part sets it.
     pub(super) fn are_none(&self) -> bool {
         !self.pod && self.containers.is_empty()
     }
 
-    /// Who has, as texts to be joined.
+    /// The parts, as texts to be joined.
     pub(super) fn named(&self) -> Vec<String> {
         let pod = self.pod.then(|| "pod".to_owned());
         let containers = (!self.containers.is_empty()).then(|| containers(&self.containers));
         pod.into_iter().chain(containers).collect()
     }
 
-    /// Who has, in one text.
+    /// The parts, in one text.
     pub(super) fn told(&self) -> String {
         self.named().join(" and ")
     }
 
-    /// What they have set, in order.
+    /// The values, in order.
     pub(super) fn values(&self) -> String {
         quoted(self.values.iter().map(String::as_str))
     }
