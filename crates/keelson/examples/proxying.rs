@@ -1,5 +1,5 @@
-//! Measures what passing requests on to an aggregated server adds: to a small get, asked at the server itself and through keelson one
-//! after another, and to a stream of some gigabytes, with what the process holds meanwhile. Prints a table.
+//! Measures the cost of forwarding requests to an aggregated server: a small get, sent to the server itself and through keelson by
+//! turns, and a stream of some gigabytes, with the memory of the process. Prints a table.
 //!
 //! `cargo run --release -p keelson --example proxying`. Client, server and aggregated server share the process and its processors.
 

@@ -1,8 +1,7 @@
-//! Output of the process: its log, and lines for whoever gave the command.
+//! Output of the process: its log, and the lines of commands.
 //!
-//! A server outlives those who read its log. Where that can't be written, on a full disk or into a pipe that nobody holds any more, the
-//! line is lost and the server goes on, so nothing here panics. What a command was asked for is another matter: it fails if it can't
-//! be told.
+//! A server outlives the readers of its log. If the log cannot be written, on a full disk or into a closed pipe, the line is lost
+//! and the server continues, so nothing here panics. A command whose result cannot be written fails.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -47,26 +46,26 @@ impl Write for JsonLog {
     }
 }
 
-/// Tells a line on standard error, to whom it may concern.
+/// Writes a line to standard error.
 pub(crate) fn note(line: impl fmt::Display) {
     let _ = Log.write_all(format!("{}\n", visible(&line.to_string())).as_bytes());
 }
 
-/// Tells a line on standard error in the place of the last one, where that is a terminal.
+/// Writes a line to standard error in place of the last one, where that is a terminal.
 pub(crate) fn note_over(line: impl fmt::Display) {
     // Back to the beginning of the line, what is there erased.
     let _ = Log.write_all(format!("\r\x1b[2K{}", visible(&line.to_string())).as_bytes());
 }
 
-/// Tells a line on standard output, where the work goes on although nobody reads it.
+/// Writes a line to standard output; a failure is ignored.
 pub(crate) fn announce(line: impl fmt::Display) {
     let _ = print(line);
 }
 
-/// Tells a line on standard output that was asked for.
+/// Writes the result of a command to standard output.
 ///
 /// # Errors
-/// When it can't be written.
+/// It cannot be written.
 pub(crate) fn answer(line: impl fmt::Display) -> anyhow::Result<()> {
     print(line).context("writing to standard output")
 }

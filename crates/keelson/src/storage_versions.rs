@@ -1,7 +1,7 @@
-//! The versions in which built-in resources are stored, from `--storage-version` and `--storage-version-file`.
+//! The stored versions of built-in resources, from `--storage-version` and `--storage-version-file`.
 //!
-//! The file is read again at SIGHUP: a server goes over to what it says then without a restart. What is said on the command line
-//! counts more than what the file says.
+//! The file is read again at SIGHUP, and a server then changes its versions without a restart. The command line takes precedence
+//! over the file.
 
 use std::convert::Infallible;
 use std::future;
@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use keelson_server::{RegistryConfig, RunningServer, catalogue};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Where the versions are said.
+/// The source of the versions.
 pub(crate) struct StorageVersions {
     file: Option<PathBuf>,
     flags: Vec<String>,
@@ -31,10 +31,10 @@ impl StorageVersions {
         self.parse_into(registry, &text.transpose()?.unwrap_or_default())
     }
 
-    /// Has a server follow the file, if there is one, at each SIGHUP. What can't be read changes nothing.
+    /// Applies the file, if there is one, at each SIGHUP. An invalid file changes nothing.
     ///
     /// # Errors
-    /// When the signal can't be listened for. It does not end otherwise.
+    /// The signal cannot be handled. It does not end otherwise.
     pub(crate) async fn follow(&self, server: &RunningServer) -> anyhow::Result<Infallible> {
         let Some(file) = &self.file else { return future::pending().await };
         let mut hangups = signal(SignalKind::hangup()).context("listening for SIGHUP")?;

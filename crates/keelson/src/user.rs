@@ -26,16 +26,16 @@ const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 const MANAGER: &str = "keelson-user";
-/// How long one answer may take.
+/// The timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long the signer may take, and how often it is looked whether it is done.
+/// The time that the signer may take, and the interval of checks.
 const SIGNING: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Makes the user.
+/// Creates the user.
 ///
 /// # Errors
-/// When the file exists, the server can't be asked or refuses, or nobody signs.
+/// The file exists, the server cannot be reached or refuses, or no controller signs.
 pub(super) fn create(settings: &UserCreate) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
     runtime.block_on(async {
@@ -221,7 +221,7 @@ fn warn_of_other_names(server: &Server, url: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a server says of a refusal, rather than how it was sent.
+/// The server's reason for a refusal, without the transport's.
 fn told_of(error: kube::Error) -> anyhow::Error {
     match error {
         kube::Error::Api(status) => anyhow!("{}", status.message),
@@ -252,7 +252,7 @@ fn ca_of(cluster: &Cluster) -> anyhow::Result<String> {
     }
 }
 
-/// The kubeconfig of whoever gives the command.
+/// The kubeconfig of the user of the command.
 pub(crate) fn kubeconfig_of(settings: &Administrator) -> PathBuf {
     let of_server = settings.data_dir.join("kubeconfig");
     let named = || std::env::var_os("KUBECONFIG").filter(|file| !file.is_empty()).map(PathBuf::from);

@@ -34,18 +34,18 @@ pub(crate) struct Access {
     authentication_config: Option<PathBuf>,
     #[command(flatten)]
     oidc: Oidc,
-    /// A kubeconfig that says which webhook knows the users of tokens that nobody else knows.
+    /// A kubeconfig of the webhook that authenticates tokens of other issuers.
     #[arg(long, env = "KEELSON_AUTHENTICATION_TOKEN_WEBHOOK_CONFIG_FILE")]
     authentication_token_webhook_config_file: Option<PathBuf>,
     /// The version of the TokenReviews that it understands: v1 or v1beta1.
     #[arg(long, env = "KEELSON_AUTHENTICATION_TOKEN_WEBHOOK_VERSION", default_value = "v1beta1", value_parser = version)]
     authentication_token_webhook_version: ReviewVersion,
-    /// How long its answers are kept (such as 2m).
+    /// The time for which its responses are cached (such as 2m).
     #[arg(long, env = "KEELSON_AUTHENTICATION_TOKEN_WEBHOOK_CACHE_TTL", default_value = "2m", value_parser = duration)]
     authentication_token_webhook_cache_ttl: Duration,
-    /// Who decides what users may do, one asked after another: Node lets nodes read what their pods use and confines what they write,
-    /// RBAC goes by the stored roles and bindings, Webhook asks somebody else, AlwaysAllow lets everybody do anything (for
-    /// development), AlwaysDeny nobody. Node,RBAC unless given.
+    /// The authorizers, called in this order: Node permits nodes what their pods use and limits their writes, RBAC evaluates the
+    /// stored roles and bindings, Webhook calls a webhook, AlwaysAllow permits everything (for development), AlwaysDeny nothing.
+    /// Node,RBAC by default.
     #[arg(long, env = "KEELSON_AUTHORIZATION_MODE", value_parser = list::<AuthorizerKind>)]
     authorization_mode: Vec<List<AuthorizerKind>>,
     /// A file with an AuthorizationConfiguration (apiserver.config.k8s.io/v1): the same with several webhooks and conditions under which
@@ -58,10 +58,10 @@ pub(crate) struct Access {
     /// The version of the SubjectAccessReviews that it understands: v1 or v1beta1.
     #[arg(long, env = "KEELSON_AUTHORIZATION_WEBHOOK_VERSION", default_value = "v1beta1", value_parser = version)]
     authorization_webhook_version: ReviewVersion,
-    /// How long it is kept that it allowed something (such as 5m).
+    /// The time for which an allowed request is cached (such as 5m).
     #[arg(long, env = "KEELSON_AUTHORIZATION_WEBHOOK_CACHE_AUTHORIZED_TTL", default_value = "5m", value_parser = duration)]
     authorization_webhook_cache_authorized_ttl: Duration,
-    /// How long it is kept that it did not (such as 30s).
+    /// The time for which a denied request is cached (such as 30s).
     #[arg(long, env = "KEELSON_AUTHORIZATION_WEBHOOK_CACHE_UNAUTHORIZED_TTL", default_value = "30s", value_parser = duration)]
     authorization_webhook_cache_unauthorized_ttl: Duration,
 }
@@ -80,7 +80,7 @@ struct Oidc {
     /// The claim with the name of the user.
     #[arg(long, env = "KEELSON_OIDC_USERNAME_CLAIM", default_value = "sub")]
     oidc_username_claim: String,
-    /// What is put before that name: unless given the URL of the issuer and #, but nothing before e-mail addresses; - is nothing.
+    /// The prefix of that name: by default the URL of the issuer and #, and nothing for e-mail addresses; - for no prefix.
     #[arg(
         long,
         env = "KEELSON_OIDC_USERNAME_PREFIX",
@@ -92,7 +92,7 @@ struct Oidc {
     /// The claim with the groups of the user; none unless given.
     #[arg(long, env = "KEELSON_OIDC_GROUPS_CLAIM")]
     oidc_groups_claim: Option<String>,
-    /// What is put before each group.
+    /// The prefix of each group.
     #[arg(long, env = "KEELSON_OIDC_GROUPS_PREFIX")]
     oidc_groups_prefix: Option<String>,
     /// The algorithms with which its tokens may be signed.

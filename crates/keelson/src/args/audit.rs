@@ -1,5 +1,4 @@
-//! Flags for audit, under the names that the reference server has for them. What they mean together, and which can't be, is in
-//! `keelson_server::AuditConfig`.
+//! Flags for audit, under upstream's names. `keelson_server::AuditConfig` validates their combinations.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,13 +27,13 @@ struct Log {
     /// The file to which audit events are written, one a line; - is standard output.
     #[arg(long, env = "KEELSON_AUDIT_LOG_PATH")]
     audit_log_path: Option<PathBuf>,
-    /// How many days older files of the audit log are kept; 0 is for ever.
+    /// The age of older files of the audit log in days; 0 for no limit.
     #[arg(long, env = "KEELSON_AUDIT_LOG_MAXAGE", default_value_t = 0, allow_negative_numbers = true)]
     audit_log_maxage: i64,
-    /// How many older files of the audit log are kept; 0 is all.
+    /// The number of older files of the audit log; 0 for no limit.
     #[arg(long, env = "KEELSON_AUDIT_LOG_MAXBACKUP", default_value_t = 0, allow_negative_numbers = true)]
     audit_log_maxbackup: i64,
-    /// How many megabytes a file of the audit log may have before the next is begun; 0 is 100.
+    /// The size at which the audit log begins the next file, in megabytes; 0 means 100.
     #[arg(long, env = "KEELSON_AUDIT_LOG_MAXSIZE", default_value_t = 0, allow_negative_numbers = true)]
     audit_log_maxsize: i64,
     /// Compress older files of the audit log with gzip.
@@ -43,26 +42,26 @@ struct Log {
     /// The form of the audit log: json, or legacy for lines of text.
     #[arg(long, env = "KEELSON_AUDIT_LOG_FORMAT", default_value = "json")]
     audit_log_format: AuditLogFormat,
-    /// Whether requests wait for the audit log: batch (they do not), blocking, or blocking-strict, which refuses those whose first event
-    /// can't be written.
+    /// The mode in which requests wait for the audit log: batch (they do not), blocking, or blocking-strict, which refuses a
+    /// request whose first event cannot be written.
     #[arg(long, env = "KEELSON_AUDIT_LOG_MODE", default_value = "batch", value_parser = log_mode)]
     audit_log_mode: AuditMode,
-    /// How many events wait for the audit log in the mode batch before more are lost.
+    /// The number of events that wait for the audit log in the mode batch; further ones are lost.
     #[arg(long, env = "KEELSON_AUDIT_LOG_BATCH_BUFFER_SIZE", default_value_t = 10_000)]
     audit_log_batch_buffer_size: u32,
-    /// How many events are written at once at the most.
+    /// The largest number of events written at once.
     #[arg(long, env = "KEELSON_AUDIT_LOG_BATCH_MAX_SIZE", default_value_t = 400)]
     audit_log_batch_max_size: u32,
-    /// How long events wait for more to be written with them; 0 is not at all.
+    /// The time that events wait for further ones; 0 for no wait.
     #[arg(long, env = "KEELSON_AUDIT_LOG_BATCH_MAX_WAIT", default_value = "20ms", value_parser = duration_or_never)]
     audit_log_batch_max_wait: OrNever,
     /// Write no faster than the two flags that follow say.
     #[arg(long, env = "KEELSON_AUDIT_LOG_BATCH_THROTTLE_ENABLE")]
     audit_log_batch_throttle_enable: bool,
-    /// How many batches are written in a second.
+    /// The number of batches written in a second.
     #[arg(long, env = "KEELSON_AUDIT_LOG_BATCH_THROTTLE_QPS", default_value_t = 10.0)]
     audit_log_batch_throttle_qps: f32,
-    /// How many batches are written at once after a rest.
+    /// The number of batches written at once after a pause.
     #[arg(long, env = "KEELSON_AUDIT_LOG_BATCH_THROTTLE_BURST", default_value_t = 15)]
     audit_log_batch_throttle_burst: u32,
     /// Bound the sizes of events and batches of the audit log.
@@ -78,26 +77,26 @@ struct Log {
 
 #[derive(ClapArgs)]
 struct Webhook {
-    /// The kubeconfig of the webhook to which audit events are sent.
+    /// The kubeconfig of the webhook that receives audit events.
     #[arg(long, env = "KEELSON_AUDIT_WEBHOOK_CONFIG_FILE")]
     audit_webhook_config_file: Option<PathBuf>,
-    /// How long is waited before a batch is sent to the webhook a second time; it is sent five times at the most.
+    /// The time before a batch is sent to the webhook a second time; it is sent at most five times.
     #[arg(long, env = "KEELSON_AUDIT_WEBHOOK_INITIAL_BACKOFF", default_value = "10s", value_parser = duration)]
     audit_webhook_initial_backoff: Duration,
-    /// Whether requests wait for the webhook: batch (they do not), blocking, or blocking-strict, which refuses those whose first event
-    /// can't be sent.
+    /// The mode in which requests wait for the webhook: batch (they do not), blocking, or blocking-strict, which refuses a request
+    /// whose first event cannot be sent.
     #[arg(long, env = "KEELSON_AUDIT_WEBHOOK_MODE", default_value = "batch", value_parser = webhook_mode)]
     audit_webhook_mode: AuditMode,
-    /// How many events wait for the webhook in the mode batch before more are lost.
+    /// The number of events that wait for the webhook in the mode batch; further ones are lost.
     #[arg(long, env = "KEELSON_AUDIT_WEBHOOK_BATCH_BUFFER_SIZE", default_value_t = 10_000)]
     audit_webhook_batch_buffer_size: u32,
-    /// How many events are sent at once at the most.
+    /// The largest number of events sent at once.
     #[arg(long, env = "KEELSON_AUDIT_WEBHOOK_BATCH_MAX_SIZE", default_value_t = 400)]
     audit_webhook_batch_max_size: u32,
-    /// How long events wait for more to be sent with them.
+    /// The time that events wait for further ones.
     #[arg(long, env = "KEELSON_AUDIT_WEBHOOK_BATCH_MAX_WAIT", default_value = "30s", value_parser = duration_or_never)]
     audit_webhook_batch_max_wait: OrNever,
-    /// Whether batches are sent no faster than the two flags that follow say.
+    /// Limit the rate of batches by the two following flags.
     #[arg(
         long,
         env = "KEELSON_AUDIT_WEBHOOK_BATCH_THROTTLE_ENABLE",
@@ -107,10 +106,10 @@ struct Webhook {
         action = clap::ArgAction::Set
     )]
     audit_webhook_batch_throttle_enable: bool,
-    /// How many batches are sent in a second.
+    /// The number of batches sent in a second.
     #[arg(long, env = "KEELSON_AUDIT_WEBHOOK_BATCH_THROTTLE_QPS", default_value_t = 10.0)]
     audit_webhook_batch_throttle_qps: f32,
-    /// How many batches are sent at once after a rest.
+    /// The number of batches sent at once after a pause.
     #[arg(long, env = "KEELSON_AUDIT_WEBHOOK_BATCH_THROTTLE_BURST", default_value_t = 15)]
     audit_webhook_batch_throttle_burst: u32,
     /// Bound the sizes of events and batches that are sent to the webhook.

@@ -1,5 +1,5 @@
-//! Flags for passing requests on to aggregated API servers, under the names that the reference server has for them. What they mean
-//! together is in `keelson_access::pki`.
+//! Flags for forwarding requests to aggregated API servers, under upstream's names. `keelson_access::pki` validates their
+//! combinations.
 
 use std::path::PathBuf;
 
@@ -16,8 +16,8 @@ pub(crate) struct FrontProxy {
     /// The private key of --proxy-client-cert-file (PEM).
     #[arg(long, env = "KEELSON_PROXY_CLIENT_KEY_FILE", requires = "proxy_client_cert_file")]
     proxy_client_key_file: Option<PathBuf>,
-    /// Authorities that sign the certificates of front proxies (PEM): whoever shows one may say for whom it asks, in the header fields that
-    /// follow. Aggregated API servers are told the same in the config map kube-system/extension-apiserver-authentication.
+    /// Authorities of the client certificates of front proxies (PEM). A front proxy names its user in the following header fields.
+    /// Aggregated API servers read the same from the config map kube-system/extension-apiserver-authentication.
     #[arg(long, env = "KEELSON_REQUESTHEADER_CLIENT_CA_FILE")]
     requestheader_client_ca_file: Option<PathBuf>,
     /// The common names that certificates of front proxies have; any where there is none.
@@ -37,7 +37,7 @@ pub(crate) struct FrontProxy {
     /// The header fields for the groups of the user.
     #[arg(long, env = "KEELSON_REQUESTHEADER_GROUP_HEADERS", value_parser = list::<String>, default_value = "X-Remote-Group")]
     requestheader_group_headers: Vec<List<String>>,
-    /// How the header fields begin that say what else is known of the user.
+    /// The prefix of the header fields with extra values of the user.
     #[arg(
         long,
         env = "KEELSON_REQUESTHEADER_EXTRA_HEADERS_PREFIX",

@@ -18,15 +18,15 @@ use crate::output::{answer, note, note_over};
 use fleet::Fleet;
 use report::Report;
 
-/// How often the server is asked while something is waited for.
+/// The interval of requests to the server while waiting.
 const INTERVAL: Duration = Duration::from_millis(500);
-/// How many times in a row it may fail to answer meanwhile: it may be restarted, as servers are during an upgrade.
+/// The number of failures in a row meanwhile: the server may restart, as during an upgrade.
 const MOST_FAILURES: u32 = 120;
 
-/// Tells of the versions, and waits until there is nothing left to be done if that is wanted.
+/// Prints the versions, and waits until nothing is left to do if requested.
 ///
 /// # Errors
-/// When the server can't be asked, or it is still not done after the time that was given.
+/// The server cannot be reached, or the time is over.
 pub(super) fn run(settings: &Versions) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
     runtime.block_on(async {

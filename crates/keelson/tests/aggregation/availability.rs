@@ -1,6 +1,6 @@
-//! Availability of registered servers: reasons and texts of the condition, and that each is judged on its own.
+//! Availability of registered servers: reasons and texts of the condition, each computed on its own.
 //!
-//! The texts are those that `kubectl get apiservices` shows operators of the reference server.
+//! The texts are those that `kubectl get apiservices` shows of the reference server.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ async fn the_condition_says_what_is_missing_of_a_service_and_follows_it() {
         until_reason(&raw, name, "EndpointsNotFound").await;
     }
     raw.post(SLICES, &slice("https", true)).await.expect(201);
-    // The address belongs to nobody (RFC 5737).
+    // The address is reserved for documentation (RFC 5737).
     let (_, message) = until_reason(&raw, name, "FailedDiscoveryCheck").await;
     let asked = "failing or missing response from https://192.0.2.1:1/apis/c1.example.org/v1: Get ";
     assert!(message.starts_with(asked), "{message}");
@@ -78,7 +78,7 @@ async fn the_condition_says_what_is_missing_of_a_service_and_follows_it() {
     raw.patch(format!("{SERVICES}/{name}"), MERGE, &local).await.expect(200);
     let message = "Local APIServices are always available";
     assert_eq!(until_reason(&raw, name, "Local").await, ("True".to_owned(), message.to_owned()));
-    // Whoever takes the condition away finds it again.
+    // A removed condition is set again.
     let none = json!({ "status": { "conditions": [] } });
     raw.patch(format!("{SERVICES}/{name}/status"), MERGE, &none).await.expect(200);
     until_reason(&raw, name, "Local").await;
@@ -183,7 +183,7 @@ async fn whoever_touches_an_api_service_has_its_server_asked() {
     }
 }
 
-/// The port of a server that says this, unsecured, to whoever has said something.
+/// The port of a server without TLS that sends this after the first bytes of a client.
 async fn unsecured(answer: &'static [u8]) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -259,7 +259,7 @@ async fn who_reads_that_a_server_is_available_can_use_it_at_once() {
         let group = format!("soon{number}.example.org");
         backend.answer(&format!("/apis/{group}/v1"), HookReply::Json(json!({ "kind": "APIResourceList" })));
         backend.answer(&format!("/apis/{group}/v1/things"), HookReply::Json(json!({ "kind": "ThingList" })));
-        // What nobody serves yet was not found, which nobody remembers.
+        // A group that is not served yet was not found, which is not cached.
         raws[0].get(format!("/apis/{group}/v1/things")).await.expect(404);
         raws[0].post(SERVICES, &backend.api_service(&group, "v1")).await.expect(201);
         let read = format!("{SERVICES}/v1.{group}");

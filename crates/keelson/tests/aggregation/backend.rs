@@ -66,12 +66,12 @@ impl Backend {
         raw.post(SERVICES, &self.api_service(group, version)).await.expect(201);
     }
 
-    /// Whether it was ever asked at a path with this in it.
+    /// Returns true if a request had this in its path.
     pub(crate) fn was_asked(&self, part: &str) -> bool {
         self.asked.lock().unwrap().iter().any(|request| request.path.contains(part))
     }
 
-    /// What it was asked so far at a path.
+    /// The requests so far at a path.
     pub(crate) fn asked(&self, path: &str) -> Vec<HookRequest> {
         self.asked.lock().unwrap().iter().filter(|request| request.path == path).cloned().collect()
     }

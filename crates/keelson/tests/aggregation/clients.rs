@@ -1,6 +1,6 @@
 //! Discovery by clients from all three sources: the program, definitions, and aggregated servers.
 //!
-//! Two requests and no more, the same answer in the old form and in the new one, and 304 for whoever knows it already.
+//! Two requests and no more, the same result in the old form and in the new one, and 304 for a client with the current one.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -60,7 +60,7 @@ async fn kubectl_knows_all_sources_after_two_requests() {
     assert_eq!(endpoint.kubectl(["get", "boats", "-o", "name"]).await.ok(), "");
 }
 
-/// What a kubectl shows of all that there is, and that it asked for it twice.
+/// Checks that kubectl shows all resources, after two requests.
 fn check_all_sources(found: KubectlOutput) {
     let log = found.stderr.clone();
     let resources = found.ok();
@@ -76,12 +76,12 @@ fn check_all_sources(found: KubectlOutput) {
     assert_eq!(asked.len(), 2, "{log}");
 }
 
-/// Whether a row of a table has these words and no others.
+/// Returns true if a row of a table has these words and no others.
 fn is_listed(table: &str, row: &str) -> bool {
     table.lines().any(|found| found.split_whitespace().eq(row.split(' ')))
 }
 
-/// How often clients were told that they know a document already.
+/// The number of 304 responses so far.
 async fn told_unchanged(raw: &Raw) -> u64 {
     let metrics = raw.get("/metrics").await.expect(200).text();
     let of_no_resource =
@@ -97,7 +97,7 @@ async fn check_release(server: &TestServer, program: &Path) {
     let kubectl = |line: &str| endpoint.kubectl_of(program, cache.path(), line.split(' '));
     check_all_sources(kubectl("api-resources -v=6").await);
 
-    // What it knows it does not ask for again.
+    // kubectl does not request what it has cached.
     let got = kubectl("get trains -v=6").await;
     assert_eq!(asked(&got.stderr), ["apis/rail.example.org/v1/namespaces/default/trains"], "{}", got.stderr);
     assert!(got.ok().contains("express"));
@@ -107,7 +107,7 @@ async fn check_release(server: &TestServer, program: &Path) {
     assert!(kubectl("explain boats").await.ok().contains("Boat"));
     kubectl("delete boat tug").await.ok();
 
-    // Asked to look again, it is told that nothing has changed, and then what has.
+    // A refresh gets 304, and then the change.
     let before = told_unchanged(&raw).await;
     check_all_sources(kubectl("api-resources -v=6").await);
     assert_eq!(told_unchanged(&raw).await, before + 2);
@@ -141,7 +141,7 @@ async fn a_rest_mapping_is_the_same_from_the_old_form_and_the_new_one() {
     assert!(has("v1 Node nodes") && has("apiregistration.k8s.io/v1 APIService apiservices"), "{new:?}");
 }
 
-/// Where the objects of each kind are, by group and version.
+/// The paths of the objects of each kind, by group and version.
 fn mapping(discovery: &Discovery) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for group in discovery.groups() {
@@ -169,7 +169,7 @@ async fn whoever_knows_the_document_is_sent_it_again_after_a_change_alone() {
     raw.get("/apis").header("accept", AGGREGATED).header("if-none-match", &*first).await.expect(200);
     assert_unchanged(&raw, &second).await;
 
-    // What a document says makes its tag, and nothing else does.
+    // The tag depends only on the content of a document.
     raw.delete(format!("{DEFINITIONS}/ferries.water.example.org")).await.expect(200);
     until_of(&raw, "/apis", AGGREGATED, |found| !found.to_string().contains(r#""ferries""#)).await;
     assert_eq!(tag(&raw).await, first);

@@ -1,5 +1,5 @@
-//! The one discovery document with aggregated servers in it: read in whichever form they say it, stale where they don't, in one order with
-//! everything else, and with tags that depend on nothing but what is shown.
+//! The aggregated discovery document with aggregated servers: read in either form, stale where a server fails, in one order with
+//! everything else, and with tags that depend on nothing but the content.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub(crate) async fn tag(raw: &Raw) -> String {
     raw.get("/apis").header("accept", AGGREGATED).await.expect(200).header("etag").to_owned()
 }
 
-/// What a server answers at `/apis`, by the name of a group.
+/// The responses of a server at `/apis`, by the name of a group.
 fn answers() -> Vec<(&'static str, HookReply)> {
     let items = |name: &str, version: &str| {
         json!([{ "metadata": { "name": format!("{name}.example.org") },
@@ -135,7 +135,7 @@ async fn a_version_is_stale_while_its_server_is_away_and_the_tags_tell_nothing_e
     backend.register(&raw, "life.example.org", "v1").await;
     assert_eq!(version(&raw, "life.example.org", "Current").await["resources"], things);
     let current = tag(&raw).await;
-    // Nobody listens at the other port.
+    // Nothing listens on the other port.
     touch(1).await;
     assert_eq!(version(&raw, "life.example.org", "Stale").await.get("resources"), None);
     let stale = tag(&raw).await;

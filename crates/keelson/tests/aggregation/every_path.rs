@@ -1,7 +1,7 @@
 //! Every path of the discovery documents with every verb that they name, whatever the source: the program, a definition, another
-//! server. What is said to be there is there.
+//! server. Everything listed is served.
 //!
-//! Of each kind there is an object, as far as one can be made, so that its subresources are there too.
+//! There is an object of each kind, as far as one can be created, so that its subresources are there too.
 
 use std::collections::BTreeMap;
 
@@ -19,18 +19,18 @@ use super::until_of;
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /// The name of the object in each request, where its kind allows it.
 const NAME: &str = "probe";
-/// How many requests are under way at once.
+/// The number of concurrent requests.
 const AT_ONCE: usize = 16;
 const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 
-/// What one verb of the document is asked for by.
+/// A request for one verb of the document.
 struct Visit {
     source: &'static str,
     verb: String,
     path: String,
     /// The name of the object in the path.
     name: String,
-    /// Whether there is such an object.
+    /// True if the object exists.
     is_there: bool,
 }
 
@@ -106,7 +106,7 @@ fn visits(document: &Value, root: &str, samples: &Samples) -> Vec<Visit> {
     visits
 }
 
-/// What is wrong with the answer to a visit, if anything.
+/// The fault of the response to a visit.
 async fn fault(raw: &Raw, visit: &Visit) -> Option<String> {
     let (method, query) = match &*visit.verb {
         "get" | "list" => (Method::GET, ""),
@@ -129,7 +129,7 @@ async fn fault(raw: &Raw, visit: &Visit) -> Option<String> {
         return (status != 200).then(|| format!("{method} {target}: {status}"));
     }
     let answer = call.await;
-    // Where the object is not there, its name says that the resource is.
+    // If the object does not exist, its name in the error shows that the resource is served.
     let is_object = || !visit.is_there && answer.json()["details"]["name"] == *visit.name;
     let is_missing = answer.status == 405 || (answer.status == 404 && !is_object());
     is_missing.then(|| format!("{method} {target}: {} {}", answer.status, answer.text()))

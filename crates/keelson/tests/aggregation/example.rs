@@ -19,7 +19,7 @@ use tokio::process::{Child, Command};
 use crate::lab::PATIENCE;
 use crate::{SERVICES, api_service, until_reason};
 
-/// How long what a process says stands when it dies: short for those who wait for its end.
+/// The lease of a process in seconds: short for tests that wait for its end.
 const LEASE_SECONDS: &str = "30";
 
 /// An example of the library as a process.
@@ -40,12 +40,12 @@ impl Example {
         Self::start("flunders", "wardle.example.com", main, store).await
     }
 
-    /// The same for the one without a store.
+    /// The example without a store.
     pub(crate) async fn loads(main: &Endpoint) -> Self {
         Self::start("loads", "host.example.com", main, |_| String::new()).await
     }
 
-    /// The same for the one that serves two versions, and stores the first.
+    /// The example with two versions, which stores the first.
     pub(crate) async fn moved(main: &Endpoint, store: impl FnOnce(&Path) -> String) -> Self {
         Self::start("moved", "moved.example.com", main, store).await
     }
@@ -66,7 +66,7 @@ impl Example {
         self.another_storing(self.stored).await
     }
 
-    /// The same of one that stores objects in another version.
+    /// Another process, which stores objects in another version.
     pub(crate) async fn another_storing(&self, stored: &'static str) -> Self {
         let directory = TempDir::new().unwrap();
         let (name, kubeconfig, store) = (self.name, self.kubeconfig.clone(), self.store.clone());
@@ -80,7 +80,7 @@ impl Example {
         self.stored = version;
     }
 
-    /// Where its data are.
+    /// Its data directory.
     pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
@@ -128,7 +128,7 @@ impl Example {
         self.child.kill().await.unwrap();
     }
 
-    /// Tells it to end, and waits until it has.
+    /// Stops it, and waits for its end.
     pub(crate) async fn stop(&mut self) {
         self.signal("-TERM").await;
         assert!(self.child.wait().await.unwrap().success());

@@ -1,6 +1,6 @@
-//! Headers and certificates by which servers that pass requests on tell aggregated servers who asks.
+//! Headers and certificates by which front proxies name the user to aggregated servers.
 //!
-//! An aggregated server believes nobody else, so what a client says under these names must not get through.
+//! An aggregated server trusts only these, so the same headers of a client must be removed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::made_peers::claimed;
 
 const TOLD: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 const PROXY_CA: &str = "requestheader-client-ca-file";
-/// How long the server may take to do what it has to do by itself.
+/// The timeout for work of the server itself.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until the config map is as expected.
@@ -92,13 +92,13 @@ async fn servers_with_different_authorities_tell_of_all_of_them() {
     for running in [&one, &other] {
         assert!(both["data"][PROXY_CA].as_str().unwrap().contains(running.running().pki().front_proxy.ca_pem.trim()));
     }
-    // Who starts again finds what it would add.
+    // After a restart it finds its own entry.
     other.restart().await;
     let now = other.raw().get(TOLD).await.expect(200).json();
     assert_eq!(now["metadata"]["resourceVersion"], both["metadata"]["resourceVersion"]);
 }
 
-/// As in the reference: where no names are given, whoever has a certificate of the authority is one.
+/// As in the reference: without names, every certificate of the authority is accepted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_has_a_certificate_of_the_operators_authority_says_who_asks() {
     let other = TestServer::start().await;

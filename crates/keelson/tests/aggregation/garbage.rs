@@ -1,5 +1,5 @@
-//! Garbage collection where owners or dependents are on an aggregated server: they go with each other as if all were here, and what nobody
-//! can decide about, since that server is away or lies, stays.
+//! Garbage collection with owners or dependents on an aggregated server: they are deleted as if all were local. Objects that depend
+//! on an unavailable or lying server stay.
 
 use std::path::Path;
 use std::time::Duration;
@@ -31,7 +31,7 @@ async fn map(raw: &Raw, name: &str, owners: &[Value]) -> Value {
     raw.post(MAPS, &object).await.expect(201).json()
 }
 
-/// The same for a flunder, with these finalizers.
+/// Creates a flunder with these finalizers.
 async fn flunder(raw: &Raw, name: &str, owners: &[Value], finalizers: &[&str]) -> Value {
     let object = json!({
         "apiVersion": "wardle.example.com/v1", "kind": "Flunder",
@@ -122,7 +122,7 @@ async fn owners_wait_for_their_dependents_or_let_go_of_them_across_servers() {
     let here = map(&raw, "here", &[]).await;
     let dependent = flunder(&raw, "held", &[owner(&here)], &[HOLD]).await;
     assert!(dependent["metadata"]["uid"].is_string());
-    // The server has told of it when what came after it was dealt with.
+    // The server has reported it when later changes are done.
     let mut ghost = owner(&here);
     ghost["name"] = json!("ghost");
     flunder(&raw, "told", &[ghost], &[]).await;
@@ -172,7 +172,7 @@ async fn nothing_goes_by_an_owner_whose_server_is_away() {
     delete(&raw, &format!("{MAPS}/here"), "Background").await;
     until_gone(&raw, &format!("{MAPS}/here")).await;
     until_reason(&raw, "v1.wardle.example.com", "FailedDiscoveryCheck").await;
-    // What has nothing to do with it is collected all the while.
+    // Unrelated objects are collected all the while.
     for number in 0..3 {
         collected_here(&raw, &format!("others-{number}")).await;
     }
@@ -204,7 +204,7 @@ fn train(name: &str, uid: &Value) -> Value {
     })
 }
 
-/// What a server answers about an object that it does not have, or can't find now.
+/// The response of a server about an object that it does not have, or cannot find now.
 fn status(code: u16, reason: &str, name: &str) -> HookReply {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": code,
@@ -242,7 +242,7 @@ async fn only_a_server_that_says_so_by_name_has_lost_an_owner() {
     until_gone(&raw, &format!("{MAPS}/other")).await;
     let asked = &backend.asked(&format!("{TRAINS}/never"))[0].headers["x-remote-user"];
     assert_eq!(asked, "system:serviceaccount:kube-system:generic-garbage-collector");
-    // Each of these is judged again and again.
+    // Each of these is checked repeatedly.
     for name in stays {
         let path = format!("{TRAINS}/{name}");
         let again = async {
@@ -281,7 +281,7 @@ async fn a_server_that_says_it_has_the_uid_of_another_changes_nothing_for_that_o
     assert_eq!(kept["metadata"]["ownerReferences"][0]["name"], "mine");
 }
 
-/// What such a server has is not known, so nothing goes by it, and nothing else waits for it.
+/// The objects of such a server are unknown, so nothing is deleted because of it, and nothing else waits for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_whose_lists_and_watches_hang_or_never_end_delays_nothing_else() {
     for reply in [HookReply::Hangs, HookReply::Stalls, HookReply::Endless, HookReply::Closes] {

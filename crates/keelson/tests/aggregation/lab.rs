@@ -12,9 +12,9 @@ use crate::{SERVICES, api_service};
 
 /// The name in the aggregated server's certificate.
 pub(crate) const NAMES: [&str; 1] = ["echo.agg.svc"];
-/// Where its objects are.
+/// The path of its objects.
 pub(crate) const THINGS: &str = "/apis/px.example.org/v1/namespaces/x/things";
-/// How long the servers may take to do what they have to do by themselves.
+/// The timeout for work of the servers themselves.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server and an aggregated one.
@@ -92,7 +92,7 @@ impl Lab {
         self.until_told(|status, _| expected(status)).await;
     }
 
-    /// The same, by the status and the text of the answer.
+    /// The same, by the status and the text of the response.
     pub(crate) async fn until_told(&self, expected: impl Fn(u16, &str) -> bool) {
         let wait = async {
             loop {
@@ -107,7 +107,7 @@ impl Lab {
     }
 }
 
-/// Who signs for the server as a front proxy.
+/// The authority of the server's front-proxy certificate.
 pub(crate) fn front_proxies(server: &TestServer) -> String {
     server.running().pki().front_proxy.ca_pem.clone()
 }

@@ -21,21 +21,21 @@ use crate::example::Example;
 use crate::lab::PATIENCE;
 use crate::{MERGE, until};
 
-/// How many clients make objects at once.
+/// The number of clients that create objects concurrently.
 const WRITERS: usize = 4;
-/// How often the server is killed meanwhile.
+/// The number of kills of the server meanwhile.
 const CRASHES: usize = 3;
-/// How often a record is taken away until a write meets that, and not the process itself.
+/// The number of times that a record is deleted until a write notices, before the process itself does.
 const ATTEMPTS: usize = 20;
-/// Where processes that share a store have their records.
+/// The prefix of the records of processes that share a store.
 const RECORDS: &str = "/keelson-apiserver/servers/";
-/// Where flunders are stored.
+/// The prefix of stored flunders.
 const STORED: &str = "/registry/wardle.example.com/flunders/default";
-/// Where the main server has what is published of them.
+/// The path of their published versions on the main server.
 const PUBLISHED: &str = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions/wardle.example.com.flunders";
-/// Where it has the leases of servers.
+/// The path of server leases there.
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
-/// Where flunders are.
+/// The path of flunders.
 const FLUNDERS: &str = "/apis/wardle.example.com/v1/namespaces/default/flunders";
 
 /// A flunder as a manifest.
@@ -99,7 +99,7 @@ async fn a_server_written_with_the_library_is_used_with_kubectl() {
     assert_eq!(words(&resources), [["flunders", "fl", "wardle.example.com/v1", "true", "Flunder"]]);
 }
 
-/// What a type declares as selectable is selected by, indexed, sorted by and searched in, through the main server.
+/// The selectable fields of a type work in selectors, indexes, sorting and searches through the main server.
 #[tokio::test(flavor = "multi_thread")]
 async fn its_declared_fields_are_selected_indexed_and_sorted_by() {
     let main = TestServer::start().await;
@@ -216,7 +216,7 @@ async fn two_main_servers_on_one_postgresql_lead_to_it() {
     left.kubectl(["create", "-f", "-"]).stdin(manifest("one", "red", 3)).await.ok();
     let shown = right.kubectl(["get", "fl", "--no-headers"]).await.ok();
     assert_eq!(words(&shown), [["one", "red", "3"]]);
-    // What is begun at one goes on at the other.
+    // An apply that begins at one server continues at the other.
     for (server, size, told) in [(right, 5, "created"), (left, 6, "configured"), (right, 6, "unchanged")] {
         let done = server.kubectl(["apply", "-f", "-"]).stdin(manifest("two", "blue", size)).await.ok();
         assert_eq!(done.trim(), format!("flunder.wardle.example.com/two {told}"));
@@ -251,7 +251,7 @@ async fn two_of_them_on_one_postgresql_are_one() {
     assert_eq!(beside.get(&path).await.expect(200).json(), made);
     let grown = beside.patch(&path, MERGE, &json!({ "spec": { "size": 4 } })).await.expect(200).json();
     assert_eq!(through.get(&path).await.expect(200).json(), grown);
-    // Who has not seen what the other wrote is told so.
+    // A stale write gets a conflict.
     through.put(&path, &made).await.expect(409);
     first.kill().await;
     beside.patch(&path, MERGE, &json!({ "spec": { "size": 5 } })).await.expect(200);
@@ -275,7 +275,7 @@ async fn what_it_stores_is_published_at_the_main_server_for_as_long_as_its_lease
     let sent: Value = serde_json::from_str(&manifest("one", "red", 3)).unwrap();
     raw.post(FLUNDERS, &sent).await.expect(201);
 
-    // Whoever takes its lease away has what it says collected; it registers and says so anew.
+    // Deleting its lease removes its published versions; it registers and publishes again.
     raw.delete(&lease).await.expect(200);
     until(&raw, PUBLISHED, |found| found["status"]["storageVersions"][0] != entry).await;
     until(&raw, PUBLISHED, |found| found["status"]["storageVersions"][0] == entry).await;
@@ -429,7 +429,7 @@ async fn check_crashes(flunders: &mut Example, servers: &[&TestServer]) {
                 let sent = serde_json::from_str(&manifest(&name, "red", 1)).unwrap();
                 match raw.post(FLUNDERS, &sent).try_send().await.map(|answer| answer.status) {
                     Ok(201) => drop(acknowledged.insert(name)),
-                    // It is away: whether this one is there nobody has said.
+                    // The server is unavailable, and may or may not have this object.
                     _ => tokio::time::sleep(Duration::from_millis(20)).await,
                 }
             }
@@ -479,7 +479,7 @@ async fn count(server: &TestServer) -> u64 {
     counted(&until(&server.raw(), &format!("{FLUNDERS}?limit=1"), |list| list["kind"] == "FlunderList").await)
 }
 
-/// How many objects there are by the first chunk of one.
+/// The number of objects, from a chunk of one.
 fn counted(list: &Value) -> u64 {
     let items = list["items"].as_array().map_or(0, Vec::len) as u64;
     items + list["metadata"]["remainingItemCount"].as_u64().unwrap_or(0)

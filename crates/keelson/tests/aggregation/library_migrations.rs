@@ -1,5 +1,5 @@
-//! Migrations in servers written with the library: objects that lie in their stores in an older version than they write today are
-//! written anew, by one of the processes that share a store, and the main server tells how far that is.
+//! Migrations in servers written with the library: one of the processes that share a store rewrites objects of an older version,
+//! and the main server shows the progress.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use serde_json::{Value, json};
 use crate::example::Example;
 use crate::{MERGE, PATIENCE, SERVICES, api_service, until};
 
-/// How many objects there are: many steps of a migration.
+/// The number of objects: many steps of a migration.
 const MANY: usize = 300;
-/// How many there are where one process is killed among them.
+/// The number of objects where one process is killed meanwhile.
 const MANY_STORED: usize = 2000;
 const V1: &str = "moved.example.com/v1";
 const V2: &str = "moved.example.com/v2";
-/// Where the objects are, and where they are stored.
+/// The path of the objects, and their stored prefix.
 const CRATES: &str = "/apis/moved.example.com/v1/namespaces/default/crates";
 const STORED: &str = "/registry/moved.example.com/crates/";
-/// Where the main server has what is published of them.
+/// The path of their published versions on the main server.
 const PUBLISHED: &str = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions/moved.example.com.crates";
 const MIGRATIONS: &str = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations";
 
@@ -34,7 +34,7 @@ async fn make(raw: &Raw, count: usize) {
     }
 }
 
-/// What clients see of the objects, but for their revisions.
+/// The objects as clients see them, without revisions.
 async fn contents(raw: &Raw) -> Vec<Value> {
     let mut list = until(raw, CRATES, |list| list["kind"] == "CrateList").await;
     let items = list["items"].as_array_mut().unwrap();
@@ -151,7 +151,7 @@ async fn until_stored(what: &str, done: impl AsyncFn() -> bool) {
     tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{what}: it did not happen"));
 }
 
-/// What the processes say that they store, and what they agree on.
+/// The published encodings of the processes, and the common one.
 fn said(published: &Value) -> (Vec<&str>, Option<&str>) {
     let entries = published["status"]["storageVersions"].as_array();
     let each = entries.into_iter().flatten().map(|entry| entry["encodingVersion"].as_str().unwrap());
@@ -184,7 +184,7 @@ async fn processes_go_over_one_by_one_and_another_ends_what_a_killed_one_has_beg
     until_stored("it begins", async || versions(store).await.contains(&V2.to_owned())).await;
     newer.kill().await;
     assert_eq!(versions(store).await, [V1, V2], "it was killed in the middle");
-    // What it has published stands until its lease ends; the other goes on before that.
+    // Its published version stays until its lease ends; the other continues before that.
     until(&raw, MIGRATIONS, |list| of(list, "crates").iter().any(|it| holds(it, "Succeeded"))).await;
     assert_eq!(versions(store).await, [V2]);
     let list = until(&raw, MIGRATIONS, |list| !of(list, "crates").is_empty()).await;
@@ -207,7 +207,7 @@ async fn what_a_process_stores_that_dies_or_stands_still_holds_the_others_up_unt
     let (old_raw, new_raw) = (old.direct(&main).await.raw(), new.direct(&main).await.raw());
     let before = contents(&new_raw).await;
     until(&raw, PUBLISHED, |found| said(found) == (vec![V1, V2], None)).await;
-    // What it is asked meanwhile it does when it goes on, longer after that than it may be away.
+    // It executes earlier requests when it continues, after more than its lease.
     old.signal("-STOP").await;
     let late = (0..4).map(|number| {
         let (raw, labelled) = (old_raw.clone(), json!({ "metadata": { "labels": { "late": "yes" } } }));

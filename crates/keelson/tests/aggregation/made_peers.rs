@@ -268,7 +268,7 @@ async fn what_refers_to_an_object_that_only_a_peer_could_know_is_collected_when_
     lab.raw.get(format!("{maps}/kept")).await.expect(200);
 }
 
-/// How a peer answers who asks what it serves.
+/// The response of a peer about its resources.
 #[derive(Clone, Copy, Debug)]
 enum Lie {
     Hangs,
@@ -333,7 +333,7 @@ async fn peers_that_lie_hang_or_say_too_much_add_nothing_and_hold_nobody_up() {
     for (number, (_, peer, _)) in peers.iter().enumerate() {
         lab.register(&format!("server-{number}"), peer).await;
     }
-    // Of this one nobody has signed the certificate who may.
+    // The certificate of this one has an untrusted authority.
     lab.register("stranger", &stranger).await;
     for (told, _, asked) in &peers {
         let again = async {
@@ -353,7 +353,7 @@ async fn peers_that_lie_hang_or_say_too_much_add_nothing_and_hold_nobody_up() {
     assert!(failures.unwrap().parse::<f64>().unwrap() >= (lies.len() + 1) as f64, "{failures:?}");
 }
 
-/// Who this client is, by what it presents and says.
+/// The identity of this client, by its certificate and headers.
 pub(crate) async fn claimed(endpoint: &Endpoint, user: Option<&str>) -> Result<(u16, Value), String> {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let mut asked = endpoint.raw().post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review);
@@ -383,7 +383,7 @@ async fn only_front_proxies_of_its_own_authority_say_who_asks_and_only_where_ser
     let refused = Ok((401, Value::Null));
     assert_eq!(claimed(&as_proxy_of(&lab.server, &other).await, Some("ann")).await, refused);
     assert_eq!(claimed(&as_proxy_of(&plain, &plain).await, Some("ann")).await, refused);
-    // What the store says of front proxies is not believed.
+    // The store's content about front proxies is not trusted.
     let told = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
     let authority = json!({"data": {"requestheader-client-ca-file": other.running().pki().front_proxy.ca_pem}});
     lab.raw.patch(told, super::MERGE, &authority).await.expect(200);

@@ -1,5 +1,5 @@
-//! Aggregated API servers as clients see them: registered by APIServices, checked, described in one document with everything else; what
-//! they are told of those who pass requests on to them, and what is passed on; and servers on one store that answer for each other.
+//! Aggregated API servers as clients see them: registered by APIServices, checked, and described in one document with everything
+//! else; the headers that they get, and the requests that are forwarded; and servers on one store that answer for each other.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
@@ -35,15 +35,15 @@ pub(crate) const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 pub(crate) const MERGE: &str = "application/merge-patch+json";
 pub(crate) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// How long it may take on a slow machine on which much else runs, leases of those that died among it.
+/// The timeout on a slow and busy machine, with the leases of killed servers.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// What is at a path once it is as it should be.
+/// Waits until the response at a path is as expected, and returns it.
 pub(crate) async fn until(raw: &Raw, path: &str, done: impl Fn(&Value) -> bool) -> Value {
     until_of(raw, path, "application/json", done).await
 }
 
-/// The same of a media type.
+/// The same, in a media type.
 pub(crate) async fn until_of(raw: &Raw, path: &str, accept: &str, done: impl Fn(&Value) -> bool) -> Value {
     let mut last = Value::Null;
     let wait = async {

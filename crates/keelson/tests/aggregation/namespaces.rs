@@ -92,7 +92,7 @@ async fn a_server_that_is_away_holds_the_namespace_and_nothing_in_it() {
     assert_eq!(reason, "ContentDeletionFailed");
     assert!(message.contains("things.hangs.example.org"), "{message}");
 
-    // Who does not want to wait for them lets it go by hand.
+    // A user who does not want to wait deletes it by hand.
     make(&raw, "other").await;
     raw.delete("/api/v1/namespaces/other").await.expect(200);
     until(&raw, "/api/v1/namespaces/other/configmaps", |found| found["items"].as_array().is_some_and(Vec::is_empty))

@@ -9,7 +9,7 @@ use super::{MERGE, SERVICES, until};
 
 const INDEX: &str = "/openapi/v3";
 
-/// Where the index says the document of a version is.
+/// The path of a version's document in the index.
 fn url<'i>(index: &'i Value, group: &str) -> Option<&'i str> {
     index["paths"][format!("apis/{group}/v1")]["serverRelativeURL"].as_str()
 }
@@ -67,7 +67,7 @@ async fn documents_are_published_as_they_are_and_what_is_none_is_left_out() {
     raw.get(&at).await.expect(404);
 }
 
-/// What a server says in version 2 of a version that it serves.
+/// The version 2 document of a version that a server serves.
 fn swagger(group: &str, description: &str) -> Value {
     let schema = json!({ "$ref": format!("#/definitions/{group}.Thing") });
     let get = json!({ "operationId": "listThing", "responses": { "200": { "description": "OK", "schema": schema } } });

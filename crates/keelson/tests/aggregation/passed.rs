@@ -27,7 +27,7 @@ fn fields(told: &Value) -> Vec<String> {
     fields
 }
 
-/// What every request carries besides.
+/// The headers of every request, and these.
 fn with_usual(path: &str, more: &[&str]) -> Vec<String> {
     let uri = format!("x-forwarded-uri: {path}");
     let usual = [
@@ -333,7 +333,7 @@ async fn a_server_that_is_not_available_is_not_asked() {
     let lab = Lab::start(upstream_echo).await;
     let elsewhere = json!({"spec": {"service": {"port": 1}}});
     lab.raw.patch(format!("{SERVICES}/v1.px.example.org"), MERGE, &elsewhere).await.expect(200);
-    // Until that is found out and has come to the requests, these are told what happens when they are passed on, with 503, too.
+    // Until the condition is false and known to requests, these are forwarded and fail with 503 too.
     until(&lab.raw, &format!("{SERVICES}/v1.px.example.org"), |service| condition(service).0 == "False").await;
     lab.until_told(|status, text| status == 503 && text == "service unavailable\n").await;
     for path in [THINGS, "/apis/px.example.org/v1", "/apis/px.example.org/v1/things?watch=1"] {
@@ -395,7 +395,7 @@ async fn what_fails_on_the_way_is_told_as_upstream_tells_it() {
     let switched = "error trying to reach service: backend tried to switch protocol \"h2c\" when \"\" was requested\n";
     assert_eq!(lab.raw.get(format!("{THINGS}/switch")).await.expect(503).text(), switched);
     assert!(lab.raw.get(format!("{THINGS}/short")).try_send().await.is_err(), "a part is never taken for the whole");
-    // What came before it broke off is the client's, as a watch's last event is, and so is that it is not all.
+    // The client gets everything before the break, such as the last event of a watch, and notices the break.
     let mut unfinished = lab.raw.get(format!("{THINGS}/unfinished")).stream().await;
     let mut came = Vec::new();
     let end = loop {
@@ -417,7 +417,7 @@ async fn what_fails_on_the_way_is_told_as_upstream_tells_it() {
     assert_eq!(lab.raw.get(THINGS).await.expect(503).text(), "service unavailable\n");
 }
 
-/// Where two servers on the way of a request read its end at different places, the second sees a request that nobody was asked about.
+/// If two servers on the way of a request find its end at different places, the second sees a request that was never authorized.
 #[tokio::test]
 async fn a_request_whose_end_can_be_read_in_two_ways_passes_no_second_one() {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -444,7 +444,7 @@ async fn a_request_whose_end_can_be_read_in_two_ways_passes_no_second_one() {
         let head = format!("POST {THINGS} HTTP/1.1\r\nhost: a\r\n{framing}\r\n\r\n");
         wire.write_all(format!("{head}0\r\n\r\n{inner}").as_bytes()).await.unwrap();
         let mut answers = Vec::new();
-        // The connection ends, since nobody knows where the next request begins.
+        // The connection ends, since the start of the next request is unknown.
         let _ = tokio::time::timeout(PATIENCE, wire.read_to_end(&mut answers)).await.expect("it is kept open");
         let text = String::from_utf8_lossy(&answers);
         assert!(text.starts_with("HTTP/1.1 400 ") && text.matches("HTTP/1.1 ").count() == 1, "{framing}: {text}");

@@ -21,7 +21,7 @@ const MIGRATIONS: &str = "/apis/storagemigration.k8s.io/v1beta1/storageversionmi
 const UNSERVED_BY_A: &str = "v1beta1.storagemigration.k8s.io";
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 
-/// What servers have in common: a store, and the keys by which clients and they themselves know each other.
+/// The common parts of servers: a store, and the keys by which clients and peers are authenticated.
 struct Fleet {
     store: Arc<dyn Store>,
     keys: TempDir,
@@ -43,7 +43,7 @@ impl Fleet {
         self.start_with(store, name, unserved, Some(authority)).await
     }
 
-    /// The same, which believes peers by this file.
+    /// The same, which trusts peers by this file.
     async fn start_with(
         &self,
         store: Arc<dyn Store>,
@@ -137,7 +137,7 @@ async fn servers_show_what_any_of_them_serves() {
         let listed = async |server: &TestServer| {
             let mut list = server.raw().get(&path).await.expect(200).json();
             for resource in list["resources"].as_array_mut().unwrap() {
-                // How it is stored is told by who stores it.
+                // The server that stores it publishes its hash.
                 resource.as_object_mut().unwrap().remove("storageVersionHash");
             }
             list
@@ -220,7 +220,7 @@ async fn requests_for_what_only_a_peer_serves_are_answered_by_it() {
         assert_eq!(table.json()["kind"], "Table");
         let mut watch = raw.get(format!("{MIGRATIONS}?watch=1")).stream().await;
         assert_eq!((watch.status, watch.next_json().await.unwrap()["type"].clone()), (200, json!("ADDED")));
-        // It is one object, in one store: whoever is asked.
+        // It is one object, in one store, at every server.
         b.raw().patch(&one, MERGE, &json!({"metadata": {"labels": {"a": "c"}}})).await.expect(200);
         assert_eq!(watch.next_json().await.unwrap()["object"]["metadata"]["labels"]["a"], "c");
         drop(watch);
@@ -235,7 +235,7 @@ async fn requests_for_what_only_a_peer_serves_are_answered_by_it() {
     let deleted = b.raw().delete(format!("{JOBS}/rc")).await.expect(200);
     assert!(deleted.header("warning").contains("child pods are preserved by default"), "{}", deleted.header("warning"));
 
-    // What nobody serves, and what was passed on already.
+    // A resource that is not served, and requests that were forwarded already.
     for path in [
         "/apis/storagemigration.k8s.io/v1beta1/nothings",
         "/apis/storagemigration.k8s.io/v9/storageversionmigrations",
@@ -263,7 +263,7 @@ async fn who_asks_is_told_to_the_peer_and_by_nobody_but_servers() {
     let admin = (json!("keelson-admin"), json!(["system:masters", "system:authenticated"]));
     assert_eq!(who(&a.raw()).await, admin, "by the way of the other server");
     assert_eq!(who(&b.raw()).await, admin);
-    // Somebody unknown is not passed on.
+    // An unauthenticated request is not forwarded.
     a.anonymous().post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review).await.expect(403);
     let metrics = a.raw().get("/metrics").await.expect(200).text();
     assert!(
@@ -282,7 +282,7 @@ async fn a_peer_that_stops_leaves_the_document_and_one_that_dies_is_missed_for_a
     b.stop().await;
     has_group(&raw, "storagemigration.k8s.io", false).await;
     assert_eq!(raw.get(MIGRATIONS).await.expect(404).text(), "404 page not found\n");
-    // What it had built in stays registered, for it may come back.
+    // Its built-in resources stay registered, for it may come back.
     raw.get("/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.storagemigration.k8s.io").await.expect(200);
 
     let b = fleet.start("server-b", &["batch/v1"]).await;
@@ -359,7 +359,7 @@ async fn custom_resources_are_every_servers_own_and_the_tags_stay_equal() {
     until(&a.raw(), "/apis/peer.example.org/v1", Value::is_null).await;
 }
 
-/// Whom a server believes is said by files of its operator, and by nothing in the store.
+/// The operator's files decide which peers a server trusts, and nothing in the store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_was_given_no_authority_of_peers_shows_and_serves_its_own_alone() {
     let fleet = Fleet::new();

@@ -14,7 +14,7 @@ async fn get(raw: &Raw, name: &str) -> Value {
     raw.get(format!("{SERVICES}/{name}")).await.expect(200).json()
 }
 
-/// Waits until all changes so far have been looked at: one that nobody wants is deleted, after what was changed before it.
+/// Waits until all changes so far are processed: an unwanted service is deleted, after all earlier changes.
 async fn all_looked_at(raw: &Raw) {
     let unwanted = json!({
         "metadata": { "name": "v1.spurious.example.org", "labels": { LABEL: "true" } },
@@ -120,7 +120,7 @@ async fn one_of_a_custom_group_comes_stays_and_goes_with_its_definition() {
     until(&raw, &stable, |found| found["spec"]["versionPriority"] == 100).await;
     let noted = json!({ "metadata": { "labels": { "a": "b" }, "annotations": { "c": "d" } } });
     raw.patch(&stable, MERGE, &noted).await.expect(200);
-    // Without the label it is somebody's own.
+    // Without the label it belongs to a user.
     let own = json!({ "metadata": { "labels": { LABEL: null } }, "spec": { "versionPriority": 7 } });
     raw.patch(&stable, MERGE, &own).await.expect(200);
     all_looked_at(&raw).await;
@@ -143,7 +143,7 @@ async fn the_core_group_is_served_here_whatever_its_api_service_says() {
     let before = raw.get("/api").header("accept", AGGREGATED).await.expect(200);
     let elsewhere = json!({ "spec": { "service": { "namespace": "default", "name": "nowhere", "port": 443 } } });
     raw.patch(&core, MERGE, &elsewhere).await.expect(200);
-    // What comes behind it in the same queue has been looked at.
+    // Later items of the same queue are processed.
     let another = api_service("later.example.org", "v1", &elsewhere["spec"]["service"]);
     raw.post(SERVICES, &another).await.expect(201);
     until_reason(&raw, "v1.later.example.org", "ServiceNotFound").await;

@@ -111,7 +111,7 @@ async fn a_watch_ends_cleanly_when_the_server_stops_and_a_line_that_is_cut_does_
     assert!(cut.next_chunk().await.is_err(), "a part of an event is never taken for the end of the stream");
 }
 
-/// Nobody waits in such a stream, neither for the next event nor for a client.
+/// Such a stream delays neither the next event nor a client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_that_never_rests_ends_after_a_whole_event_when_the_server_stops() {
     let mut lab = Lab::start(|request: UpstreamRequest| async move {
@@ -149,7 +149,7 @@ async fn a_server_that_dies_breaks_off_the_answer() {
     assert!(watch.next_chunk().await.is_err());
 }
 
-/// The aggregated server makes an endless answer of which the client takes nothing.
+/// The aggregated server sends an endless response that the client does not read.
 #[tokio::test]
 async fn nothing_is_held_of_an_answer_but_what_connections_buffer() {
     let made = Arc::new(AtomicUsize::new(0));

@@ -15,8 +15,8 @@ use tokio_rustls::client::TlsStream;
 
 use crate::lab::{Lab, PATIENCE, THINGS};
 
-/// A lab whose aggregated server greets who upgrades, tells what it hears, and ends at the word `bye`. What it saw of the request is
-/// sent to the test.
+/// A lab whose aggregated server greets upgraded connections, echoes lines, and ends at the word `bye`. It sends the headers of the
+/// request to the test.
 async fn greeting() -> (Lab, mpsc::Receiver<Vec<String>>) {
     let (seen, saw) = mpsc::channel(10);
     let lab = Lab::start(move |mut request: UpstreamRequest| {

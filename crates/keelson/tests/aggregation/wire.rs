@@ -1,7 +1,7 @@
-//! Conversations about registered servers, step by step, as records (`tests/aggregation/wire`): what the documents of discovery and
-//! their tags say when definitions, APIServices and servers come and go.
+//! Conversations about registered servers, as records (`tests/aggregation/wire`): discovery documents and their tags when
+//! definitions, APIServices and servers come and go.
 //!
-//! The servers are made here, and each does the same from the beginning to the end. What a record changes is where an APIService leads.
+//! The servers run in the test and do not change. A record changes the target of an APIService.
 
 use std::path::Path;
 
@@ -60,7 +60,7 @@ async fn registered_servers_come_and_go_in_the_documents() {
     check_record_beside(path("servers.wire"), &server, &beside).await;
 }
 
-/// A group as a server says it in the one document: what it calls stale, fields that nobody knows, and resources in no order.
+/// A group of a server in the aggregated document: marked stale, with unknown fields, and resources in no order.
 fn cargo() -> Value {
     let mut crates = resource("crates", "Crate");
     crates["shortNames"] = json!(["cr"]);
@@ -74,7 +74,7 @@ fn cargo() -> Value {
     json!({ "metadata": { "name": "cargo.example.org" }, "versions": [version] })
 }
 
-/// A group that nobody registered.
+/// A group without an APIService.
 fn stowaway() -> Value {
     let version = json!({ "version": "v1", "resources": [resource("rats", "Rat")], "freshness": "Current" });
     json!({ "metadata": { "name": "stowaway.example.org" }, "versions": [version] })

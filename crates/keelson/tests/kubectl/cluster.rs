@@ -60,7 +60,7 @@ async fn health_is_told_part_by_part() {
     assert!(verbose.starts_with("[+]ping ok\n") && verbose.ends_with("readyz check passed\n"), "{verbose}");
     let without = shell.ok("get --raw /readyz?verbose&exclude=etcd").await;
     assert!(without.contains("[+]etcd excluded: ok\n"), "{without}");
-    // Those that clients ask for by name, everywhere where they are.
+    // The checks that clients request by name, on every server.
     let hooks = ["rbac/bootstrap-roles", "crd-informer-synced", "apiservice-registration-controller"];
     let hooks = hooks.map(|hook| format!("poststarthook/{hook}"));
     for check in ["ping", "log"].map(str::to_owned).iter().chain(&hooks) {
@@ -78,7 +78,7 @@ async fn a_user_learns_who_they_are_and_what_they_may_do() {
     let shell = Shell::start().await;
     let table = shell.ok("auth whoami").await;
     assert_eq!(column(&table, 0), ["Username", "Groups", "Extra:"]);
-    // By which certificate a user is known, which the audit log tells too.
+    // The credential of the user, which audit events contain too.
     assert!(table.contains("authentication.kubernetes.io/credential-id"), "{table}");
     assert!(table.contains("system:masters") && table.contains("system:authenticated"), "{table}");
     for question in ["get pods", "delete namespaces", "'*' '*'", "get /metrics", "create deployments.apps -n team"] {

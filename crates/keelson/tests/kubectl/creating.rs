@@ -146,7 +146,7 @@ async fn manifests_come_as_yaml_documents_and_as_json_lists() {
     assert_eq!(shell.feed("create -f -", documents).await, "configmap/three created\nconfigmap/four created\n");
     let shown = shell.ok("get configmap quoted -o yaml").await;
     shell.ok("delete configmap quoted").await;
-    // What is shown can be sent again, but for the revision.
+    // The output can be sent again, without the revision.
     let again: String =
         shown.lines().filter(|line| !line.contains("resourceVersion")).map(|l| format!("{l}\n")).collect();
     assert_eq!(shell.feed("create -f -", again).await, "configmap/quoted created\n");

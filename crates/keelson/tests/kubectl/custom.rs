@@ -5,11 +5,11 @@
 use crate::Shell;
 
 const FILE: &str = include_str!("manifests/gadgets.yaml");
-/// What a file makes of the definition and of the object in it.
+/// The names that a file of the definition and an object prints.
 const DEFINITION: &str = "customresourcedefinition.apiextensions.k8s.io/gadgets.shop.example.com";
 const LAMP: &str = "gadget.shop.example.com/lamp";
 
-/// A server on which the definition is established and the object made, as kubectl wants it on any server: in one file it finds
+/// A server with the definition established and the object created. kubectl needs two steps on every server: in one file it finds
 /// no kind for the object before the definition is served.
 async fn shop() -> Shell {
     let shell = Shell::start().await;

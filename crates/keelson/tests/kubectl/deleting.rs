@@ -1,6 +1,6 @@
 //! `kubectl delete` and `kubectl wait`.
 //!
-//! kubectl waits by a watch, which has to be told the end of the object.
+//! kubectl waits by a watch, which must send the end of the object.
 
 use crate::Shell;
 

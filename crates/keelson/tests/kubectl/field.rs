@@ -10,7 +10,7 @@ use crate::Shell;
 
 /// Names the directory in which they are; `cargo xtask definitions` prints it.
 const VARIABLE: &str = "KEELSON_TEST_DEFINITIONS";
-/// How many of them are tried side by side.
+/// The number of concurrent runs.
 const PARALLEL: usize = 4;
 
 /// A definition, the file of an object of it, and one of its fields.

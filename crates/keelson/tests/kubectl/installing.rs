@@ -11,9 +11,9 @@ const OBJECTS: usize = 52;
 /// Of each object of both, in this order: its name, and a line that `kubectl describe` shows of its kind (blanks run together).
 const DESCRIBED: &str = include_str!("manifests/described.txt");
 
-/// Of these, a client-side apply sends each time what the server then writes as it was: a quantity that is written in another way
-/// (`1024Mi`), a list without merge keys in which the server fills in defaults, what is always replaced as a whole
-/// (the selector of a budget), and what is never read back (`stringData`). kubectl calls that `configured` on any server.
+/// The objects of which a client-side apply always sends a part that the server stores differently. Such parts are a quantity in
+/// another form (`1024Mi`), a list without merge keys with server defaults, a value that is always replaced as a whole (the
+/// selector of a budget), and a value that is never read back (`stringData`). kubectl prints `configured` for them on any server.
 const ALWAYS_SENT: [&str; 15] = [
     "networkpolicy.networking.k8s.io/web-in",
     "resourcequota/compute",

@@ -1,6 +1,6 @@
-//! kubectl on a running server, typed the way a new user types it.
+//! kubectl on a running server, as a new user types it.
 //!
-//! Each module is a subject. What kubectl prints is compared as it is printed, save for what differs from run to run.
+//! Each module is a subject. Outputs are compared as printed, except for parts that differ between runs.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
@@ -42,12 +42,12 @@ impl Shell {
         self.server.kubectl(words(line))
     }
 
-    /// What a line prints that must succeed.
+    /// The output of a command that must succeed.
     async fn ok(&self, line: &str) -> String {
         self.kubectl(line).await.ok()
     }
 
-    /// The same for a line that reads its standard input.
+    /// The same for a command that reads its standard input.
     async fn feed(&self, line: &str, stdin: impl Into<String>) -> String {
         self.kubectl(line).stdin(stdin).await.ok()
     }
@@ -57,7 +57,7 @@ impl Shell {
         self.kubectl(line).await.json()
     }
 
-    /// What a line says that must fail.
+    /// The error of a command that must fail.
     async fn refused(&self, line: &str) -> String {
         self.kubectl(line).await.refused()
     }

@@ -13,7 +13,7 @@ use crate::{Shell, column, words};
 
 const PLUGIN: &str = env!("CARGO_BIN_EXE_kubectl-keelson");
 
-/// What the plugin prints, and what it says about that.
+/// The result of the plugin, its output and its errors.
 async fn run(shell: &Shell, line: &str) -> (bool, String, String) {
     let kubeconfig = shell.server.data_dir().join("kubeconfig");
     let words = words(line);
@@ -169,7 +169,7 @@ async fn the_past_is_shown_and_kubectl_finds_the_plugin() {
     assert_eq!(String::from_utf8(stdout).unwrap(), "6\n", "{}", String::from_utf8_lossy(&stderr));
 }
 
-/// A walk whose snapshot is gone goes on behind the same place.
+/// A walk whose snapshot is gone continues behind the same key.
 #[tokio::test]
 async fn a_walk_goes_on_when_its_snapshot_is_gone() {
     use keelson_testkit::TestServer;
@@ -198,7 +198,7 @@ async fn a_walk_goes_on_when_its_snapshot_is_gone() {
         names.push(object["metadata"]["name"].as_str().unwrap().to_owned());
     };
     add(lines.next_line().await.unwrap().unwrap());
-    // Nobody reads until the snapshot of the first chunk is gone.
+    // The client does not read until the snapshot of the first chunk is gone.
     let revision = raw.get(format!("{maps}?limit=1")).await.expect(200).json()["metadata"]["resourceVersion"].clone();
     let begun = Instant::now();
     loop {

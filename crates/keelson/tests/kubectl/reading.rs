@@ -148,7 +148,7 @@ async fn a_list_in_chunks_is_the_list_in_one() {
     assert_eq!(column(&shell.ok("get configmaps --chunk-size=17").await, 0).len(), 400);
 }
 
-/// How many lists of config maps the server has answered.
+/// The number of lists of config maps that the server has answered.
 async fn lists(shell: &Shell) -> usize {
     let metrics = shell.ok("get --raw /metrics").await;
     let counted = metrics.lines().find(|line| {

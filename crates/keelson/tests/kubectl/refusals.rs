@@ -69,7 +69,7 @@ async fn one_bad_object_does_not_hold_up_the_others() {
 #[tokio::test]
 async fn a_stranger_is_told_to_log_in() {
     let shell = Shell::start().await;
-    // A token that nobody gave out stands for a user whom this server does not know.
+    // An unknown token stands for a user that this server does not know.
     let config = format!(
         "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{{name: a, context: {{cluster: a, user: a}}}}]\n\
          clusters: [{{name: a, cluster: {{server: '{}', insecure-skip-tls-verify: true}}}}]\n\

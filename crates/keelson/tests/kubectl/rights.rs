@@ -1,6 +1,6 @@
-//! `kubectl auth`: rights that are reconciled from a file, asked about, and listed, and who somebody is.
+//! `kubectl auth`: reconciles rights from a file, checks and lists them, and shows the user.
 //!
-//! Who may do what is tested over the wire, in `objects/rights.rs`.
+//! `objects/rights.rs` tests rights over the wire.
 
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ async fn rights_are_reconciled_and_asked_about() {
     for line in ["auth can-i delete pods --as ann", "auth can-i list pods --as ann -n kube-system"] {
         shell.refused(&format!("{line} --quiet")).await;
     }
-    // What is there besides stays unless it is to go.
+    // Other rules stay unless they are to be removed.
     shell.feed("auth reconcile -f -", reader(&["delete"])).await;
     shell.check(&[("auth can-i delete pods --as ann", "yes\n"), ("auth can-i get pods --as ann", "yes\n")]).await;
     shell.feed("auth reconcile -f - --remove-extra-permissions", reader(&["delete"])).await;

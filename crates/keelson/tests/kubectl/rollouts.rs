@@ -164,7 +164,7 @@ async fn workloads_grow_and_shrink() {
     assert_eq!(cells(&shell.ok("get pods --no-headers").await).len(), 1);
     let sets = shell.ok("get replicasets -o name").await;
     shell.ok(&format!("scale {} --replicas=2", sets.trim())).await;
-    // Who owns the set sets it right again.
+    // The owner of the set restores it.
     shell.ok(&format!("wait {} --for=jsonpath={{.spec.replicas}}=1 --timeout=60s", sets.trim())).await;
 }
 

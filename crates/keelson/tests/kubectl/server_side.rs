@@ -69,7 +69,7 @@ async fn several_managers_share_an_object() {
     let label = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: shop, labels: {team: red}}}";
     shell.feed("apply --server-side --field-manager=teams -f -", label).await;
     assert_eq!(owners(&shell).await, pairs(&[("shape", "Apply"), ("teams", "Apply")]));
-    // What one leaves out is taken from nobody else.
+    // A field that one manager leaves out stays with the others.
     shell.feed("apply --server-side --field-manager=shape -f -", SHOP.replace("  replicas: 2\n", "")).await;
     let shop = shell.json("get deployment shop -o json").await;
     assert_eq!(shop["metadata"]["labels"], serde_json::json!({"stage": "test", "team": "red"}));

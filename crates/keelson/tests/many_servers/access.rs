@@ -1,6 +1,7 @@
-//! Rights, policies and webhooks that change on one server: each other server goes by them as soon as it has shown that it knows of them.
+//! Rights, policies and webhooks that change on one server: each other server applies them as soon as it has shown that it knows of
+//! them.
 //!
-//! Who has read what was written there is refused or allowed with the next request, however soon it comes.
+//! A client that has read the change on a server gets its effect there with the next request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,10 +20,10 @@ on_every_engine!(
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
-/// How often each right is given and taken: a server that is a moment behind would be lucky now and then.
+/// The number of times that each right is granted and revoked: a server that is slightly behind would sometimes be lucky.
 const ROUNDS: usize = 10;
 
-/// The code of what ann is told who lists config maps.
+/// The status of a list of config maps by ann.
 async fn ann(raw: &Raw) -> u16 {
     raw.get(CONFIG_MAPS).header("impersonate-user", "ann").await.status
 }

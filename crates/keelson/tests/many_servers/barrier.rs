@@ -1,5 +1,5 @@
-//! Many clients write while servers start and definitions change, and whatever they got into the store is looked at in its history:
-//! it is in a version that its server had published at that moment, and that the state of storage had among those that may be stored.
+//! Many clients write while servers start and definitions change. Everything that they stored is checked in its history: it has a
+//! version that its server had published at that moment, and that the storage state listed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,12 +24,12 @@ const CHANGES: usize = 6;
 const MERGE: &str = "application/merge-patch+json";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// What is attacked.
+/// The attacked resource.
 struct Attacked {
     group: &'static str,
     plural: &'static str,
     kind: &'static str,
-    /// Where its objects are written, in any of its versions.
+    /// The path of its objects, in one of its versions.
     path: &'static str,
     object: fn(&str) -> Value,
 }

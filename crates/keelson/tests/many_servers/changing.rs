@@ -1,6 +1,6 @@
-//! Objects that are written while their definition changes, on two servers that share a store: its schema, its storage version, who
-//! converts, what can be selected, and its scope when it is made anew. Whatever was written in between, both servers then show what
-//! a server shows that has just read all of it from the store; and no request fails for it but by a refusal that is documented.
+//! Objects that are written while their definition changes, on two servers that share a store: its schema, storage version,
+//! converter, selectable fields, and its scope when it is created again. Afterwards both servers show what a server shows that has
+//! just read everything from the store. No request fails except with documented errors.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,9 +23,9 @@ const SEEDS: u64 = 2;
 /// Changes of a definition, each compared with a fresh start.
 const CHANGES: usize = 8;
 const WRITERS: u64 = 4;
-/// What each writer does while a definition changes.
+/// The number of writes of each writer while a definition changes.
 const WRITES: usize = 30;
-/// How often a server is asked, every 100 ms, that has not heard of the newest definition yet.
+/// The number of requests, one every 100 ms, to a server that does not know the newest definition yet.
 const LOOKS: usize = 600;
 /// Few names, so that writers meet.
 const NAMES: u64 = 6;
@@ -40,7 +40,7 @@ impl Dice {
     }
 }
 
-/// What a definition says.
+/// The content of a definition.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     stored: &'static str,
@@ -54,7 +54,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// The same with one thing changed.
+    /// The same with one change.
     fn changed(mut self, dice: &mut Dice) -> Self {
         match dice.roll(6) {
             0 => self.stored = if self.stored == "v1" { "v2" } else { "v1" },
@@ -130,7 +130,7 @@ struct Changing {
     servers: Vec<TestServer>,
     hook: HookServer,
     certificates: TempDir,
-    /// How many servers there were.
+    /// The number of servers so far.
     started: usize,
     shape: Shape,
 }
@@ -192,7 +192,7 @@ impl Changing {
         }
     }
 
-    /// What both servers show is what a server shows that reads all of it from the store.
+    /// Checks that both servers show what a server shows that reads everything from the store.
     async fn compare(&mut self, when: &str) {
         let raw = self.servers[0].raw();
         until("the definition is established", || async {
@@ -243,7 +243,7 @@ async fn shown(raw: &Raw, path: &str, selectable: bool) -> Vec<Value> {
     shown
 }
 
-/// What a client does that knows nothing of the changes. Returns what it was told that is not documented.
+/// A client that does not know of the changes. Returns the undocumented errors that it got.
 async fn write(servers: Vec<Raw>, mut dice: Dice) -> BTreeSet<String> {
     let mut faults = BTreeSet::new();
     for _ in 0..WRITES {

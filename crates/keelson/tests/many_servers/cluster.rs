@@ -15,11 +15,11 @@ use crate::engines::Engine;
 use crate::{STORED, until};
 
 pub(crate) const SERVERS: usize = 3;
-/// How many objects are written at once when a store is filled.
+/// The number of concurrent writes that fill a store.
 const FILL: usize = 100;
 
 pub(crate) struct Cluster {
-    /// A way to the store that nobody breaks.
+    /// A connection to the store that is never broken.
     pub(crate) store: Arc<dyn Store>,
     pub(crate) servers: Vec<Member>,
     /// Certificates, which the servers share as those of one cluster do.

@@ -1,5 +1,5 @@
-//! A custom resource that a webhook converts, on several servers: its stored version changes and changes back while writers run, and
-//! whoever writes anew, or leads, may be killed or stand still. All of it ends in the one version, and nothing is lost.
+//! A custom resource with a conversion webhook on several servers: its stored version changes and changes back while writers run,
+//! and the migrating or leading server may be killed or paused. In the end everything is in one version, and nothing is lost.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,9 +34,9 @@ on_engine!(
 );
 
 const SERVERS: usize = 3;
-/// How many objects there are beside those that writers change.
+/// The number of objects beside those of the writers.
 const OBJECTS: usize = 120;
-/// How many there are where one server is killed among them.
+/// The number of objects where one server is killed meanwhile.
 const MANY: usize = 3000;
 const HOSTS: &str = "/apis/move.example.com/v1/namespaces/default/hosts";
 
@@ -169,7 +169,7 @@ impl History {
         Self { last, looking }
     }
 
-    /// Looks at what is there by now, and tells in which versions objects were written.
+    /// Checks the content, and returns the versions in which objects were written.
     async fn end(self, store: &dyn Store) -> BTreeSet<String> {
         self.last.send_replace(Some(store.current_revision().await.unwrap()));
         self.looking.await.unwrap()
@@ -275,7 +275,7 @@ async fn a_leader_that_stands_still_while_the_version_changes_writes_nothing_uns
     let fleet = Processes::start(&engine).await;
     let (server, raw) = (&fleet.servers[0], fleet.clients[0].clone());
     server.signal("-STOP").await;
-    // What it is asked meanwhile it does when it goes on, in the version that it knows of.
+    // It executes earlier requests when it continues, in the version that it knows.
     let late = (0..8).map(|number| {
         let (raw, host) = (raw.clone(), host(OBJECTS + number));
         tokio::spawn(async move { raw.post(HOSTS, &host).try_send().await })

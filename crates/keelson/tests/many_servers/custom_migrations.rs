@@ -1,5 +1,5 @@
-//! Migrations of custom resources: when a definition changes its stored version, objects are converted by whoever converts, and the old
-//! version leaves the list of stored ones when nothing is left in it.
+//! Migrations of custom resources: when a definition changes its stored version, objects are converted, and the old version leaves
+//! the list of stored ones when none is left in it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,7 +64,7 @@ pub(crate) async fn define(raw: &Raw, hook: &HookServer) {
     until("it is established", || async { holds(&definition(raw).await, "Established") }).await;
 }
 
-/// A server with objects in the first version that a webhook converts, unless it is told that it is broken.
+/// A server with objects in the first version and a conversion webhook, unless the flag breaks it.
 pub(crate) async fn start() -> (MemoryStore, TestServer, HookServer, Arc<AtomicBool>) {
     let is_broken = Arc::new(AtomicBool::new(false));
     let hook = HookServer::start(&["127.0.0.1"], {
@@ -147,7 +147,7 @@ async fn what_can_t_be_converted_is_told_and_tried_again_and_keeps_the_old_versi
         (&json!("True"), &json!("MigrationRunning")),
         "{migrating}"
     );
-    // Nobody takes the version out meanwhile.
+    // No client removes the version meanwhile.
     let trimmed = json!({ "status": { "storedVersions": ["v2"] } });
     let refused = raw.patch(format!("{DEFINITION}/status"), MERGE, &trimmed).await.expect(422).json();
     let message = refused["message"].as_str().unwrap();

@@ -19,7 +19,7 @@ use crate::{items, name, until};
 on_every_engine!(what_is_defined_on_one_server_is_served_changed_and_emptied_by_the_others);
 
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/oaks.many.example.com";
-/// Where the store has the objects.
+/// The prefix of the stored objects.
 const STORED: &str = "/registry/many.example.com/oaks/";
 const MERGE: &str = "application/merge-patch+json";
 

@@ -1,4 +1,4 @@
-//! The stores that several servers can share, and tests of each.
+//! The stores that several servers can share, and tests on each.
 //!
 //! The same tests run on all; the embedded store belongs to one server and is not here.
 
@@ -73,7 +73,7 @@ impl Engine {
         }
     }
 
-    /// Where a server of another process finds it by a way that stands before it.
+    /// The URL for a server of another process through a proxy.
     pub(crate) async fn url_by(&self, way: u16) -> String {
         self.url().replace(&format!(":{}", self.port().await), &format!(":{way}"))
     }
@@ -87,7 +87,7 @@ impl Engine {
         }
     }
 
-    /// Where a server of another process finds it.
+    /// The URL for a server of another process.
     pub(crate) fn url(&self) -> &str {
         match self {
             Self::Memory(_) => "memory:",
@@ -115,8 +115,8 @@ impl Engine {
     }
 }
 
-/// Makes a test of each function for each engine. Where this machine can't have an engine, its test ends at once, and the
-/// test kit says so.
+/// Makes a test of each function for each engine. If this machine lacks an engine, its test ends at once, and the test kit reports
+/// it.
 macro_rules! on_every_engine {
     ($($test:ident),* $(,)?) => { $crate::engines::on_every_engine!(with postgres: $($test),*); };
     (mortal: $($test:ident),* $(,)?) => { $crate::engines::on_every_engine!(with mortal_postgres: $($test),*); };

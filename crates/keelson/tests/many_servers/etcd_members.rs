@@ -13,18 +13,18 @@ use crate::engines::Engine;
 use crate::watches::{Watcher, history};
 use crate::{CONFIG_MAPS, config_map, items, revision, until};
 
-/// The longest that a client may go without an answer that helps it: an election takes two seconds, and a member that hangs is
-/// found out in two and a half. The rest is for machines that have a lot to do.
+/// The longest time without a successful request of a client: an election takes two seconds, and a member that hangs is detected in
+/// two and a half. The rest is for busy machines.
 const LONGEST_GAP: Duration = Duration::from_secs(15);
 
-/// What the clients of one server have come to so far.
+/// The results of one server's clients so far.
 #[derive(Default)]
 struct Client {
     created: AtomicUsize,
     listed: AtomicUsize,
 }
 
-/// Does something again and again until told to stop; returns the longest time that passed between two successes.
+/// Repeats a request until it is stopped; returns the longest time between two successes.
 async fn longest_gap<F: Future<Output = bool>>(
     done: &AtomicBool,
     successes: &AtomicUsize,

@@ -21,8 +21,8 @@ async fn metric(raw: &Raw, name: &str) -> f64 {
     line.unwrap_or_else(|| panic!("there is no metric {name}")).parse().unwrap()
 }
 
-/// A list of a past that only the store knows is read from it while it is sent. What fails then breaks the answer: no
-/// client may take it for all.
+/// A list of a revision that only the store has is streamed from it. A later failure breaks the response: no client may take it for
+/// the whole.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_from_the_store_that_fails_in_its_middle_is_cut_off() {
     let store = MemoryStore::new();

@@ -19,7 +19,7 @@ use crate::{CONFIG_MAPS, config_map, items, name, until};
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 const IDENTITIES: &str = "labelSelector=apiserver.kubernetes.io%2Fidentity%3Dkube-apiserver";
 const LEADER: &str = "keelson-controllers";
-/// How often a lease is taken away until a write meets that, and not the server itself.
+/// The number of times that a lease is deleted until a write notices, before the server itself does.
 const ATTEMPTS: usize = 20;
 
 /// A store, and the keys that its servers share.
@@ -145,7 +145,7 @@ async fn one_server_leads_and_hands_the_lead_on_when_it_stops() {
     until("it goes", || async { raw.get("/api/v1/namespaces/gone").await.status == 404 }).await;
 }
 
-/// What has the name gives way to whoever takes it, so nobody takes it before it is sure to run.
+/// A server with a name gives way to a later one with it, so the later one takes the name only when it is sure to run.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_that_fails_does_not_take_the_name_of_a_server_that_runs() {
     let cluster = Cluster::new();

@@ -1,5 +1,5 @@
-//! Servers that sign with different keys: one that would be refused by those that run does not start and says what to do,
-//! and keys are changed one server after the other without anybody noticing.
+//! Servers with different keys: one that running servers would refuse does not start and reports the way out, and keys are changed
+//! one server after the other without an effect on clients.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::{CONFIG_MAPS, config_map};
 
 const KEELSON: &str = env!("CARGO_BIN_EXE_keelson");
 const TOKENS: &str = "/api/v1/namespaces/default/serviceaccounts/web/token";
-/// What servers have in common, as the documentation says.
+/// The files that servers share, by the documentation.
 const SHARED: [&str; 4] = ["ca.crt", "ca.key", "sa.key", "sa.pub"];
 
 on_engine!(postgres, postgres:
@@ -83,7 +83,7 @@ async fn a_second_server_is_told_what_to_copy(engine: Engine) {
     }
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
     first.raw().get(format!("{leases}/second")).await.expect(404);
-    // What it says helps.
+    // The reported way out works.
     copy_keys(&first_data, &second_data);
     let second = process(url, second_data.path(), "second").start().await;
     for (signs, reads) in [(&first, &second), (&second, &first)] {
@@ -188,7 +188,7 @@ fn write_token_keys(data: &TempDir, keys: &[u8]) {
     fs::write(data.path().join("token-keys"), lines.join("\n")).unwrap();
 }
 
-/// The token behind the first object, and by which key it is sealed.
+/// The token behind the first object, and the key that seals it.
 async fn sealed(raw: &Raw) -> (String, Vec<u8>) {
     let page = raw.get(format!("{CONFIG_MAPS}?limit=1")).await.expect(200).json();
     let token = page["metadata"]["continue"].as_str().unwrap().to_owned();
@@ -285,7 +285,7 @@ async fn of_two_servers_with_other_keys_that_start_at_once_one_stays() {
     }
 }
 
-/// A directory has the keys of whoever runs from it, whichever was the first to write there.
+/// A directory has the keys of its servers, whichever wrote them first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_servers_that_start_at_once_in_one_empty_directory_have_one_set_of_keys() {
     for round in 0..5 {
@@ -322,7 +322,7 @@ async fn of_three_servers_that_start_at_once_those_stay_that_agree_with_the_firs
     }
 }
 
-/// Only servers that run have a say: nobody is kept out by one that died.
+/// Only running servers count: a dead one stops no start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_with_other_keys_than_a_dead_one_starts() {
     let (store, keys, others) = (MemoryStore::new(), TempDir::new().unwrap(), TempDir::new().unwrap());

@@ -14,13 +14,13 @@ use crate::walks::{OBJECTS, Walk, keys};
 use crate::watches::{Watcher, history};
 use crate::{CONFIG_MAPS, Progress, config_map, mixed, revision, write};
 
-/// How many kills there are at the least.
+/// The smallest number of kills.
 const KILLS: usize = 4;
 
 on_engine!(postgres, postgres: inv05_walks_and_watches_go_on_while_servers_are_killed);
 on_engine!(etcd, etcd: inv05_walks_and_watches_go_on_while_servers_are_killed);
 
-/// Kills one server after the other, each when the one before is back, until told to stop.
+/// Kills one server after the other, each when the one before is back, until it is stopped.
 async fn kill(
     mut servers: Vec<ProcessServer>,
     start: impl Fn(usize, usize) -> ProcessServerBuilder,

@@ -1,7 +1,7 @@
-//! Every read and write through any server, judged by what linearizability allows: invariants 15 and 19.
+//! Every read and write through any server is linearizable: invariants 15 and 19.
 //!
-//! Clients of three servers create, change, delete, read and list a few objects while the servers' ways to the store are
-//! slowed, cut and mended. Each object's recorded history must be explained by some order of its calls.
+//! Clients of three servers create, change, delete, read and list a few objects, while the servers' connections to the store are
+//! slowed, cut and mended. Some order of the calls must explain each object's recorded history.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ on_every_engine!(inv15_inv19_concurrent_calls_through_three_servers_are_lineariz
 struct Shared {
     recorder: Recorder,
     contents: AtomicU64,
-    /// The newest revision that was acknowledged to anybody.
+    /// The newest revision acknowledged to a client.
     acknowledged: AtomicU64,
 }
 
@@ -36,7 +36,7 @@ struct Client {
     raw: Raw,
     shared: Arc<Shared>,
     random: SeededRandom,
-    /// What the client read last of each object.
+    /// The last state of each object that the client read.
     known: BTreeMap<String, Value>,
 }
 
@@ -159,7 +159,7 @@ impl Client {
     }
 }
 
-/// What the judge is for: a read that may be old is no read of the newest state.
+/// The checker finds a read of an old state.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_that_may_be_old_are_not_linearizable() {
     let cluster = Cluster::start(Engine::memory()).await;

@@ -1,6 +1,6 @@
-//! Answers of the store that get lost on their way: a client is told the truth, or nothing that has it try again by itself.
+//! Lost answers of the store: a client gets the real outcome, or an error that it does not retry by itself.
 //!
-//! A write that is repeated after it has happened would be made twice.
+//! A write that is repeated after it has happened would be done twice.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -205,7 +205,8 @@ async fn an_answer_comes_in_time_whatever_is_lost(engine: Engine) {
     setting.way.mend();
 }
 
-/// The lease is stored, and the server does not know that yet, when it is told to end: nobody else would take the lease away for an hour.
+/// A server that stops while the answer to its registration is lost removes the stored lease, which would otherwise stay for an
+/// hour.
 async fn a_server_that_is_stopped_while_it_registers_leaves_no_lease(engine: Engine) {
     let store = engine.open().await;
     let way = LossyWay::to(engine.port().await);

@@ -39,9 +39,9 @@ use std::time::Duration;
 use keelson_testkit::{Raw, Stream};
 use serde_json::{Value, json};
 
-/// Where the tests write.
+/// The path at which the tests write.
 pub(crate) const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
-/// The same place in the store.
+/// The prefix of these objects in the store.
 pub(crate) const STORED: &str = "/registry/configmaps/default/";
 
 pub(crate) fn items(list: &Value) -> &[Value] {
@@ -72,12 +72,12 @@ pub(crate) async fn next_of(stream: &mut Stream, object: &str) -> Value {
     }
 }
 
-/// Whether an object is of the tests.
+/// Returns true for an object of the tests.
 pub(crate) fn is_ours(name: &str) -> bool {
     !name.starts_with("kube-")
 }
 
-/// How long it may take on a slow machine on which much else runs.
+/// The timeout on a slow and busy machine.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Waits until something that is on its way has come.
@@ -90,17 +90,17 @@ pub(crate) async fn until<F: Future<Output = bool>>(what: &str, done: impl Fn() 
     tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{what}: it did not happen"));
 }
 
-/// What writers and those who watch them tell each other.
+/// The state that writers and watchers share.
 #[derive(Default)]
 pub(crate) struct Progress {
     pub(crate) done: AtomicBool,
     pub(crate) acknowledged: AtomicU64,
-    /// The newest revision that was acknowledged to anybody.
+    /// The newest revision acknowledged to a client.
     pub(crate) newest: AtomicU64,
 }
 
-/// Creates, changes and deletes objects named `w<writer>-…`, on whichever server answers, until it is told to stop. What
-/// fails is left and something else is tried: a client that lost its server does not wait for it.
+/// Creates, changes and deletes objects named `w<writer>-…`, on any server that answers, until it is stopped. A failed request is
+/// followed by another one: a client that lost its server does not wait for it.
 pub(crate) async fn write(servers: &[Raw], progress: &Progress, writer: usize) {
     let mut number = 0;
     while !progress.done.load(Ordering::SeqCst) {

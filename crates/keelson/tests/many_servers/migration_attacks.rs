@@ -1,5 +1,5 @@
-//! Clients that do to migrations what nobody should: too many of them, ends that are made up, leases and definitions that go in the
-//! middle. Nothing is said to be stored in one version that is not, and what can be brought to an end is.
+//! Attacks on migrations: too many of them, forged ends, and leases and definitions that are deleted in the middle. No resource is
+//! reported as stored in one version when it is not, and every migration that can end ends.
 
 use std::sync::atomic::Ordering;
 
@@ -14,7 +14,7 @@ use crate::{CONFIG_MAPS, config_map, name, until};
 
 const MERGE: &str = "application/merge-patch+json";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
-/// How many migrations a client makes of one resource, and of as many others that there are not.
+/// The number of migrations that a client creates of one resource, and of as many missing ones.
 const FLOOD: usize = 200;
 
 async fn until_all_have_ended(raw: &Raw) {
@@ -116,7 +116,7 @@ async fn a_definition_speaks_of_no_migration_that_is_gone() {
     })
     .await;
     until_all_have_ended(&raw).await;
-    // Somebody says that one runs of which nobody knows.
+    // A client claims that an unknown migration runs.
     let mut conditions = definition(&raw).await["status"]["conditions"].clone();
     let migrating = conditions.as_array_mut().unwrap().iter_mut().find(|it| it["type"] == "StorageMigrating").unwrap();
     (migrating["status"], migrating["message"]) = (json!("True"), json!("Migration nobody is running"));

@@ -1,5 +1,5 @@
-//! Migrations of stored objects: an upgrade ends with everything in the new version without anybody asking, and nothing is written anew
-//! as long as servers do not agree.
+//! Migrations of stored objects: an upgrade ends with everything in the new version by itself, and nothing is rewritten as long as
+//! servers do not agree.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ const SCALERS: &str = "/apis/autoscaling/v1/namespaces/default/horizontalpodauto
 const STORED: &str = "/registry/horizontalpodautoscalers/";
 const MERGE: &str = "application/merge-patch+json";
 const SERVERS: usize = 3;
-/// How many objects there are beside those that writers change.
+/// The number of objects beside those of the writers.
 const OBJECTS: usize = 200;
 const WRITERS: usize = 3;
 
@@ -151,7 +151,7 @@ async fn fill(store: &dyn Store, objects: usize) {
     }
 }
 
-/// How many values are stored in each version.
+/// The number of values stored in each version.
 async fn versions(store: &dyn Store) -> BTreeMap<String, usize> {
     let (from, to) = (StoreKey::new(STORED), StoreKey::prefix_end(STORED));
     let stored = store.range(RangeRequest { from, to, revision: None, limit: None }).await.unwrap();
@@ -168,7 +168,7 @@ async fn until_stored_in(store: &dyn Store, version: &str) {
     until("everything is stored in one version", || async { versions(store).await.keys().eq([version]) }).await;
 }
 
-/// What clients read of each object, without the revision.
+/// The objects as clients read them, without the revision.
 pub(crate) async fn contents(raw: &Raw, path: &str) -> BTreeMap<String, Value> {
     let list = raw.get(path).await.expect(200).json();
     let without = |object: &Value| {
@@ -179,7 +179,7 @@ pub(crate) async fn contents(raw: &Raw, path: &str) -> BTreeMap<String, Value> {
     items(&list).iter().map(without).collect()
 }
 
-/// What writers write: objects with a number in them.
+/// The writers: they write objects with a number.
 pub(crate) struct Written {
     pub(crate) path: &'static str,
     pub(crate) object: fn(&str, u64) -> Value,
@@ -256,7 +256,7 @@ impl Writers {
         Self { tasks: (0..WRITERS).map(write).collect(), enough, written }
     }
 
-    /// Has them end, and compares what they were told with what there is.
+    /// Stops the writers, and compares their acknowledged writes with the content.
     async fn check(self, found: &BTreeMap<String, Value>) {
         self.enough.store(true, Ordering::SeqCst);
         for task in self.tasks {
@@ -269,7 +269,7 @@ impl Writers {
         }
     }
 
-    /// The same, and waits until they have ended before anybody looks.
+    /// The same, and waits until they have ended before it reads.
     pub(crate) async fn end(self, raw: &Raw, before: &BTreeMap<String, Value>) {
         self.enough.store(true, Ordering::SeqCst);
         while !self.tasks.iter().all(tokio::task::JoinHandle::is_finished) {
@@ -315,7 +315,7 @@ async fn an_upgrade_that_is_rolled_back_ends_with_everything_in_the_old_version(
         fleet.restart(number, version).await;
         fleet.until_agreed(None).await;
     }
-    // This is written in the new version, and by nobody after that.
+    // This is written in the new version, and then no more.
     let labelled = json!({ "metadata": { "labels": { "a": "b" } } });
     fleet.raw().patch(format!("{SCALERS}/{}", name_of(0)), MERGE, &labelled).await.expect(200);
     assert_eq!(versions(&*fleet.store).await["v2"], 1);
@@ -368,7 +368,7 @@ async fn a_server_that_was_away_for_longer_than_its_lease_writes_nothing_unseen(
     fleet.until_agreed(None).await;
     let raw = lost.raw();
     way.set(Fault::Hang);
-    // A write is under way all the time, which goes on when the store is back.
+    // A write is under way all the time, and continues when the store is back.
     let change = json!({ "spec": { "maxReplicas": 7 } });
     let late = tokio::spawn({
         let raw = raw.clone();

@@ -1,5 +1,5 @@
-//! Servers of two builds on one store, as during a rolling upgrade: the other one is what `KEELSON_OTHER_BINARY` names. Without that
-//! it is this one too, told to store autoscalers in another version, so that the servers encode the same objects differently.
+//! Servers of two builds on one store, as during a rolling upgrade: `KEELSON_OTHER_BINARY` names the other one. Without it the same
+//! build stores autoscalers in another version, so that the servers encode the same objects differently.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ const OTHER: &str = "KEELSON_OTHER_BINARY";
 const AUTOSCALERS: &str = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
 const STORED: &str = "/registry/horizontalpodautoscalers/";
 
-/// How a server is started for this time, from 0 on: builds alternate from server to server and from start to start.
+/// A server for its start number `time`, from 0 on: builds alternate from server to server and from start to start.
 pub(crate) fn server(store: &str, data: &Path, number: usize, time: usize) -> ProcessServerBuilder {
     let is_other = (number + time) % 2 == 1;
     let other = std::env::var_os(OTHER).filter(|_| is_other);
@@ -50,7 +50,7 @@ pub(crate) async fn begin(clients: &[Raw], store: &dyn Store) {
     }
 }
 
-/// Changes the autoscalers on one server and reads each on the next, until told to stop. Returns what each is left with.
+/// Changes the autoscalers on one server and reads each on the next, until it is stopped. Returns the final value of each.
 pub(crate) async fn scale(clients: &[Raw], progress: &Progress) -> Vec<u64> {
     let mut acknowledged = vec![1; SERVERS];
     let mut round = 1;
@@ -73,7 +73,7 @@ pub(crate) async fn scale(clients: &[Raw], progress: &Progress) -> Vec<u64> {
     acknowledged
 }
 
-/// All servers show the same, whoever wrote it.
+/// Checks that all servers show the same, whichever wrote it.
 pub(crate) async fn end(clients: &[Raw], acknowledged: &[u64]) {
     for raw in clients {
         let list = raw.get(AUTOSCALERS).await.expect(200).json();

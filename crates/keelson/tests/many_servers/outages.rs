@@ -1,6 +1,6 @@
-//! A store that goes away under load and comes back: nothing that was acknowledged is lost, and everybody goes on.
+//! A store that fails under load and comes back: no acknowledged write is lost, and all clients continue.
 //!
-//! Answers during the outage are in `verbs.rs`.
+//! `verbs.rs` tests the responses during the outage.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,8 +49,8 @@ async fn create(raw: Raw, progress: Arc<Progress>, client: usize) -> Vec<String>
     created
 }
 
-/// Keeps a copy of the collection by list and watch as a client does that trusts nobody: a broken watch is begun again
-/// where it stood, and 410 begins with a list. Ends when `last` is there.
+/// Keeps a copy of the collection by list and watch, as a careful client does: a broken watch resumes, and 410 begins with a list.
+/// Ends when `last` is there.
 async fn copy(raw: Raw, last: &str) -> BTreeMap<String, u64> {
     loop {
         let Some(list) = until_listed(&raw).await else { continue };
@@ -149,7 +149,7 @@ async fn a_store_that_is_compacted_while_it_is_away_ends_watches_and_nothing_els
     let mut cut_off = cluster.raw(2).get(path.clone()).stream().await;
     let mut not_cut_off = cluster.raw(1).get(path).stream().await;
     cluster.servers[2].way.set(Fault::Error);
-    // The first server goes on alone, and what it does is compacted at once.
+    // The first server continues alone, and its writes are compacted at once.
     cluster.raw(0).delete(format!("{CONFIG_MAPS}/first")).await.expect(200);
     cluster.raw(0).post(CONFIG_MAPS, &config_map("second", 0)).await.expect(201);
     assert_eq!(next_of(&mut not_cut_off, "first").await["type"], "DELETED");
@@ -170,7 +170,7 @@ async fn a_store_that_is_compacted_while_it_is_away_ends_watches_and_nothing_els
     cluster.ready().await;
 }
 
-/// A replica that had missed the last commits takes over: whoever was shown them is told to list anew, on every server.
+/// A replica without the last commits takes over: clients that have seen them must list again, on every server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn inv17_a_failover_that_loses_commits_has_all_clients_list_anew() {
     let Some(mut first) = PostgresServer::start() else { return };
@@ -223,7 +223,7 @@ async fn inv17_a_failover_that_loses_commits_has_all_clients_list_anew() {
     }
 }
 
-/// A snapshot of its volume is put back under running servers: nobody is served what is no more, and nobody misses what comes.
+/// A snapshot of the store's volume is restored under running servers: no client gets lost state, and none misses a later change.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn inv17_an_etcd_that_was_set_back_has_all_clients_list_anew() {
     let Some(mut etcd) = EtcdServer::start() else { return };
@@ -264,7 +264,7 @@ async fn inv17_an_etcd_that_was_set_back_has_all_clients_list_anew() {
     let token = chunk["metadata"]["continue"].as_str().unwrap();
     raw.get(format!("{CONFIG_MAPS}?limit=1&continue={token}")).await.expect(410);
     raw.get(format!("{CONFIG_MAPS}/lost-0?resourceVersion=0")).await.expect(404);
-    // What is written from now on is seen at once.
+    // Later writes are visible at once.
     let mut watch = raw.get(format!("{CONFIG_MAPS}?watch=1&resourceVersion={}", revision(&list))).stream().await;
     until("a write", || async { raw.post(CONFIG_MAPS, &config_map("lost-0", 2)).await.status == 201 }).await;
     let told = next_of(&mut watch, "lost-0").await;

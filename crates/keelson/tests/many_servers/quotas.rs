@@ -1,5 +1,5 @@
-//! Quotas whose servers are killed: whatever creates, updates and deletes they were about, at no revision is there more than the quota
-//! allows, and what is said to be used is what is there in the end.
+//! Quotas whose servers are killed: whatever becomes of creates, updates and deletes, the quota is exceeded at no revision, and its
+//! final use equals the content.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,12 +24,12 @@ use crate::{PATIENCE, items, revision};
 on_engine!(postgres, postgres: a_quota_is_never_exceeded_whatever_becomes_of_the_servers);
 on_engine!(etcd, etcd: a_quota_is_never_exceeded_whatever_becomes_of_the_servers);
 
-/// How often each server is killed.
+/// The number of kills of each server.
 const ROUNDS: usize = 2;
-/// How many pods are made between two kills.
+/// The number of pods created between two kills.
 const BETWEEN: u64 = 10;
 const WRITERS: usize = 6;
-/// How many pods there may be, and how many thousandths of a processor they may ask for.
+/// The limits on pods, and on their requests in thousandths of a CPU.
 const PODS: usize = 12;
 const CPU: u64 = 3000;
 const NAMESPACE: &str = "/api/v1/namespaces/lab";
@@ -50,7 +50,7 @@ fn server(data: &Path) -> ProcessServerBuilder {
     ])
 }
 
-/// What the writers were told since it was last looked at.
+/// The results of the writers since they were last read.
 #[derive(Default)]
 struct Told {
     done: AtomicBool,
@@ -103,7 +103,7 @@ fn thousandths(cpu: &str) -> u64 {
     cpu.strip_suffix('m').map_or_else(|| cpu.parse::<u64>().unwrap() * 1000, |text| text.parse().unwrap())
 }
 
-/// What a pod asks for.
+/// The request of a pod.
 fn asked(pod: &Value) -> u64 {
     thousandths(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"].as_str().unwrap())
 }
@@ -153,14 +153,14 @@ impl Servers {
         (answer.status == 200).then(|| answer.json())
     }
 
-    /// What the quota says is used.
+    /// The use by the quota's status.
     async fn used(&self) -> Option<Amount> {
         let quota = self.get("resourcequotas/q").await?;
         let used = &quota["status"]["used"];
         Some((used["pods"].as_str()?.parse().unwrap(), thousandths(used["requests.cpu"].as_str()?)))
     }
 
-    /// What is there.
+    /// The use by the content.
     async fn there(&self) -> Option<Amount> {
         let pods = self.get("pods").await?;
         let pods = items(&pods);
@@ -216,7 +216,7 @@ impl Servers {
     }
 }
 
-/// Judges what the store has seen since a revision.
+/// Checks the store's history since a revision.
 async fn check(store: &dyn Store, begun: Revision) {
     let (pods, cpu) = most(store, begun).await;
     assert!(pods <= PODS && cpu <= CPU, "there were {pods} pods at once, and {cpu}m were asked for");

@@ -11,9 +11,9 @@ use crate::revision;
 on_every_engine!(no_object_grows_beyond_what_fits_on_every_store, a_lower_bound_holds_on_every_store);
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
-/// What etcd takes, and so every store.
+/// The limit of etcd, and so of every store.
 const BOUND: usize = 1536 * 1024;
-/// How much smaller the next object is that is tried.
+/// The difference to the next smaller object.
 const STEP: usize = 256;
 
 fn deployment(name: &str, argument: usize) -> Value {

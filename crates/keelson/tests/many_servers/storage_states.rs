@@ -1,5 +1,5 @@
-//! The states of storage: which versions objects may be stored in, as those are told who upgrade servers. A version is added before it is
-//! written, and taken away when everything has been written anew; an installed definition of the name is served in their place.
+//! The storage states: the versions in which objects may be stored, for tools that upgrade servers. A version is added before it is
+//! written, and removed when everything has been rewritten. An installed definition of the same name replaces them.
 
 use std::sync::Arc;
 

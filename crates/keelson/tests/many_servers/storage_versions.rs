@@ -226,7 +226,7 @@ async fn every_form_of_a_write_waits_for_what_is_published_and_nothing_else_does
     }
     let told = raw.post(templates, &template).header("accept", "application/yaml").await.expect(503).text();
     assert!(told.contains("reason: ServiceUnavailable"), "{told}");
-    // Who may not write is told that first.
+    // A client without the right gets that error first.
     server.anonymous().post(templates, &template).await.expect(403);
 
     raw.get(templates).await.expect(200);
@@ -308,7 +308,7 @@ async fn what_is_said_of_a_custom_resource_follows_its_definition() {
     let oak = json!({ "metadata": { "name": "o" } });
     let definition = format!("{DEFINITIONS}/oaks.versions.example.com");
     let served = |found: Value| found["status"]["storageVersions"][0]["servedVersions"].clone();
-    // What is defined anew under the same name finds its gate closed, and is published anew.
+    // A definition created again under the same name has a closed gate, and is published again.
     for _ in 0..2 {
         raw.post(DEFINITIONS, &oaks(&["v1"])).await.expect(201);
         until("it is served", || async { raw.post(objects, &oak).await.status == 201 }).await;
@@ -369,7 +369,7 @@ async fn nothing_is_written_in_a_version_that_is_not_published_while_that_change
             while !*stop.borrow() {
                 let scaler = json!({ "metadata": { "name": format!("s-{writer}-{number}") }, "spec": {
                     "maxReplicas": 3, "scaleTargetRef": { "kind": "Deployment", "name": "d", "apiVersion": "apps/v1" } } });
-                // Where a change of the version takes long, writers are asked to come again.
+                // While a change of the version takes long, writers get an error with Retry-After.
                 again_while_refused(201, || raw.post(path, &scaler)).await;
                 let name = format!("{path}/s-{writer}-{number}");
                 let more = json!({ "spec": { "maxReplicas": 4 } });

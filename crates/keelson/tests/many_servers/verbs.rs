@@ -53,7 +53,7 @@ fn check_away(answer: &Answer) {
     assert!(!text.contains("broken on purpose"), "what the engine says is the operator's");
 }
 
-/// A client that is told when to try again does so by itself, and must not write twice.
+/// A client with Retry-After repeats by itself, and must not write twice.
 #[track_caller]
 fn check_unknown(answer: &Answer) {
     let status = answer.json();
@@ -87,7 +87,7 @@ async fn check_known_reads(outage: &Outage) {
     }
 }
 
-/// What has to know the newest state, or to change it, is told to come again.
+/// Checks that consistent reads and writes get 503.
 async fn check_others_are_sent_away(outage: &Outage) {
     let raw = &outage.raw;
     for query in [
@@ -152,7 +152,7 @@ async fn while_the_store_hangs_known_reads_go_on_and_the_rest_ends_in_time() {
     for query in ["", "/known-0", "?limit=3", "?watch=1"] {
         check_away(&outage.get(query).await);
     }
-    // Whether a write that was handed to the store takes effect is not known until the store says so.
+    // The outcome of a write that the store has got is unknown until the store answers.
     let created = outage.raw.post(format!("{CONFIG_MAPS}?timeout=1s"), &config_map("hung", 0)).await.expect(504).json();
     assert_eq!(created["reason"], "Timeout");
     let changed = outage.raw.put(format!("{CONFIG_MAPS}/known-0"), &config_map("known-0", 99)).await;
@@ -200,7 +200,7 @@ async fn a_server_whose_tail_stands_still_sends_fresh_reads_away_and_says_that_i
     check_recovered(&outage).await;
 }
 
-/// The connection to the store breaks when the write has happened: the client is not told that it failed for good.
+/// The connection to the store breaks after the write: the client gets no definite failure.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_whose_answer_is_lost_is_whole() {
     let cluster = Cluster::start(Engine::memory()).await;

@@ -37,7 +37,7 @@ impl Walk {
         self.try_chunk(raw).await.unwrap_or_else(|error| panic!("{error:#}"))
     }
 
-    /// The same on a server that may be gone: then nothing has changed.
+    /// The same on a server that may be gone: then nothing changes.
     pub(crate) async fn try_chunk(&mut self, raw: &Raw) -> anyhow::Result<bool> {
         let next = if self.token.is_empty() { String::new() } else { format!("&continue={}", self.token) };
         let page = raw.get(format!("{CONFIG_MAPS}?limit={CHUNK}{next}")).try_send().await?.expect(200).json();
@@ -99,7 +99,7 @@ async fn inv07_a_walk_across_a_compaction_goes_on_behind_what_it_has_on_any_serv
     }
     let newest = cluster.store.current_revision().await.unwrap();
     cluster.store.compact(newest).await.unwrap();
-    // What a server still remembers it may tell; one that starts now can't.
+    // A running server may still answer from memory; one that starts now cannot.
     cluster.restart(2).await;
     let path = format!("{CONFIG_MAPS}?limit={CHUNK}&continue={}", walk.token);
     let expired = cluster.raw(2).get(path).await.expect(410).json();

@@ -1,6 +1,6 @@
-//! Watches that go on at another server where they stood.
+//! Watches that resume on another server.
 //!
-//! Revisions are the store's, so nothing may be told twice or left out.
+//! Revisions are the store's, so no event may repeat or be missing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ on_every_engine!(
     a_watch_from_a_revision_that_its_server_has_not_seen_begins_behind_it,
 );
 
-/// What a watcher is told: the revision, the type of the event and the name.
+/// An event: the revision, the type and the name.
 pub(crate) type Told = (u64, String, String);
 
 /// A client that keeps a copy of the list, first by listing and then by watching, on one server after the other.
@@ -42,7 +42,7 @@ impl Watcher {
         Self { server, begun, seen: begun, copy, told: Vec::new(), moves: 0 }
     }
 
-    /// Watches, and moves on when its server ends or enough is told, until `last` is created.
+    /// Watches, and changes servers when its server ends or after enough events, until `last` is created.
     pub(crate) async fn follow(mut self, servers: Vec<Raw>, patience: usize, last: &str) -> Self {
         loop {
             let path = format!("{CONFIG_MAPS}?watch=1&allowWatchBookmarks=true&resourceVersion={}", self.seen);
@@ -88,7 +88,7 @@ impl Watcher {
     }
 }
 
-/// What the store's own log says happened after a revision.
+/// The events after a revision by the store's own history.
 pub(crate) async fn history(store: &dyn Store, after: u64) -> Vec<Told> {
     let newest = store.current_revision().await.unwrap();
     let mut known: BTreeMap<String, u64> = stored_at(store, after).await.into_iter().collect();

@@ -1,5 +1,5 @@
-//! Webhooks that know the users of tokens, and webhooks that decide what users may do: asked in their order, remembered for a while,
-//! and believed no further, also where they hang, lie, die or are gone.
+//! Authentication and authorization webhooks: called in order, cached for a while, and trusted no further, also when they hang,
+//! lie, die or are gone.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -24,7 +24,7 @@ const ACCESS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 const OWN: &str = "https://kubernetes.default.svc.cluster.local";
 /// Longest time that something is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long answers are kept, where a test does not wait for their end.
+/// The cache time of tests that do not wait for its end.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// The webhook itself, where this program was started as that.
@@ -44,7 +44,7 @@ fn decision(spec: &Value) -> HookReply {
     } }))
 }
 
-/// What a hook was sent since it was last looked at.
+/// The requests to a hook since they were last read.
 #[derive(Clone, Default)]
 struct Asked(Arc<Mutex<VecDeque<HookRequest>>>);
 
@@ -159,7 +159,7 @@ async fn a_webhook_is_asked_whom_a_token_names_that_nobody_else_knows() {
     assert_eq!(review("mine", json!(["x", "y"])).await["audiences"], json!(["x"]));
     assert_eq!(review("known", json!(["y"])).await, json!({ "user": {}, "error": "invalid bearer token" }));
     assert_eq!(asked.all().len(), 2);
-    // Nobody else's tokens are sent to it.
+    // It does not get tokens that others know.
     assert_eq!(asks(&server, "t-bob", "/api").await.0, 200);
     assert!(asked.all().is_empty());
 
@@ -315,7 +315,7 @@ async fn a_webhook_decides_before_others_and_is_told_what_is_selected() {
     let maps = "/api/v1/namespaces/a/configmaps";
     assert_eq!((cluster.get("eve", maps).await.0, cluster.get("bob", maps).await.0), (403, 200));
     asked.all();
-    // Where its conditions do not hold it is not asked.
+    // It is not called where its conditions are false.
     assert_eq!(cluster.get("eve", "/api/v1/namespaces/private/configmaps").await.0, 200);
     assert_eq!(cluster.get("ann", "/api/v1/namespaces/private/pods").await.0, 403);
     assert_eq!(cluster.get("ann", "/metrics").await.0, 403);
@@ -382,7 +382,7 @@ async fn a_configuration_that_changes_counts_and_a_wrong_one_does_not() {
     cluster.write("    timeout: 1h\n");
     cluster.until_metric(&reloads("failure"), 1.0).await;
     assert_eq!(cluster.get("ann", pods).await.0, 200);
-    // What was not there at the start can't be named later.
+    // A webhook that was missing at the start cannot be added later.
     let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\n";
     cluster.replace(&format!("{head}authorizers: [{{type: Node, name: n}}]\n"));
     cluster.until_metric(&reloads("failure"), 2.0).await;
@@ -433,8 +433,8 @@ async fn flags_name_one_webhook() {
     assert!(wrong.err().unwrap().ends_with("it has no current context"));
 }
 
-/// A webhook below `/authn` that knows every token and one below `/authz` that allows everything, for those for whom an authority has
-/// signed.
+/// A server with a webhook at `/authn` that knows every token and one at `/authz` that permits everything, for clients with a
+/// certificate of an authority.
 async fn demanding(clients: &str) -> UpstreamServer {
     UpstreamServer::start(&["127.0.0.1"], clients, |request| async move {
         let knows = request.uri().path() == "/authn";

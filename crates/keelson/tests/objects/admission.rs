@@ -26,7 +26,7 @@ pub(crate) const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 pub(crate) const MAPS: &str = "/api/v1/namespaces/hooked/configmaps";
 pub(crate) const MERGE: &str = "application/merge-patch+json";
 
-/// A server, and somebody whom it asks.
+/// A server with a webhook.
 pub(crate) struct Hooked {
     pub(crate) raw: Raw,
     pub(crate) hook: HookServer,
@@ -53,8 +53,8 @@ impl Hooked {
         Self { raw, hook, calls, _server: server }
     }
 
-    /// What the webhook was asked since it was last looked at: the path without the query, and the request of the review. What the
-    /// server's own controllers write meanwhile is left out.
+    /// The requests to the webhook since they were last read: the path without the query, and the request of the review. Writes of
+    /// the server's own controllers are left out.
     pub(crate) fn asked(&self) -> Vec<(String, Value)> {
         let calls = std::mem::take(&mut *self.calls.lock().unwrap());
         let is_ours = |request: &Value| !request["userInfo"]["username"].as_str().unwrap().starts_with("system:");

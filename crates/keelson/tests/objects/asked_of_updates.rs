@@ -60,7 +60,7 @@ async fn allow(raw: &Raw) {
     raw.post(format!("{NAMESPACE}/serviceaccounts"), &json!({ "metadata": { "name": "gone" } })).await.expect(201);
 }
 
-/// Makes rules each of which refuses such a pod from now on.
+/// Creates rules each of which refuses such a pod from now on.
 async fn forbid(raw: &Raw) {
     raw.delete("/apis/scheduling.k8s.io/v1/priorityclasses/gone").await.expect(200);
     raw.delete("/apis/node.k8s.io/v1/runtimeclasses/gone").await.expect(200);
@@ -173,7 +173,7 @@ async fn updates_that_bring_what_a_rule_is_about_are_held_against_it() {
     raw.patch(&path, STRATEGIC, &image).await.expect(200);
 }
 
-/// Quotas that are full, or that nobody has counted, are no reason to refuse a change of what is there.
+/// A full or uncounted quota does not refuse a change of an existing object.
 #[tokio::test]
 async fn a_pod_beyond_its_quota_can_be_changed() {
     let (_server, raw) = lab().await;

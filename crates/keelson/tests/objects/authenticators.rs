@@ -1,6 +1,6 @@
-//! All who know the bearers of tokens on one server: each names its own, and the webhook is asked last, for what nobody else knows.
+//! All authenticators of one server: each has its own tokens, and the webhook is called last, for tokens that no other knows.
 //!
-//! What each of them takes and refuses by itself is tested in files of their own.
+//! Files of their own test each of them alone.
 
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,7 +26,7 @@ struct Believing {
     issuer: HookServer,
     signer: Signer,
     asked: Arc<Mutex<Vec<String>>>,
-    /// Whether the webhook knows every token, or none.
+    /// True if the webhook knows every token.
     knows: Arc<AtomicBool>,
     _hook: HookServer,
     _files: TempDir,
@@ -88,14 +88,14 @@ impl Believing {
         this
     }
 
-    /// What the issuer says of jane, signed by somebody.
+    /// A token for jane, signed by one of the issuers.
     fn jane(&self, signer: &Signer) -> String {
         signer.token(
             &json!({ "iss": self.issuer.url(""), "aud": "app", "sub": "jane", "iat": now(), "exp": now() + 600 }),
         )
     }
 
-    /// Whom a token names, or why nobody.
+    /// The user of a token, or the error.
     async fn review(&self, token: &str) -> String {
         let review = json!({ "spec": { "token": token } });
         let status = self.server.raw().post(REVIEWS, &review).await.expect(201).json()["status"].clone();
@@ -103,7 +103,7 @@ impl Believing {
         told.as_str().unwrap().to_owned()
     }
 
-    /// What the webhook was asked since it was last looked at.
+    /// The requests to the webhook since they were last read.
     fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().drain(..).collect()
     }
@@ -139,8 +139,8 @@ async fn each_token_is_known_by_its_own_and_the_webhook_is_asked_for_the_last_al
         assert_eq!(cluster.review(token).await, name);
         assert_eq!(cluster.asked(), [""; 0], "{name} is known without the webhook");
     }
-    // What those refuse whose names they bear may be known to the next: tokens of another cluster with an issuer of the same name, of an
-    // account that is gone, of an issuer's name and another key.
+    // The next authenticator may know a token that the one with its issuer refuses: of another cluster with the same issuer, of a
+    // deleted account, or of another key.
     let other = TestServer::start().await;
     let (elsewhere, forged) = (account_token(&other).await, cluster.jane(&Signer::ec("f")));
     cluster.server.raw().delete(ACCOUNT).await.expect(200);
@@ -148,7 +148,7 @@ async fn each_token_is_known_by_its_own_and_the_webhook_is_asked_for_the_last_al
         assert_eq!(cluster.review(token).await, "hooked", "{token}");
         assert_eq!(cluster.asked(), [token], "{token}");
     }
-    // Where nobody knows it, each has said why.
+    // If none knows it, each has its reason.
     cluster.knows.store(false, Ordering::SeqCst);
     let told = cluster.review(&elsewhere).await;
     assert_eq!(told, "[invalid bearer token, invalid signature, no keys found, it is nobody's]");

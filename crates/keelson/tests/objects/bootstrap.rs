@@ -1,5 +1,4 @@
-//! Objects that a new server has without anybody's doing, their repair at its next start, and new objects that take over from
-//! them.
+//! The objects that a new server creates by itself, their repair at its next start, and newer objects that replace them.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
 const MERGE: &str = "application/merge-patch+json";
-/// How long the server may take to do what it has to do by itself.
+/// The timeout for work of the server itself.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits until what is at the path is as expected, or gone.
@@ -192,7 +191,7 @@ async fn controllers_that_are_switched_off_leave_their_work_to_others() {
     let raw = server.raw();
     raw.post("/api/v1/namespaces", &json!({"metadata": {"name": "team"}})).await.expect(201);
     raw.delete("/api/v1/namespaces/team").await.expect(200);
-    // What runs has come this far; what does not run has done nothing by then.
+    // Running controllers have come this far; others would have done nothing by then.
     until(&raw, "/api/v1/namespaces/team", |namespace| namespace.is_none()).await;
     assert!(names(&raw, "/api/v1/serviceaccounts").await.is_empty());
     assert!(names(&raw, "/api/v1/namespaces/default/configmaps").await.is_empty());
@@ -279,7 +278,7 @@ async fn claims_and_ingresses_without_a_class_get_the_one_that_is_the_default() 
     assert_eq!(made["spec"]["ingressClassName"], "edge");
 }
 
-/// Whoever deletes tokens that nobody uses has to know since when their use is noted.
+/// A cleaner of unused tokens must know since when their use is recorded.
 #[tokio::test]
 async fn it_is_told_since_when_the_use_of_legacy_tokens_is_noted() {
     const TRACKING: &str =

@@ -98,7 +98,7 @@ async fn pods_run_as_a_service_account() {
         .start()
         .await;
     let raw = server.raw();
-    // Who makes a namespace need not wait for its account.
+    // The creator of a namespace need not wait for its account.
     raw.post("/api/v1/namespaces", &json!({ "metadata": { "name": "lab" } })).await.expect(201);
     let pods = "/api/v1/namespaces/lab/pods";
     let spec = raw.post(pods, &pod("a", json!({}))).await.expect(201).json()["spec"].clone();

@@ -1,6 +1,6 @@
-//! Certificates of clients: whom they make of a client, which prove nothing, and files of certificates that change while a server runs.
+//! Client certificates: the resulting users, invalid ones, and certificate files that change while a server runs.
 //!
-//! What upstream answers was recorded; a certificate that proves nothing is a wrong credential there, and a right token beside it counts.
+//! Upstream's responses were recorded. An invalid certificate is a wrong credential there, and a valid token beside it counts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 const WHOAMI: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const TOLD: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
-/// How long a changed file may take to be read.
+/// The time in which a changed file is read.
 const PATIENCE: Duration = Duration::from_secs(60);
 const CLIENT: ExtendedKeyUsagePurpose = ExtendedKeyUsagePurpose::ClientAuth;
 
@@ -152,7 +152,7 @@ async fn a_certificate_says_who_a_client_is_whatever_its_token() {
     let mut for_anything = named("jane", "");
     for_anything.extended_key_usages.clear();
     assert_eq!(whoami(&of(&for_anything).await, &[]).await.0, 201);
-    // Whoever is named so has not proved who it is, and may ask nothing about itself.
+    // A user of such a name or group is not authenticated, and cannot review itself.
     for nobody in [named("system:anonymous", ""), named("jane", "system:unauthenticated")] {
         assert_eq!(whoami(&of(&nobody).await, &[]).await.0, 403);
     }
@@ -222,7 +222,7 @@ async fn who_is_no_front_proxy_says_for_nobody_that_he_asks() {
     }] {
         assert_eq!(whoami(&lab.client(&stranger).await, &claim).await.0, 401);
     }
-    // Whoever else is known is who he is, whatever he says.
+    // Another authenticated client keeps its identity, whatever its headers say.
     let client = lab.client(&clients.sign(&named("front-proxy", ""))).await;
     assert_eq!(known(whoami(&client, &claim).await), (201, user("front-proxy", &["system:authenticated"])));
     let anonymous = lab.server.anonymous();
@@ -255,7 +255,7 @@ async fn authorities_that_change_count_at_once_for_connections_that_are_open() {
     until(&proxy, &claim, 201).await;
     let (_, told) = whoami(&proxy, &claim).await;
     assert_eq!(told["username"], "ann");
-    // And aggregated servers are told.
+    // Aggregated servers are notified.
     let begun = Instant::now();
     let bundle = new.pem.lines().nth(1).unwrap();
     while !lab.server.raw().get(TOLD).await.json()["data"]["client-ca-file"].as_str().unwrap().contains(bundle) {

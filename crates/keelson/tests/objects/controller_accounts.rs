@@ -1,9 +1,8 @@
-//! A kube-controller-manager with `--use-service-account-credentials`: it asks for a token of each controller's account, and the
-//! controllers make the calls that their work takes, with the roles alone that a new server has. What several of them follow the
-//! program follows for all, as itself.
+//! A kube-controller-manager with `--use-service-account-credentials`: it requests a token of each controller's account, and the
+//! controllers make their calls with only the roles of a new server. Shared informers use the program's own identity.
 //!
-//! The calls are taken from what the controllers do, not from the roles, so that a rule that is missing shows. A process of that
-//! program is not to be had here.
+//! The calls are taken from the work of the controllers, not from the roles, so that a missing rule shows. A process of that
+//! program is not available here.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -37,7 +36,7 @@ const CLUSTER_WIDE: [&str; 15] = [
     "volumeattributesclasses",
 ];
 
-/// What each controller does: `verbs version resources`, one below the other. Events they all write.
+/// The calls of each controller: `verbs version resources`, one per line. All of them write events.
 const WORK: [(&str, &str); 41] = [
     (
         "attachdetach-controller",
@@ -245,11 +244,11 @@ const WORK: [(&str, &str); 41] = [
     ),
 ];
 
-/// What none of them does.
+/// Calls of none of them.
 const NOBODYS: &str = "create rbac.authorization.k8s.io/v1 clusterrolebindings,rolebindings
     create v1 serviceaccounts/token,pods/exec,namespaces";
 
-/// What one of them does not, though another may.
+/// Calls that one of them does not make, though another may.
 const ANOTHERS: [(&str, &str); 16] = [
     ("attachdetach-controller", "delete v1 persistentvolumes,nodes\nlist v1 secrets"),
     ("bootstrap-signer", "list v1 default:secrets\nupdate v1 kube-system:configmaps\ndelete v1 kube-system:secrets"),
@@ -294,7 +293,7 @@ fn calls(lines: &'static str) -> Vec<Call> {
     calls
 }
 
-/// Where a call goes; lists and watches look into all namespaces unless one is named.
+/// The path of a call; lists and watches cover all namespaces unless one is named.
 fn path(verb: &str, version: &str, resource: &str) -> String {
     let (namespace, resource) = resource.split_once(':').map_or((None, resource), |(at, rest)| (Some(at), rest));
     let (resource, name) = resource.split_once('@').unwrap_or((resource, NAMED));

@@ -1,5 +1,5 @@
-//! The servers on a store, as one of them tells of them: their leases, what they publish, the migrations, and from its metrics how
-//! many objects are stored in which encoding. The cache counts these, so asking costs no walk.
+//! The servers on a store, as one of them reports them: their leases, published versions, migrations, and from its metrics the
+//! number of objects in each encoding. The cache counts these, so a request costs no walk.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,11 +19,11 @@ const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases
 const SERVERS: &str = "labelSelector=apiserver.kubernetes.io%2Fidentity";
 const SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const METRICS: &str = "/metrics";
-/// How many objects a chunk of a list has.
+/// The number of objects in a chunk of a list.
 const CHUNK: usize = 500;
-/// How often a list is begun anew of which the server no longer knows how it went on.
+/// The number of times that an expired list begins again.
 const ATTEMPTS: usize = 5;
-/// How long one answer may take.
+/// The timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A way to one of the servers.
@@ -52,10 +52,10 @@ impl Fleet {
         Ok(Self { client: Client::try_from(config).map_err(|error| reading(&error))?, server })
     }
 
-    /// How everything stands now.
+    /// The present state.
     ///
     /// # Errors
-    /// When the server does not answer, or refuses to.
+    /// The server does not answer, or refuses the request.
     pub(super) async fn report(&self) -> anyhow::Result<Report> {
         // The order matters little: what changes in between is seen the next time.
         let versions = self.list(VERSIONS, "").await?;
@@ -98,7 +98,7 @@ impl Fleet {
         self.client.request_text(request).await
     }
 
-    /// A failure as whoever gave the command can mend it.
+    /// An error with the way out for the user of the command.
     fn told(&self, path: &str, error: &Error) -> anyhow::Error {
         let server = &self.server;
         match error {

@@ -1,5 +1,5 @@
-//! The state of storage versions as the answers of a server tell it: who encodes what, whether all agree and why not, how much is stored in
-//! older encodings, and how far that has been written anew. Knows no server and prints nothing.
+//! The state of storage versions by the responses of a server: who encodes what, whether all agree, how much is stored in older
+//! encodings, and the progress of migrations. It calls no server and prints nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ const IDENTITY: &str = "apiserver.kubernetes.io/identity";
 const MAIN_SERVER: &str = "kube-apiserver";
 const METRIC: &str = "keelson_stored_encodings{";
 
-/// What a server was asked.
+/// The responses of a server.
 #[derive(Default)]
 pub(super) struct Answers {
     pub(super) versions: Vec<Value>,
@@ -24,11 +24,11 @@ pub(super) struct Answers {
 #[derive(Default)]
 pub(super) struct Counts(BTreeMap<String, BTreeMap<String, usize>>);
 
-/// How everything stands.
+/// The state.
 pub(super) struct Report {
     /// The servers that have a lease.
     pub(super) servers: Vec<String>,
-    /// Those of them that publish nothing at all.
+    /// The servers that publish nothing.
     pub(super) silent: Vec<String>,
     pub(super) resources: Vec<Resource>,
     pub(super) migrations: Vec<Migration>,
@@ -39,11 +39,11 @@ pub(super) struct Report {
 /// A resource that is stored.
 pub(super) struct Resource {
     pub(super) name: String,
-    /// Who encodes it as what.
+    /// The encoding of each server.
     pub(super) entries: Vec<Entry>,
     /// The version on which all agree, or why they do not.
     pub(super) agreed: Result<String, String>,
-    /// How many objects are stored in which encoding; `None` where this server does not store them.
+    /// The number of objects in each encoding; `None` where this server does not store them.
     pub(super) stored: Option<BTreeMap<String, usize>>,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Migration {
     pub(super) name: String,
     pub(super) resource: String,
     pub(super) is_running: bool,
-    /// What is said of it.
+    /// Its message.
     pub(super) message: String,
     pub(super) done: usize,
     pub(super) total: usize,
@@ -70,7 +70,7 @@ pub(super) struct Unmanaged {
 }
 
 impl Counts {
-    /// Those in the metrics of a server.
+    /// Parses the metrics of a server.
     pub(super) fn read(metrics: &str) -> Self {
         let mut counts = Self::default();
         for line in metrics.lines().filter_map(|line| line.strip_prefix(METRIC)) {
@@ -107,19 +107,19 @@ impl Report {
         }
     }
 
-    /// Whether all agree, and nothing is left to be written anew.
+    /// Returns true if all agree, and nothing is left to migrate.
     pub(super) fn is_done(&self) -> bool {
         let is_settled = |resource: &Resource| resource.agreed.is_ok() && resource.older() == Some(0);
         self.migrations.is_empty()
             && self.resources.iter().all(|resource| resource.stored.is_none() || is_settled(resource))
     }
 
-    /// How many objects are stored in another encoding than the one that is agreed on.
+    /// The number of objects in another encoding than the common one.
     pub(super) fn older(&self) -> usize {
         self.resources.iter().filter_map(Resource::older).sum()
     }
 
-    /// How many objects the migrations found that are under way.
+    /// The number of objects of the running migrations.
     pub(super) fn total(&self) -> usize {
         self.migrations.iter().fold(0_usize, |sum, migration| sum.saturating_add(migration.total))
     }
@@ -143,7 +143,7 @@ impl Resource {
         Self { entries: found.iter().map(entry).collect(), agreed, stored, name }
     }
 
-    /// How many objects are stored in another encoding than the one that is agreed on; `None` where that is not known.
+    /// The number of objects in another encoding than the common one; `None` where it is not known.
     pub(super) fn older(&self) -> Option<usize> {
         let (agreed, stored) = (self.agreed.as_ref().ok()?, self.stored.as_ref()?);
         Some(stored.iter().filter(|(encoding, _)| *encoding != agreed).map(|(_, count)| count).sum())

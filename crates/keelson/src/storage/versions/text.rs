@@ -1,14 +1,14 @@
-//! The text of a report: a table of resources, and below it whatever is not as it should be. Whoever waits gets one line, with a bar
-//! that fills.
+//! The text of a report: a table of resources, and below it everything that is not in order. While waiting it is one line with a
+//! progress bar.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::report::{Migration, Report, Resource};
 
-/// How many places a progress bar has.
+/// The width of a progress bar.
 const BAR: usize = 30;
-/// How many resources beside one are not named where the reason is the same for all.
+/// The number of further resources that are not named where the reason is the same for all.
 const ALIKE: usize = 4;
 const HEADS: [&str; 5] = ["RESOURCE", "ENCODED AS", "AGREED", "STORED", "OLDER"];
 
@@ -71,7 +71,7 @@ pub(super) fn progress(report: &Report, most: usize) -> String {
     }
 }
 
-/// What keeps it from being done.
+/// The reasons why it is not done.
 pub(super) fn what_is_left(report: &Report) -> String {
     let disagreements = report.disagreements().count();
     let mut all = Vec::new();
@@ -131,14 +131,14 @@ fn one_migration(migration: &Migration) -> String {
     format!("{name} of {resource}: {state}{hindrance}")
 }
 
-/// What keeps a migration from ending, if it says so.
+/// The reason why a migration does not end, if it has one.
 fn hindrance(migration: &Migration) -> Option<&str> {
     migration.message.split_once("is running: ").map(|(_, hindrance)| hindrance)
 }
 
 fn bar(done: usize, total: usize) -> String {
     let done = done.min(total);
-    // Anybody may have written these numbers: they may be as large as they like.
+    // Any client may have written these numbers, so they may have any size.
     let share = |of: usize| (done as u128 * of as u128).checked_div(total as u128).map_or(of, |share| share as usize);
     let full = share(BAR);
     format!("[{}{}] {:3}% ({done} of {total} objects)", "#".repeat(full), ".".repeat(BAR - full), share(100))

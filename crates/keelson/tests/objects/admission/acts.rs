@@ -1,6 +1,6 @@
-//! Bindings and statuses before webhooks and policies: as what they are shown, and what becomes of a refusal or a change.
+//! Bindings and statuses in webhooks and policies: the objects that they get, and the effect of a refusal or a change.
 //!
-//! Evictions, tokens and connections are in `webhooks`. What reviews show is as recorded.
+//! `webhooks` has evictions, tokens and connections. Reviews are as recorded.
 
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ fn on(resources: &[&str]) -> Value {
     json!({ "rules": [rule] })
 }
 
-/// What a request is about, in one line, and the request.
+/// The subject of each request in one line, and the request.
 fn asked(hooked: &Hooked) -> Vec<(String, Value)> {
     let line = |(path, request): (String, Value)| {
         let text = |member: &str| request[member].as_str().unwrap_or_default().to_owned();

@@ -36,7 +36,7 @@ impl Lab {
         self.0.policy(name, spec, if bound.is_null() { json!({}) } else { json!({ "matchResources": bound }) }).await;
     }
 
-    /// Whether a config map of a policy is refused in a namespace, in a rehearsal.
+    /// Returns true if a dry run of a config map is refused by a policy in a namespace.
     async fn refuses(&self, case: &str, namespace: &str, name: &str) -> bool {
         let mut sent = map(name);
         sent["metadata"]["labels"] = json!({ "case": case });

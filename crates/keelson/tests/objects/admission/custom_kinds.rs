@@ -90,7 +90,7 @@ async fn policies_change_custom_resources_in_each_of_their_versions() {
     assert_eq!(told["details"]["causes"], json!([cause]));
 }
 
-/// What converts hosts: `host` in the first version is `address` in the second.
+/// The converter of hosts: `host` in the first version is `address` in the second.
 async fn converter(works: Arc<AtomicBool>) -> HookServer {
     HookServer::start(&["127.0.0.1"], move |request: HookRequest| {
         let works = works.load(Ordering::SeqCst);
@@ -106,7 +106,7 @@ async fn converter(works: Arc<AtomicBool>) -> HookServer {
     .await
 }
 
-/// The definition of hosts, which somebody converts.
+/// The definition of hosts, with a conversion webhook.
 fn hosts(converter: &HookServer) -> Value {
     let text = json!({ "type": "string" });
     let number = json!({ "type": "integer" });
@@ -137,7 +137,7 @@ fn answer(request: &HookRequest) -> HookReply {
     }
 }
 
-/// Who was asked, sorted: the path, the version of the kind and of the request, the subresource, and what it was shown.
+/// The calls, sorted: the path, the version of the kind and of the request, the subresource, and the object.
 fn told(hooked: &Hooked) -> Vec<(String, Value)> {
     let mut told: Vec<_> = hooked.asked();
     told.sort_by(|one, other| one.0.cmp(&other.0));
@@ -209,7 +209,7 @@ async fn a_custom_resource_is_converted_for_who_asks_for_another_version_and_bac
     let paths: Vec<String> = told(&hooked).into_iter().map(|(path, _)| path).collect();
     assert_eq!(paths, ["/changes", "/just-v1", "/like-v1"]);
 
-    // Where nobody converts it, it can't be shown, and nothing is written.
+    // Without the converter it cannot be converted, and nothing is written.
     works.store(false, Ordering::SeqCst);
     let sent = json!({ "metadata": { "name": "i" }, "spec": { "address": "i" } });
     let refused = hooked.raw.post(place("v2"), &sent).await.expect(500).json();

@@ -1,7 +1,7 @@
-//! The order in which policies and webhooks are asked: policies that change an object before webhooks that do, both again where somebody
-//! wants that, then those that judge it; webhooks that judge are asked at once.
+//! The order of policies and webhooks: mutating policies before mutating webhooks, both again on request, then validating ones;
+//! validating webhooks are called concurrently.
 //!
-//! What each sees is as recorded.
+//! The objects that each gets are as recorded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,7 +87,7 @@ async fn webhooks_that_judge_are_all_asked_before_one_answers() {
     let hook = HookServer::start(&["127.0.0.1"], move |request: HookRequest| {
         let all_are_asked = all_are_asked.clone();
         async move {
-            // Where they come one after another the first never answers.
+            // If they were called one after another, the first would never answer.
             let asked = tokio::time::timeout(Duration::from_secs(20), all_are_asked.wait()).await;
             let refuses = request.path.starts_with("/no") || asked.is_err();
             review(

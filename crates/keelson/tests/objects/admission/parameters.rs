@@ -30,7 +30,7 @@ fn limit(name: &str, most: u32) -> Value {
     json!({ "metadata": { "name": name, "labels": { "limit": "yes" } }, "most": most })
 }
 
-/// What a policy with parameters of a kind judges config maps by.
+/// A policy on config maps with parameters of a kind.
 fn spec(kind: &str) -> Value {
     let longer = "'longer than ' + string(params.most) + ' of ' + params.kind + ' ' + params.apiVersion";
     json!({
@@ -110,7 +110,7 @@ async fn parameters_that_are_in_no_namespace_have_none_and_others_need_one() {
         "failed to configure binding: paramRef.namespace must not be provided for a cluster-scoped `paramKind`";
     judged.refuses("placed", 422, placed).await;
 
-    // What is in no namespace has parameters in the one that is named, or none at all.
+    // A cluster-scoped object has parameters in the named namespace, or none.
     let roles = json!([{ "operations": ["*"], "apiGroups": ["rbac.authorization.k8s.io"], "apiVersions": ["v1"], "resources": ["clusterroles"] }]);
     for name in ["own", "given"] {
         let mut spec = spec("Limit");

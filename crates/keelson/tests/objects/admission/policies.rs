@@ -27,7 +27,7 @@ impl Judged {
         Self { raw, _server: server }
     }
 
-    /// A policy that judges, of this name, and what binds it.
+    /// Creates a validating policy of this name, and its binding.
     pub(super) async fn policy(&self, name: &str, spec: Value, binding: Value) {
         let mut bound = json!({ "validationActions": ["Deny"] });
         merge(&mut bound, binding);
@@ -39,7 +39,7 @@ impl Judged {
         self.bound_mutation(name, mutations, with, json!({})).await;
     }
 
-    /// The same, and bound in another way.
+    /// The same, with another binding.
     pub(super) async fn bound_mutation(&self, name: &str, mutations: Value, with: Value, binding: Value) {
         let mut spec = json!({ "mutations": mutations, "reinvocationPolicy": "Never" });
         spec["matchConstraints"] = json!({ "resourceRules": [
@@ -71,7 +71,7 @@ impl Judged {
         self.raw.post(format!("{MAPS}?dryRun=All"), &sent).await
     }
 
-    /// What a policy says against a config map with `a: b`.
+    /// Checks the refusal of a config map with `a: b`.
     pub(super) async fn refuses(&self, name: &str, code: u16, why: &str) {
         let told = self.asks(name, json!({ "a": "b" })).await.expect(code).json();
         let message = format!("ValidatingAdmissionPolicy '{name}' with binding '{name}-b' denied request: {why}");
@@ -252,7 +252,7 @@ async fn parameters_of_any_kind_are_found_where_the_binding_says() {
     check("unbound", "ConfigMap", json!({}), None).await;
     let unknown = "failed to configure policy: failed to find resource referenced by paramKind: '/v1, Kind=Nothing'";
     check("unknown", "Nothing", reference(json!({ "name": "x" })), Some(unknown)).await;
-    // What changes counts as soon as the server has seen it.
+    // A change takes effect as soon as the server has seen it.
     raw.patch(format!("{MAPS}/small"), MERGE, &json!({ "data": { "most": "9" } })).await.expect(200);
     let seen = async {
         while judged.asks("named", long.clone()).await.status != 201 {

@@ -1,5 +1,5 @@
-//! Webhooks that are processes of their own: one that is killed and comes back, one that is slow or lies, and one whose service is behind
-//! a pod that it has to admit.
+//! Webhooks in processes of their own: one that is killed and comes back, one that is slow or lies, and one whose service is behind
+//! a pod that it must admit.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! The status of validating policies: what is wrong with their expressions, for built-in kinds and for custom ones.
+//! The status of validating policies: type errors of their expressions, for built-in and custom kinds.
 //!
-//! Which expressions are told of, and how, is tested where they are checked, in `admission`.
+//! `admission` tests which expressions are checked, and the texts.
 
 use std::time::Duration;
 

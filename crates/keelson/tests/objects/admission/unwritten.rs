@@ -139,7 +139,7 @@ async fn a_patch_of_the_metadata_is_written_as_far_as_objects_may_say_it() {
     check("creationtimestamp", 201, &is_new).await;
     check("generation", 201, &|object| assert_eq!(object["metadata"]["generation"], 9)).await;
     check("finalizer", 201, &|object| assert_eq!(object["metadata"]["finalizers"], json!(["example.org/f"]))).await;
-    // What nobody has begun to delete is not being deleted.
+    // An object without a deletion is not being deleted.
     check("deletiontimestamp", 201, &|object| assert_eq!(object["metadata"]["deletionTimestamp"], Value::Null)).await;
     let whole = check("whole", 201, &|object| assert_eq!(object["data"], json!({ "all": "new" }))).await;
     assert_eq!(hooked.raw.get(format!("{MAPS}/all-new")).await.expect(200).json(), whole);

@@ -1,6 +1,7 @@
-//! Webhooks that answer well: which writes they are asked about and in which order, what they are shown, and what their patches leave.
+//! Webhooks that answer well: the writes and the order in which they are called, the objects that they get, and the effect of their
+//! patches.
 //!
-//! Each is told apart by the path at which it is asked.
+//! Each has a path of its own.
 
 use keelson_testkit::{HookReply, HookRequest, HookServer};
 use serde_json::{Value, json};
@@ -491,7 +492,7 @@ async fn a_deletion_is_judged_with_what_it_will_do() {
     assert_eq!(asked(), [told("/changes", json!({ "dryRun": ["All"] })), told("/judges", by_uid)]);
 }
 
-/// Which of two equal references to an owner came from whom is told by the text.
+/// The text shows the origin of each of two equal owner references.
 #[tokio::test]
 async fn an_owner_that_is_named_twice_is_kept_once_and_its_writer_is_warned() {
     let owner = || json!({ "apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1" });
