@@ -1,4 +1,4 @@
-//! Tests of the keys and certificates: those that stay over starts, those that are made anew, and those that operators give.
+//! Tests of keys and certificates: kept over starts, made again, and given by operators.
 //!
 //! Each test has a data directory and a clock of its own.
 
@@ -70,7 +70,7 @@ fn only_the_owner_can_read_what_is_written() {
     assert!(files.iter().all(|path| mode(path) == 0o600));
 }
 
-/// What lies in the directory of keys, by name.
+/// The files in the directory of keys, by name.
 fn files_of(home: &Home) -> Vec<(String, String)> {
     let mut files: Vec<_> = fs::read_dir(home.path().join("pki"))
         .unwrap()
