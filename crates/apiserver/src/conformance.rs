@@ -1,6 +1,6 @@
-//! Conformance tests of a store that a program writes itself.
+//! Conformance tests for a program's own store.
 //!
-//! It belongs into the tests of the program: `check(&store, |name| ...).await` on an empty store.
+//! Use it in the program's tests: `check(&store, |name| ...).await` on an empty store.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use kube::Resource;
 
 use crate::external::{ObjectKey, ObjectStore, StoreFault};
 
-/// How long a change may take to be told.
+/// The time limit for a notification of a change.
 const TOLD_WITHIN: Duration = Duration::from_secs(30);
-/// How many writers try to change one object at once.
+/// The number of concurrent writers of one object.
 const WRITERS: usize = 8;
 
-/// Checks that an empty store keeps what [`ObjectStore`] asks for. `object` makes a new object of a name, without a version, in a
-/// namespace of the test's choice or none.
+/// Checks that an empty store satisfies [`ObjectStore`]. `object` makes a new object with a name, without a version, in
+/// any namespace or none.
 ///
 /// # Panics
-/// When it does not, and says what it did instead.
+/// The store violates the contract; the text says how.
 pub async fn check<K, S>(store: &S, object: impl Fn(&str) -> K)
 where
     K: Resource + Clone + Debug + Send + Sync,
@@ -32,7 +32,7 @@ where
     check_writers(store, &object).await;
 }
 
-/// One object is made, changed and deleted.
+/// Creates, changes and deletes an object.
 async fn check_life<K, S>(store: &S, changes: &mut BoxStream<'static, ObjectKey>, object: &impl Fn(&str) -> K)
 where
     K: Resource + Clone + Debug + Send + Sync,
@@ -55,7 +55,7 @@ where
     assert_eq!(store.list().await.expect("list").len(), 0, "what was deleted is gone");
 }
 
-/// Writes that expect another version than there is change nothing.
+/// Writes that expect another version than the stored one change nothing.
 async fn check_refusals<K, S>(store: &S, object: &impl Fn(&str) -> K)
 where
     K: Resource + Clone + Debug + Send + Sync,
@@ -75,7 +75,7 @@ where
     store.write(&key, Some(&second), None).await.expect("an object can be deleted");
 }
 
-/// Of writers that expect one version, one succeeds.
+/// Of several writers that expect one version, one succeeds.
 async fn check_writers<K, S>(store: &S, object: &impl Fn(&str) -> K)
 where
     K: Resource + Clone + Debug + Send + Sync,
@@ -93,7 +93,7 @@ where
     store.write(&key, Some(version), None).await.expect("an object can be deleted");
 }
 
-/// Both reads show the object in this version.
+/// Both reads return the object in this version.
 async fn check_version<K, S>(store: &S, key: &ObjectKey, version: &str)
 where
     K: Resource + Debug + Send + Sync,
