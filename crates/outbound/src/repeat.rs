@@ -18,7 +18,7 @@ const WAITS: [Duration; 3] = [Duration::ZERO, Duration::from_millis(50), Duratio
 /// The effect of a request that is processed twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The same as processing it once.
+    /// No further effect.
     Idempotent,
     /// Another one: an object is created twice, or the second response contradicts the first.
     Once,
