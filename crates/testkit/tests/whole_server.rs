@@ -1,6 +1,6 @@
-//! The kit drives a real server in every way that it offers.
+//! Tests of the kit: it drives a real server in every way that it offers.
 //!
-//! A fault of the kit would be taken for one of the server elsewhere.
+//! Elsewhere a fault of the kit would look like one of the server.
 
 use keelson_testkit::{TestServer, check_records};
 use serde_json::json;
