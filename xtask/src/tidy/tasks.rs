@@ -1,11 +1,11 @@
-//! Background tasks are started through `keelson-supervision`, so that none of them dies unnoticed.
+//! Background tasks must start through `keelson-supervision`, so that none of them dies unnoticed.
 //!
-//! Production code starts no task or thread by itself, unless its file is listed here with the reason why nobody needs to know
-//! how the task ends.
+//! Production code starts no task or thread by itself, unless its file is listed here with the reason why the task
+//! needs no supervision.
 
 use super::{Finding, production};
 
-/// The words by which tasks, threads and sets of them are started.
+/// The functions that start tasks, threads and sets of them.
 const STARTS: [&str; 11] = [
     "tokio::spawn(",
     "task::spawn(",
@@ -20,7 +20,7 @@ const STARTS: [&str; 11] = [
     "TaskTracker::new(",
 ];
 
-/// Files that may start tasks by themselves, and why.
+/// Files that may start tasks by themselves, with the reason.
 const ALLOWED: [(&str, &str); 19] = [
     ("crates/supervision/", "it is what watches"),
     ("crates/etcd-double/", "a program without supervision: its threads serve until the process ends"),
@@ -70,7 +70,7 @@ const ALLOWED: [(&str, &str); 19] = [
     ("crates/bench/", "for measurements"),
 ];
 
-/// Code that runs in tests alone, though it does not stand below `tests`.
+/// Code that runs only in tests, though outside of `tests`.
 const FOR_TESTS: [&str; 2] = ["crates/storage/src/conformance/", "crates/teststores/"];
 
 pub(super) fn check(place: &str, text: &str) -> Vec<Finding> {
