@@ -1,6 +1,6 @@
-//! Compilation of the expressions of definitions: not before an object is judged by them, and once.
+//! Tests of the compilation of definitions' expressions: once, and not before an object is validated with them.
 //!
-//! A start with thousands of definitions would take long otherwise.
+//! Otherwise a start with thousands of definitions would be slow.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn place(number: usize) -> String {
     format!("/apis/{GROUP}/v1/namespaces/default/ruled{number}s")
 }
 
-/// How often the expressions of a schema were compiled, and of how many schemas they are kept.
+/// The number of compilations, and of schemas with compiled expressions.
 async fn compiled(raw: &Raw) -> (u32, u32) {
     let metrics = raw.get("/metrics").await.expect(200).text();
     let number = |name: &str| {
@@ -54,7 +54,7 @@ async fn a_start_compiles_no_expressions_and_who_writes_an_object_has_them_compi
     raw.post(place(4), &json!({ "metadata": { "name": "a" }, "spec": { "n": 6 } })).await.expect(422);
     assert_eq!(compiled(&raw).await, (2, 2));
 
-    // What is defined otherwise is judged by what is defined now.
+    // A changed definition is validated by its new expressions.
     let name = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/ruled3s.{GROUP}");
     let rules = json!([{ "rule": "!has(self.n) || self.n < 50" }]);
     let mut version = version("v1", true);
