@@ -32,7 +32,7 @@ const ALLOWED: [(&str, &str); 25] = [
     ("crates/admission/src/builtin/certificates.rs", "validates requests for certificates, as upstream's plugin does"),
     ("crates/admission/src/builtin/claim_resize.rs", "validates claims that grow, as upstream's plugin does"),
     ("crates/admission/src/builtin/event_rate_limit.rs", "limits the rate of events, as upstream's plugin does"),
-    ("crates/admission/src/builtin/limit_ranger.rs", "validates objects against limit ranges, as upstream's plugin does"),
+    ("crates/admission/src/builtin/limit_ranger.rs", "checks objects with limit ranges, as upstream's plugin does"),
     ("crates/admission/src/builtin/node_restriction.rs", "states what a kubelet may write of which resource"),
     ("crates/admission/src/builtin/node_selector.rs", "validates pods, as upstream's plugin does"),
     ("crates/admission/src/builtin/nodes.rs", "validates nodes and pods, as upstream's plugins do"),
