@@ -54,13 +54,13 @@ fn fetched(package: &str, version: &str, directory: &Path, take: impl FnOnce(&Pa
     eprintln!("fetching {package} {version} from the registry of crates");
     run::output(cargo("fetch", &manifest).arg("--quiet"))?;
     let known = run::output(cargo("metadata", &manifest).args(["--format-version=1", "--offline"]))?;
-    let known: Value = serde_json::from_slice(&known).context("cargo told no metadata")?;
+    let known: Value = serde_json::from_slice(&known).context("cargo printed no metadata")?;
     let packages = known["packages"].as_array().into_iter().flatten();
     let manifest = packages.filter(|known| known["name"] == package).find_map(|known| known["manifest_path"].as_str());
     let sources = PathBuf::from(manifest.context("cargo did not fetch it")?);
     take(sources.parent().context("a manifest stands in a directory")?)
         .with_context(|| format!("the crate {package}"))?;
-    std::fs::remove_dir_all(directory.join("fetch")).context("cannot remove what was used to fetch")
+    std::fs::remove_dir_all(directory.join("fetch")).context("cannot remove the files of the fetch")
 }
 
 /// Copies a file and renames it when complete, so that an interrupted run leaves nothing that looks complete.

@@ -211,7 +211,7 @@ mod tests {
             identity.user_at(SystemTime::now()).is_none() && !identity.is_front_proxy()
         };
         assert!(nobody(&admin), "nothing is published yet");
-        assert_eq!(authorities.identify(&[]), None, "who presents none is no known nobody");
+        assert_eq!(authorities.identify(&[]), None, "a client without a certificate has no identity");
         authorities.publish(AuthenticationInfo::of(&main).unwrap());
         let first = authorities.generation();
         let identity = authorities.identify(&admin).unwrap();

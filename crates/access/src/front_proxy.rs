@@ -262,7 +262,7 @@ mod tests {
         let both = one.clone().with(&other, now);
         assert_eq!(both.to_data()[PROXY_CA].matches("BEGIN").count(), 2);
         assert_eq!(both.to_data()[CLIENT_CA].matches("BEGIN").count(), 2);
-        assert_eq!(both.headers, one.headers, "what both say is said once");
+        assert_eq!(both.headers, one.headers, "equal entries are listed once");
         assert_eq!(both.clone().with(&one, now), both);
         // Authorities are valid for ten years, that of the second server a day longer.
         let ends = now + DAY * 3650;

@@ -212,7 +212,7 @@ mod tests {
         let bytes = URL_SAFE_NO_PAD.decode(&sealed).unwrap();
         assert!(!String::from_utf8_lossy(&bytes).contains("secret"));
         assert_ne!(sealed, seal.seal("a-secret-name", "pods/web", "ann"), "nor that two are the same");
-        assert_eq!(sealed.len(), seal.seal("b", "pods/web", "ann").len(), "nor how long names are");
+        assert_eq!(sealed.len(), seal.seal("b", "pods/web", "ann").len(), "nor the lengths of names");
     }
 
     #[test]

@@ -200,7 +200,7 @@ pub(crate) async fn of_version(
 ) -> Result<Option<PublishedDocument>, String> {
     let Some(url) = index["paths"][path]["serverRelativeURL"].as_str() else { return Ok(None) };
     if !url.starts_with("/openapi/v3/") {
-        return Err(format!("its document is said to be at {url:?}"));
+        return Err(format!("its index names the document {url:?}"));
     }
     // The hash in a URL is that of the content.
     if let Some(same) = before.filter(|before| before.url == url && url.contains("hash=")) {

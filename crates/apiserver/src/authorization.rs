@@ -63,7 +63,7 @@ impl AccessReviews {
 
 /// Without an answer nothing is allowed. The next request tries again.
 fn failed(cause: &str) -> Verdict {
-    warn_repeated!(""; cause, "the main server can't be asked what a user may do");
+    warn_repeated!(""; cause, "access reviews at the main server fail");
     Verdict { decision: Decision::NoOpinion, reason: "the main server can't be asked".into() }
 }
 

@@ -51,8 +51,8 @@ where
     check_version(store, &key, &second).await;
     store.write(&key, Some(&second), None).await.expect("an object can be deleted");
     told(changes, &key).await;
-    assert!(store.get(&key).await.expect("get").is_none(), "what was deleted is gone");
-    assert_eq!(store.list().await.expect("list").len(), 0, "what was deleted is gone");
+    assert!(store.get(&key).await.expect("get").is_none(), "the deleted object is gone");
+    assert_eq!(store.list().await.expect("list").len(), 0, "the deleted object is gone");
 }
 
 /// Writes that expect another version than the stored one change nothing.
@@ -64,10 +64,10 @@ where
     let new = object("refusals");
     let key = key_of(&new);
     let conflict = Err(StoreFault::Conflict);
-    assert_eq!(store.write(&key, Some("x"), Some(&new)).await, conflict, "what is not there has no version");
-    assert_eq!(store.write(&key, Some("x"), None).await, conflict, "what is not there can't be deleted");
+    assert_eq!(store.write(&key, Some("x"), Some(&new)).await, conflict, "a missing object has no version");
+    assert_eq!(store.write(&key, Some("x"), None).await, conflict, "a missing object can't be deleted");
     let first = store.write(&key, None, Some(&new)).await.expect("an object can be made");
-    assert_eq!(store.write(&key, None, Some(&new)).await, conflict, "what is there can't be made again");
+    assert_eq!(store.write(&key, None, Some(&new)).await, conflict, "an existing object can't be created");
     let second = store.write(&key, Some(&first), Some(&new)).await.expect("an object can be written");
     assert_eq!(store.write(&key, Some(&first), Some(&new)).await, conflict, "it has changed meanwhile");
     assert_eq!(store.write(&key, Some(&first), None).await, conflict, "it has changed meanwhile");
@@ -99,18 +99,18 @@ where
     K: Resource + Debug + Send + Sync,
     S: ObjectStore<K>,
 {
-    let found = store.get(key).await.expect("get").expect("what was written is there");
+    let found = store.get(key).await.expect("get").expect("the written object exists");
     assert_eq!(found.meta().resource_version.as_deref(), Some(version), "get shows the version of the last write");
     let listed = store.list().await.expect("list");
     let listed: Vec<_> = listed.iter().filter(|object| key_of(*object) == *key).collect();
-    assert_eq!(listed.len(), 1, "what was written is listed once");
+    assert_eq!(listed.len(), 1, "the written object is listed once");
     assert_eq!(listed[0].meta().resource_version.as_deref(), Some(version), "list shows the version of the last write");
 }
 
 async fn told(changes: &mut BoxStream<'static, ObjectKey>, key: &ObjectKey) {
     let found = changes.any(|changed| std::future::ready(changed == *key));
     let found = tokio::time::timeout(TOLD_WITHIN, found).await;
-    assert_eq!(found, Ok(true), "a watch that was begun before is told of {key:?}");
+    assert_eq!(found, Ok(true), "an earlier watch yields {key:?}");
 }
 
 fn key_of<K: Resource>(object: &K) -> ObjectKey {

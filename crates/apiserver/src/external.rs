@@ -171,7 +171,7 @@ where
     }
 
     async fn write(&self, _: &ObjectKey, _: Option<&str>, _: Option<Object>) -> Result<String, StoreFault> {
-        Err(StoreFault::Unavailable("what is computed can't be written".to_owned()))
+        Err(StoreFault::Unavailable("computed objects can't be written".to_owned()))
     }
 }
 

@@ -101,7 +101,7 @@ impl MainLease {
         tracing::error!(
             server_id = self.server_id,
             why,
-            "this server lost its lease at the main server; it publishes anew"
+            "this server lost its lease at the main server and publishes again"
         );
         self.renewed = None;
         self.registry.close_encodings().await;

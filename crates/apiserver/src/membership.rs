@@ -254,7 +254,7 @@ impl Membership {
     async fn lost(&mut self, registry: &Registry, why: &str) -> Result<(), StoreError> {
         self.fence.lose();
         self.held = None;
-        tracing::error!(server_id = self.server_id, why, "this server lost its record; it registers anew");
+        tracing::error!(server_id = self.server_id, why, "this server lost its record and registers again");
         // ORDER: before the registration, since the published versions may have been collected.
         registry.close_encodings().await;
         self.take(Namesake::GiveWay).await
@@ -445,7 +445,7 @@ mod tests {
         let store = shared();
         let mut one = Server::join(&store, "one").await;
         let neighbours = one.membership.neighbours();
-        assert!(neighbours.live("two"), "nobody has looked yet");
+        assert!(neighbours.live("two"), "before the first look");
         one.live(DURATION / 6).await;
         assert!(!neighbours.live("two"));
         let mut two = Server::join(&store, "two").await;

@@ -234,7 +234,7 @@ impl Migrations {
                     return Ok(Walked::CutOff);
                 }
                 let published = self.published(entry).await?;
-                let why = published.map_or(Some("nobody has published it any more".to_owned()), |published| {
+                let why = published.map_or(Some("no server publishes it any more".to_owned()), |published| {
                     entry.disagreement(&published)
                 });
                 if let Some(why) = why {

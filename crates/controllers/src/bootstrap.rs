@@ -293,14 +293,14 @@ impl Bootstrap {
             if next == current.object {
                 return Ok(());
             }
-            info_repeated!(&name; resource = %target.group_resource(), name, "adding what the cluster's policy says is missing");
+            info_repeated!(&name; resource = %target.group_resource(), name, "adding missing rules or subjects of the default policy");
             match self.client.update(&target, next).await {
                 Err(ApiError::Conflict { .. } | ApiError::NotFound { .. }) => {}
                 other => return other.map(|_| ()),
             }
         }
         // For example a binding in deletion that a finalizer holds.
-        Err(ApiError::Internal(format!("{plural} {name:?} could not be brought to what the cluster's policy says")))
+        Err(ApiError::Internal(format!("{plural} {name:?} could not be reconciled with the default policy")))
     }
 }
 

@@ -59,7 +59,7 @@ async fn follow_each(
     loop {
         pace.turn().await;
         if let Err(error) = watch(registry, caller, target, &options, seen).await {
-            warn_repeated!(target.group_resource(); resource = %target.group_resource(), %error, "following objects failed and is begun anew");
+            warn_repeated!(target.group_resource(); resource = %target.group_resource(), %error, "following objects failed; the watch starts again");
         }
     }
 }

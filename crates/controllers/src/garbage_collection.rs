@@ -151,7 +151,7 @@ impl GarbageCollection {
                             Err(overtaken) => break overtaken,
                         }
                     };
-                    warn_repeated!(""; error = %overtaken, "garbage collection has missed events and loads everything anew");
+                    warn_repeated!(""; error = %overtaken, "garbage collection missed events and reloads its index");
                 }
                 Err(error) => {
                     warn_repeated!(""; %error, "garbage collection could not load and tries again");

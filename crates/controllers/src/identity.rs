@@ -180,7 +180,7 @@ impl IdentityLease {
                 _ => Ok(()),
             }
         };
-        clean_up(withdrawn, "whether the identity lease was written is not known; it ends by itself").await;
+        clean_up(withdrawn, "the identity lease may have been written; it expires by itself").await;
     }
 
     async fn step(&mut self) -> Result<(), ApiError> {
@@ -225,7 +225,7 @@ impl IdentityLease {
     async fn lost(&mut self, why: &str) -> Result<(), ApiError> {
         self.fence.lose();
         self.held = None;
-        tracing::error!(server_id = self.config.server_id, why, "this server lost its identity; it registers anew");
+        tracing::error!(server_id = self.config.server_id, why, "this server lost its lease and registers again");
         // ORDER: before the registration, since the published versions may have been collected.
         self.client.registry().close_encodings().await;
         self.take(Namesake::GiveWay).await

@@ -57,7 +57,7 @@ pub(crate) async fn get(get: &Get) -> anyhow::Result<()> {
 async fn count(server: &Server, question: &Question) -> anyhow::Result<()> {
     let mut walk = Walk::new(server, question.clone(), JSON, 1, Some(1));
     let (_, total) = walk.next().await?.context("there is no answer")?;
-    answer(total.context("the server does not say how many there are")?)
+    answer(total.context("the server reports no total count")?)
 }
 
 async fn groups(server: &Server, get: &Get, question: &Question) -> anyhow::Result<()> {

@@ -246,7 +246,7 @@ impl Shared {
         if let Err(failure) = compact::begin_at(self, begins).await {
             tracing::warn!(?failure, "etcd was not compacted after it was set back");
         }
-        tracing::warn!(begins, again, "the history of etcd goes on at a higher revision");
+        tracing::warn!(begins, again, "the history of etcd continues at a higher revision");
         Ok(())
     }
 

@@ -66,7 +66,7 @@ pub(crate) fn decode(keys: &Keys, transaction: &Transaction, answer: TxnResponse
             return Err(CommitError::Compare { index, current: current.cloned() });
         }
     }
-    Err(StoreError::Corrupt("etcd says that a compare fails, and all of them hold".to_owned()).into())
+    Err(StoreError::Corrupt("etcd reports a failed compare, but all of them hold".to_owned()).into())
 }
 
 /// Converts a key-value pair; `None` for reserved keys.

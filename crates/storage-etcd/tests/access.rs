@@ -221,7 +221,7 @@ async fn use_with_the_least_rights(builder: EtcdServerBuilder) {
             }
         }
     });
-    let next = next.await.expect("the token is fetched anew");
+    let next = next.await.expect("the token is fetched again");
     assert!(store.stats().logins >= 2);
     assert_eq!(follow(&store, end, next).await.last().unwrap().revision, next);
     assert_eq!(store.count(everything(None)).await.unwrap(), 1);

@@ -113,7 +113,7 @@ async fn a_full_etcd_takes_what_makes_room_and_no_puts_until_there_is_some() {
     // The store must work to make space: it answers, deletes, expires and compacts.
     store.check().await.unwrap();
     let deleted = commit(&store, Transaction::default().delete(key("large"))).await;
-    assert!(store.stats().full, "a deletion says nothing of room");
+    assert!(store.stats().full, "a deletion proves no free space");
     store.expire(SystemTime::now()).await.unwrap();
     store.compact(deleted).await.unwrap();
     assert_eq!(store.oldest_revision().await.unwrap(), deleted);

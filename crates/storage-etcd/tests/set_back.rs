@@ -140,7 +140,7 @@ async fn inv17_what_others_wrote_in_the_place_of_what_was_lost_is_noticed() {
     check_gone(&late, lost).await;
     let page = read(&late).await;
     let revisions: Vec<_> = page.entries.iter().map(|entry| entry.revision > newest).collect();
-    assert_eq!(revisions, [true, false, true], "what was written since is written again, and nothing else");
+    assert_eq!(revisions, [true, false, true], "only later writes are repeated");
 }
 
 /// Checks that every call on an etcd with other content fails with these words, and the health check too.

@@ -224,7 +224,7 @@ impl Fence {
 }
 
 fn lost() -> StoreError {
-    StoreError::Unavailable("this server's identity has ended; it registers anew".to_owned())
+    StoreError::Unavailable("this server's identity has ended; it registers again".to_owned())
 }
 
 fn closed(why: &str) -> StoreError {
@@ -392,7 +392,7 @@ mod tests {
         let told = async { server.fence.hold(Identity { key: Server::key(), revision, until, registration: 1 }) };
         tokio::join!(server.write(), told).0.unwrap();
         let doubted = tokio::time::timeout(Duration::from_secs(3600), server.fence.doubted()).await;
-        assert!(doubted.is_err(), "the renewal that raised the doubt is what answers it");
+        assert!(doubted.is_err(), "the renewal that raised the doubt resolves it");
     }
 
     #[tokio::test(start_paused = true)]
@@ -432,7 +432,7 @@ mod tests {
         assert_eq!(server.fenced.check().await.unwrap_err().to_string(), refused.to_string());
         assert_eq!(server.fence.closed().await, "another has this name");
         let doubted = tokio::time::timeout(Duration::from_secs(1), server.fence.doubted()).await;
-        assert!(doubted.is_err(), "nobody is to register it anew");
+        assert!(doubted.is_err(), "it must not register again");
     }
 
     /// A store that refuses puts, as an etcd without space.

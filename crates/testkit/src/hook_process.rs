@@ -97,7 +97,7 @@ impl HookProcess {
     /// # Panics
     /// It is not confirmed within a minute.
     pub async fn be(&mut self, mood: &str) {
-        self.orders.write_all(format!("{mood}\n").as_bytes()).await.expect("the process reads what it is told");
+        self.orders.write_all(format!("{mood}\n").as_bytes()).await.expect("the process reads its orders");
         while self.line().await != format!("is {mood}") {}
     }
 
@@ -144,7 +144,7 @@ impl HookProcess {
     async fn listens(&mut self) {
         let line = self.line().await;
         let addr = line.strip_prefix("listens ").and_then(|addr| addr.parse().ok());
-        self.addr = addr.unwrap_or_else(|| panic!("the process said {line:?}"));
+        self.addr = addr.unwrap_or_else(|| panic!("the process wrote {line:?}"));
     }
 
     /// The next line of its output.
@@ -157,7 +157,7 @@ impl HookProcess {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, next).await.expect("the process says nothing")
+        tokio::time::timeout(PATIENCE, next).await.expect("the process writes nothing")
     }
 }
 
@@ -184,7 +184,7 @@ fn run(
 /// An order is invalid.
 pub async fn hook_process(answer: impl Fn(&str, &HookRequest) -> HookReply + Send + Sync + 'static) {
     let Ok(settings) = env::var(SETTINGS) else { return };
-    let (addr, identity) = settings.split_once(' ').expect("an address and who it is");
+    let (addr, identity) = settings.split_once(' ').expect("an address and an identity");
     let identity = HookIdentity::from_text(identity).expect("who it is");
     let (told, mood) = watch::channel(String::new());
     let answer = Arc::new(answer);
@@ -213,7 +213,7 @@ pub async fn hook_process(answer: impl Fn(&str, &HookRequest) -> HookReply + Sen
 fn say(what: &str) {
     let mut output = std::io::stdout().lock();
     let said = writeln!(output, "\n{MARK}{what}").and_then(|()| output.flush());
-    said.expect("whoever started this process reads what it says");
+    said.expect("the parent process reads the reports");
 }
 
 /// Binds the address. A connection of another test may have the previous port for a moment.

@@ -199,7 +199,7 @@ impl KubectlStream {
 }
 
 /// The kubectls of other releases fetched by `cargo xtask test`. Reports if there are none.
-#[allow(clippy::print_stderr, reason = "who runs the tests is told what was not run")]
+#[allow(clippy::print_stderr, reason = "reports the tests that did not run")]
 pub fn other_kubectls() -> Vec<PathBuf> {
     let named = std::env::var_os(OTHERS).filter(|named| !named.is_empty());
     if named.is_none() {

@@ -30,7 +30,7 @@ async fn one_connection_serves_many_requests_and_a_stream_has_its_own() {
         let patch = json!({"data": {"a": "2"}});
         raw.patch(format!("{CONFIG_MAPS}/{name}"), "application/merge-patch+json", &patch).await.expect(200);
         loop {
-            let event = watch.next_json().await.expect("the watch goes on");
+            let event = watch.next_json().await.expect("the watch continues");
             if event["type"] == "MODIFIED" {
                 assert_eq!(event["object"]["data"], json!({"a": "2"}));
                 break;

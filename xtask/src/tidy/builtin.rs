@@ -21,7 +21,7 @@ const ALLOWED: [(&str, &str); 7] = [
     ("crates/builtin/", "is the built-in kinds"),
     ("crates/registry/src/surface/contribution.rs", "gives the scale of a custom resource the schema of all scales"),
     ("crates/apiserver/src/shared.rs", "the definitions that all documents refer to"),
-    ("crates/server/src/builtin.rs", "hands them to what is composed before there is a surface"),
+    ("crates/server/src/builtin.rs", "passes them to parts that start before there is a surface"),
     ("crates/fuzz/", "for tests"),
 ];
 

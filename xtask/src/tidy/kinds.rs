@@ -11,13 +11,13 @@ use super::{Finding, production};
 
 /// The crates that may compare names, with the reason. All others are checked, including new ones.
 const OF_KINDS: [(&str, &str); 7] = [
-    ("crates/bench/", "makes objects and serves nobody"),
+    ("crates/bench/", "creates objects and serves no clients"),
     ("crates/builtin/", "is the built-in kinds"),
-    ("crates/fuzz/", "makes objects and serves nobody"),
+    ("crates/fuzz/", "creates objects and serves no clients"),
     ("crates/protobuf/", "is driven by a table of messages"),
     ("crates/schema/", "compiles the schemas of the built-in kinds, found once for each surface"),
-    ("crates/testkit/", "makes objects and serves nobody"),
-    ("crates/teststores/", "serves nobody"),
+    ("crates/testkit/", "creates objects and serves no clients"),
+    ("crates/teststores/", "serves no clients"),
 ];
 
 /// The files and functions that declare the names.
@@ -27,13 +27,13 @@ const DECLARED_BY: [&str; 2] = ["cluster(", "namespaced("];
 
 /// Files that may compare names, with the reason.
 const ALLOWED: [(&str, &str); 25] = [
-    ("crates/access/src/node.rs", "states what a node may do with objects of which resource"),
-    ("crates/access/src/rbac/binding.rs", "reads what a binding refers to"),
+    ("crates/access/src/node.rs", "states a node's rights by resource"),
+    ("crates/access/src/rbac/binding.rs", "reads a binding's reference"),
     ("crates/admission/src/builtin/certificates.rs", "validates requests for certificates, as upstream's plugin does"),
     ("crates/admission/src/builtin/claim_resize.rs", "validates claims that grow, as upstream's plugin does"),
     ("crates/admission/src/builtin/event_rate_limit.rs", "limits the rate of events, as upstream's plugin does"),
     ("crates/admission/src/builtin/limit_ranger.rs", "checks objects with limit ranges, as upstream's plugin does"),
-    ("crates/admission/src/builtin/node_restriction.rs", "states what a kubelet may write of which resource"),
+    ("crates/admission/src/builtin/node_restriction.rs", "states a kubelet's rights to write by resource"),
     ("crates/admission/src/builtin/node_selector.rs", "validates pods, as upstream's plugin does"),
     ("crates/admission/src/builtin/nodes.rs", "validates nodes and pods, as upstream's plugins do"),
     ("crates/admission/src/builtin/owners.rs", "passes over the status of pods, as upstream's plugin does"),
@@ -46,12 +46,12 @@ const ALLOWED: [(&str, &str); 25] = [
     ("crates/admission/src/matching.rs", "selects a write of a namespace by that namespace's own labels"),
     ("crates/controllers/src/bootstrap/policy.rs", "reads a table of its own"),
     ("crates/http/src/request_info.rs", "has the grammar of paths, in which namespaces are a word"),
-    ("crates/resources/src/resource.rs", "knows the namespaces, whose paths read like those of what is in them"),
-    ("crates/meta/src/metadata_rules.rs", "reads what an owner reference refers to"),
+    ("crates/resources/src/resource.rs", "distinguishes paths of namespaces from those of their objects"),
+    ("crates/meta/src/metadata_rules.rs", "reads an owner reference"),
     ("crates/registry/src/quota/scopes.rs", "reads the names of scopes"),
-    ("crates/registry/src/quota/usage.rs", "states what objects of which resource use"),
-    ("crates/registry/src/subresources/binding.rs", "reads what the body of a binding refers to"),
-    ("crates/registry/src/subresources/token.rs", "reads what the body of a token request refers to"),
+    ("crates/registry/src/quota/usage.rs", "states the usage of objects by resource"),
+    ("crates/registry/src/subresources/binding.rs", "reads the reference in a binding's body"),
+    ("crates/registry/src/subresources/token.rs", "reads the reference in a token request's body"),
 ];
 
 /// The plurals and kinds of the built-in resources.

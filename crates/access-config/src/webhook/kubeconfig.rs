@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(endpoint.server_name.as_deref(), Some("other"));
         assert_eq!(endpoint.authorization.as_ref().unwrap(), "Bearer from-file");
         let files: Vec<_> = endpoint.files().iter().map(|file| file.file_name().unwrap().to_owned()).collect();
-        assert_eq!(files, ["kubeconfig", "token"], "what stands in it is in no other file");
+        assert_eq!(files, ["kubeconfig", "token"], "embedded values name no file");
         let basic = format!(
             "{CONTEXT}clusters: [{{name: k, cluster: {{server: 'https://h'}}}}]\nusers: [{{name: u, user: {{username: a, password: b}}}}]\n"
         );

@@ -305,7 +305,7 @@ mod tests {
         let third = push("c");
         tokio::task::yield_now().await;
         queue.close();
-        assert!(!third.await.unwrap(), "nobody has taken it");
+        assert!(!third.await.unwrap(), "no worker has taken it");
         assert_eq!((taken(&queue), taken(&queue)), (Some(("b".to_owned(), 1)), None));
     }
 }

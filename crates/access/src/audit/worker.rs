@@ -439,7 +439,7 @@ mod tests {
         tell(&auditor);
         drop(auditor);
         running.await.unwrap();
-        assert_eq!(sink.lengths(), [4, 1, 1], "what waits is written before the end");
+        assert_eq!(sink.lengths(), [4, 1, 1], "queued events are written before the end");
     }
 
     #[tokio::test(start_paused = true)]
@@ -543,9 +543,9 @@ mod tests {
             let running = tokio::spawn(worker.run(std::future::pending()));
             let (record, end) = (record(), end());
             assert!(auditor.begin(&record, &end).await);
-            assert_eq!(sink.lengths(), [1], "it is written before the request goes on");
+            assert_eq!(sink.lengths(), [1], "it is written before the request continues");
             let waiting = tokio::time::timeout(Duration::from_secs(60), auditor.begin(&record, &end));
-            assert!(waiting.await.is_err(), "nobody has written it");
+            assert!(waiting.await.is_err(), "it was not written");
             sink.refusals.store(1, Ordering::SeqCst);
             sink.permits.add_permits(2);
             assert_eq!(auditor.begin(&record, &end).await, goes_on, "{mode:?}");

@@ -61,7 +61,7 @@ impl Losses {
     /// The loss, unless it is accepted.
     pub(super) fn accepting(&self, lost: PkiError) -> Result<(), PkiError> {
         if self.accept {
-            tracing::warn!(%lost, "going on with new keys; what the old ones signed may be refused");
+            tracing::warn!(%lost, "continuing with new keys; certificates and tokens of the old ones may be refused");
             return Ok(());
         }
         Err(lost)

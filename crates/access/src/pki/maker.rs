@@ -141,7 +141,7 @@ impl<'a> Maker<'a> {
                 if self.losses.has_run() {
                     let file = public.display();
                     tracing::warn!(
-                        "{file} is missing or empty, and is made anew; tokens of other keys that it held are refused"
+                        "{file} is missing or empty and is recreated; tokens of other keys in it are refused"
                     );
                 }
                 self.keep(public, &key.public_pem, Durability::Replaceable)?;

@@ -153,7 +153,7 @@ fn an_authority_is_changed_by_trusting_the_next_one_first() {
     let file = |name: &str| home.path().join("pki").join(name);
     fs::write(file("ca.crt"), format!("{}{}", old.ca_pem, new.ca_pem)).unwrap();
     let both = home.ensure(&[]).unwrap();
-    assert_eq!((&both.serving, &both.admin), (&old.serving, &old.admin), "nothing is signed anew");
+    assert_eq!((&both.serving, &both.admin), (&old.serving, &old.admin), "nothing is signed again");
     assert_eq!(both.client_ca_pem.matches("BEGIN CERTIFICATE").count(), 2);
     assert!(both.kubeconfig("https://k").len() > old.kubeconfig("https://k").len(), "clients trust both");
     fs::write(file("ca.crt"), format!("{}{}", new.ca_pem, old.ca_pem)).unwrap();
@@ -182,7 +182,7 @@ fn a_front_proxy_has_an_authority_of_its_own_which_signs_for_nobody_else() {
     let first = home.ensure(&[]).unwrap();
     assert_eq!(first.front_proxy.headers.allowed_names, [FRONT_PROXY_NAME]);
     assert_ne!(first.front_proxy.ca_pem, first.ca_pem);
-    assert!(!first.client_ca_pem.contains(&first.front_proxy.ca_pem), "its certificates make nobody a user");
+    assert!(!first.client_ca_pem.contains(&first.front_proxy.ca_pem), "its certificates identify no user");
     let second = home.ensure(&[]).unwrap();
     assert_eq!((&second.front_proxy.ca_pem, &second.front_proxy.client), {
         (&first.front_proxy.ca_pem, &first.front_proxy.client)

@@ -80,7 +80,7 @@ fn parse(policy: &str) -> Result<Vec<Piece>, String> {
             Some(("bind", binding)) => binding_of(binding).map(|binding| bindings.push(binding)),
             Some(_) | None => None,
         };
-        read.ok_or_else(|| format!("the policy has a line that says nothing: {line:?}"))?;
+        read.ok_or_else(|| format!("the policy has an invalid line: {line:?}"))?;
     }
     pieces.extend(bindings);
     Ok(pieces)

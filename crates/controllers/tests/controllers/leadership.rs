@@ -99,7 +99,7 @@ async fn two() -> (MemoryStore, Arc<Reign>, Candidate, Candidate) {
     assert_eq!(reign.turn(1, Instant::now()).await.0, "one_1");
     let second = Candidate::start(&store, &reign, "two", "two_1", now() + HOUR * 5).await;
     pass(60).await;
-    assert_eq!(reign.turns.lock().len(), 1, "a leader that renews stays, whatever the clocks say");
+    assert_eq!(reign.turns.lock().len(), 1, "a leader that renews stays, with any clocks");
     (store, reign, first, second)
 }
 

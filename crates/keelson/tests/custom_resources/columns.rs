@@ -204,7 +204,7 @@ async fn a_watch_ends_with_its_columns_and_the_next_one_begins_with_the_new_ones
     make(&raw, "b", json!({ "s": "y", "i": 2 })).await;
     let event = watch.next_json().await.unwrap();
     assert_eq!((&event["type"], cells(&event["object"])), (&json!("ADDED"), &[json!(2), json!("y")][..]));
-    assert_eq!(event["object"]["columnDefinitions"], Value::Null, "it has been told them");
+    assert_eq!(event["object"]["columnDefinitions"], Value::Null, "it has received them");
 }
 
 /// A definition has any number of columns, and a path may traverse an object in any number of ways.

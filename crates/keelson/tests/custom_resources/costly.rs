@@ -66,14 +66,14 @@ async fn others_are_answered_while_much_is_compared() {
         raw.post(DEFINITIONS, &of("trials", "Trial", &schema)).await.expect(201);
     });
     let answered = answered.await;
-    assert!(answered >= 5, "{answered} were answered while a definition was judged");
+    assert!(answered >= 5, "{answered} were answered while a definition was validated");
     establish(&raw, &of("attempts", "Attempt", &list)).await;
     let spec = json!({ "list": vec!["a"; 1_500] });
     let answered = answered_during(&other, async {
         assert!(refusal(&raw, &place("attempts"), &named("a", &spec)).await.contains("at least one schema (anyOf)"));
     });
     let answered = answered.await;
-    assert!(answered >= 5, "{answered} were answered while an object was judged");
+    assert!(answered >= 5, "{answered} were answered while an object was validated");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

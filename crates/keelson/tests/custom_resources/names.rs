@@ -62,7 +62,7 @@ async fn names_change_while_objects_are_served() {
     raw.patch(path("pears"), MERGE, &into).await.expect(200);
     let found = until(&raw, &path("pears"), |found| condition(found, "NamesAccepted").0 == "False").await;
     assert_eq!(condition(&found, "NamesAccepted").1, "ShortNamesConflict");
-    assert_eq!(condition(&found, "Established").0, "True", "what is served goes on");
+    assert_eq!(condition(&found, "Established").0, "True", "a served definition stays served");
     let accepted = &found["status"]["acceptedNames"];
     assert_eq!((&accepted["singular"], &accepted["shortNames"]), (&json!("pear9"), &json!(["birne"])));
     raw.get(format!("{pears}/a")).await.expect(200);

@@ -65,7 +65,7 @@ async fn what_is_defined_is_described_at_once_and_no_longer_than_it_is_defined()
     assert_eq!((missing.text().as_str(), missing.header("content-type")), ("", ""));
 
     establish(&raw, &gadgets()).await;
-    let first = place(&raw).await.expect("who sees that it is established finds it");
+    let first = place(&raw).await.expect("a client that sees it established finds it");
     let document = raw.get(&*first).await.expect(200);
     assert!(first.contains(document.header("etag").trim_matches('"')), "{first}");
     let known = raw.get(&*first).header("if-none-match", document.header("etag")).await.expect(304);

@@ -38,12 +38,12 @@ async fn a_start_compiles_no_expressions_and_who_writes_an_object_has_them_compi
         let (plural, kind) = (format!("ruled{number}s"), format!("Ruled{number}"));
         establish(&raw, &definition(GROUP, &plural, &kind, json!([version]))).await;
     }
-    assert_eq!(compiled(&raw).await, (0, 0), "nobody has written an object yet");
+    assert_eq!(compiled(&raw).await, (0, 0), "no object has been written yet");
 
     server.restart().await;
     let raw = server.raw();
     raw.get(place(0)).await.expect(200);
-    assert_eq!(compiled(&raw).await, (0, 0), "a start, and who reads, needs none");
+    assert_eq!(compiled(&raw).await, (0, 0), "a start and reads need none");
     for (name, n, code) in [("a", 1, 201), ("b", 9, 422), ("c", 2, 201)] {
         let object = json!({ "metadata": { "name": name }, "spec": { "n": n } });
         raw.post(place(3), &object).await.expect(code);

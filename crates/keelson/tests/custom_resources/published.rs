@@ -18,7 +18,7 @@ const REFUSED: &str = "clusterworkflowtemplates.argoproj.io";
 const STRICT: &str = "fieldValidation=Strict&fieldManager=m";
 
 /// The manifests, one document each; `None` if they could not be fetched.
-#[allow(clippy::print_stderr, reason = "who runs the tests is told what was not run")]
+#[allow(clippy::print_stderr, reason = "reports the tests that did not run")]
 fn manifests() -> Option<Vec<String>> {
     let Some(directory) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from) else {
         eprintln!("NOT run: {VARIABLE} names no definitions (cargo xtask test fetches them)");

@@ -251,7 +251,7 @@ async fn versions_with_schemas_of_their_own_may_have_the_same_selectable_fields(
     let each = [0, 1].map(|place| format!("spec.versions[{place}].selectableFields[0].jsonPath: {why}"));
     assert_eq!(message(&with(&["v1", "v2"], ".spec.nope")).await, format!("{head}[{}]", each.join(", ")));
     let one = format!("{head}spec.selectableFields[0].jsonPath: {why}");
-    assert_eq!(message(&with(&["v1"], ".spec.nope")).await, one, "what all versions say alike stands above them");
+    assert_eq!(message(&with(&["v1"], ".spec.nope")).await, one, "fields common to all versions are above them");
     establish(&raw, &with(&["v1", "v2"], ".spec.s")).await;
     raw.post(SELS, &json!({ "metadata": { "name": "a" }, "spec": { "s": "x" } })).await.expect(201);
     for version in ["v1", "v2"] {

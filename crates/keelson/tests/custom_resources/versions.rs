@@ -50,7 +50,7 @@ async fn each_version_has_its_own_fields_defaults_and_warnings() {
     assert_eq!(watch.next_json().await.unwrap()["object"]["spec"], json!({ "a": "1" }));
     let patch = json!({ "spec": { "a": "2", "one": null } });
     let patched = raw.patch(format!("{}/x", place("v2")), MERGE, &patch).await.expect(200).json();
-    assert_eq!(patched["spec"], json!({ "a": "2" }), "what was filled in for v2 is not stored");
+    assert_eq!(patched["spec"], json!({ "a": "2" }), "defaults of v2 are not stored");
     let read = raw.get(format!("{}/x", place("v1"))).await.expect(200).json();
     assert_eq!(read["spec"], json!({ "a": "2", "one": "v1" }), "it is stored as v1, which has no field of v2");
 

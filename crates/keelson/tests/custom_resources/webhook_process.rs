@@ -151,9 +151,9 @@ async fn a_webhook_that_is_killed_in_the_middle_of_a_list_is_told_of_and_asked_a
     let made = json!({ "metadata": { "name": "never" }, "spec": { "address": "x" } });
     hosts.raw.post(place("v2"), &made).await.expect(500);
     hosts.raw.get(format!("{}/never", place("v1"))).await.expect(404);
-    assert!(hosts.refusal("h0000").await.ends_with(&refused), "whoever reads one object reads it as it is now");
+    assert!(hosts.refusal("h0000").await.ends_with(&refused), "a get reads the current object");
     let kept = hosts.raw.get(format!("{}?limit=1", place("v2"))).await.expect(200).json();
-    assert_eq!(kept["items"][0]["spec"]["address"], "h0000", "what it has said is kept for lists");
+    assert_eq!(kept["items"][0]["spec"]["address"], "h0000", "lists use cached conversions");
     hosts.others_are_not_delayed("gone").await;
 
     // A server starts and loads all objects without it.
@@ -183,7 +183,7 @@ async fn a_webhook_that_is_stopped_keeps_up_only_who_needs_it() {
     hosts.raw.get(format!("{}/h0701?timeout=1s", place("v2"))).await.expect(504);
     hosts.raw.get(format!("{}?timeout=1s", place("v2"))).await.expect(504);
     hosts.others_are_not_delayed("stopped").await;
-    assert!(!waits.is_finished(), "who needs it waits");
+    assert!(!waits.is_finished(), "a request that needs it waits");
     hosts.hook.signal("-CONT").await;
     let shown = waits.await.unwrap().expect(200).json();
     assert_eq!(shown["spec"]["address"], "h0700");
@@ -210,7 +210,7 @@ async fn a_webhook_that_lies_in_the_middle_of_a_list_is_believed_in_nothing_of_i
     assert_eq!(hosts.refusal("h1000").await, lie("object", "h1000"));
     assert!(hosts.raw.get(place("v2")).try_send().await.is_err(), "a list that is not whole seems to be");
     let status = hosts.raw.get(format!("{}?labelSelector=last", place("v2"))).await.expect(200).json();
-    assert_eq!(status["items"], json!([]), "what selects nothing asks nobody");
+    assert_eq!(status["items"], json!([]), "an empty selection calls no webhook");
     hosts.others_are_not_delayed("lying").await;
     let change = json!({ "spec": { "address": "changed" } });
     hosts.raw.patch(format!("{}/h1000", place("v2")), MERGE, &change).await.expect(500);

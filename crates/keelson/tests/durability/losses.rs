@@ -373,7 +373,7 @@ async fn keys_that_are_gone_are_made_anew_when_that_is_accepted_and_tokens_of_be
     assert_eq!(fs::read_to_string(data.join("pki/sa.pub")).unwrap(), before);
     assert!(!data.join("pki/sa.key").exists());
     let served = start(&data, &["--accept-loss"]).await.unwrap();
-    lab.check_whole("sa.key made anew", &served).await;
+    lab.check_whole("sa.key recreated", &served).await;
     served.kill().await;
     assert!(fs::read_to_string(data.join("pki/sa.pub")).unwrap().ends_with(&before));
 }

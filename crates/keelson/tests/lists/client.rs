@@ -281,7 +281,7 @@ async fn a_watch_of_one_node_sees_the_pods_of_that_node() {
     let mut seen = Vec::new();
     while seen.last() != Some(&"DELETED b".to_owned()) {
         let next = tokio::time::timeout(PATIENCE, watch.try_next()).await.unwrap().unwrap();
-        match next.expect("the watch goes on") {
+        match next.expect("the watch continues") {
             WatchEvent::Added(pod) => seen.push(format!("ADDED {}", pod.name_any())),
             WatchEvent::Deleted(pod) => seen.push(format!("DELETED {}", pod.name_any())),
             WatchEvent::Modified(_) => {}
@@ -304,7 +304,7 @@ async fn a_quiet_watch_is_told_how_far_it_is() {
     let written: u64 = written.resource_version().unwrap().parse().unwrap();
     loop {
         let next = tokio::time::timeout(PATIENCE, watch.try_next()).await.unwrap().unwrap();
-        let WatchEvent::Bookmark(bookmark) = next.expect("the watch goes on") else { panic!("there are no pods") };
+        let WatchEvent::Bookmark(bookmark) = next.expect("the watch continues") else { panic!("there are no pods") };
         if bookmark.metadata.resource_version.parse::<u64>().unwrap() >= written {
             break;
         }

@@ -126,7 +126,7 @@ async fn tokens_may_show_the_next_name_that_is_selected_to_who_may_see_no_others
     assert_eq!((&listed[..], &shown[..]), (&chosen()[..], &chosen()[1..]));
     let (listed, shown) = lab.walk("ann").await;
     assert_eq!(listed, chosen());
-    assert!(shows_others(&shown), "who may list all gets the tokens of always: {shown:?}");
+    assert!(shows_others(&shown), "a client that may list all gets ordinary tokens: {shown:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -136,7 +136,7 @@ async fn lists_may_come_whole_to_who_may_see_no_others() {
     let chunk = lab.list("ann", &format!("{SELECTOR}&limit=1")).await;
     let token = chunk["metadata"]["continue"].as_str().unwrap();
     let whole = lab.list("bob", &format!("{SELECTOR}&limit=1&continue={token}")).await;
-    assert_eq!(whole["items"].as_array().unwrap().len(), chosen().len(), "another's token says nothing");
+    assert_eq!(whole["items"].as_array().unwrap().len(), chosen().len(), "another client's token reveals nothing");
     let (listed, shown) = lab.walk("ann").await;
     assert!(listed == chosen() && shows_others(&shown), "{shown:?}");
 }

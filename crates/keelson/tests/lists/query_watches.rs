@@ -18,7 +18,7 @@ async fn set(raw: &Raw, name: &str, rank: u32) {
 }
 
 async fn next(watch: &mut Stream) -> Value {
-    watch.next_json().await.expect("the watch goes on")
+    watch.next_json().await.expect("the watch continues")
 }
 
 /// The type of an event, and the name and rank of its object.

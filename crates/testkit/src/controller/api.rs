@@ -162,6 +162,6 @@ async fn send(call: Call) -> Result<()> {
     let answer = call.try_send().await?;
     match answer.status {
         200..=202 | 403 | 404 | 409 | 429 => Ok(()),
-        _ => panic!("the controller of the test wrote what the server does not take: {}", answer.text()),
+        _ => panic!("the server refused a write of the test's controller: {}", answer.text()),
     }
 }

@@ -95,7 +95,7 @@ impl Websocket {
     /// # Panics
     /// It is something else.
     pub async fn next_json(&mut self) -> Value {
-        let (opcode, payload) = self.next().await.expect("the watch goes on");
+        let (opcode, payload) = self.next().await.expect("the watch continues");
         assert_eq!(opcode, TEXT_FRAME, "{}", String::from_utf8_lossy(&payload));
         serde_json::from_slice(&payload).expect("one object in a frame")
     }

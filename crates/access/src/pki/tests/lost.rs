@@ -64,9 +64,9 @@ fn whoever_accepts_the_loss_keeps_what_the_lost_keys_have_signed() {
     assert!(public.starts_with(&second.service_account.public_pem));
     assert!(public.ends_with(&first.service_account.public_pem));
     assert!(second.ca_pem.ends_with(&first.ca_pem) && second.ca_pem != first.ca_pem);
-    assert_ne!(second.admin, first.admin, "what is presented is signed anew");
+    assert_ne!(second.admin, first.admin, "the presented certificates are signed again");
     let third = home.ensure(&[]).unwrap();
-    assert_eq!((&third.ca_pem, &third.admin), (&second.ca_pem, &second.admin), "what was accepted is not asked again");
+    assert_eq!((&third.ca_pem, &third.admin), (&second.ca_pem, &second.admin), "an accepted loss stays accepted");
     remove(&home, &["front-proxy-ca.crt", "front-proxy-ca.key"]);
     assert_ne!(accepting(&home).front_proxy.own_ca_pem, first.front_proxy.own_ca_pem);
 }

@@ -179,7 +179,7 @@ impl Elsewhere {
                 return Ok((objects, page.resource_version));
             }
             if objects.len() == before {
-                return Err(ApiError::Internal(format!("the list of {} goes on without objects", resource.name())));
+                return Err(ApiError::Internal(format!("the list of {} continues without objects", resource.name())));
             }
             token = page.token;
         }

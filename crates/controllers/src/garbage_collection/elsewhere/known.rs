@@ -190,7 +190,7 @@ mod tests {
             is_namespaced: false,
         };
         let number = known.add(resource);
-        assert!(known.by_kind("g", "Thing").is_none(), "nobody knows its objects");
+        assert!(known.by_kind("g", "Thing").is_none(), "its objects are unknown");
         known.replace(number, listed(vec![object("a", "1", None), object("b", "2", Some("[]"))]));
         assert_eq!(told(&mut known), ["*", "+2"]);
         assert!(known.by_kind("g", "Thing").is_some());

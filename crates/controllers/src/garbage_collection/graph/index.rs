@@ -337,7 +337,7 @@ mod tests {
     #[tokio::test]
     async fn an_object_is_visited_when_its_owner_is_missing_or_goes() {
         let mut told = Told::new().await;
-        assert_eq!(told.tell("d", Some(&owned_by(&["o"]))), ["d"], "nobody has seen the owner");
+        assert_eq!(told.tell("d", Some(&owned_by(&["o"]))), ["d"], "the owner has not been seen");
         assert!(told.tell("d", Some(&owned_by(&["o"]))).is_empty(), "its owners are those that it had");
         told.tell("o", Some(r#"{"uid":"o"}"#));
         assert_eq!(told.tell("o", None), ["d"]);
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(told.tell("o", Some(WAITING)), ["o"]);
         assert!(told.tell("d", None).is_empty());
         assert_eq!(told.tell("e", Some(&owned_by(&["o"])))[0], "o", "it no longer blocks");
-        assert_eq!(told.tell("f", Some(&owned_by(&["!o"]))), ["f"], "it is what goes with its owner");
+        assert_eq!(told.tell("f", Some(&owned_by(&["!o"]))), ["f"], "it is deleted with its owner");
         told.tell("o", None);
         assert!(told.index.waiting.is_empty() && told.index.waiting_objects.is_empty());
     }

@@ -112,7 +112,7 @@ mod tests {
             let superseded = superseded(all.map(stored).into(), without);
             superseded.iter().map(|it| it.object.name().to_owned()).collect()
         };
-        assert_eq!(over(0), ["a", "d"], "what a client has made stays");
+        assert_eq!(over(0), ["a", "d"], "a client's migrations stay");
         assert_eq!(over(1), ["a"]);
         assert!(over(3).is_empty());
         assert!(superseded(Vec::new(), 0).is_empty());

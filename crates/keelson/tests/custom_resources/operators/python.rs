@@ -134,7 +134,7 @@ impl Lab {
             }
         };
         let made = tokio::time::timeout(PATIENCE, wait).await;
-        made.unwrap_or_else(|_| panic!("nobody answers for widgets\n{}", self.logs()))
+        made.unwrap_or_else(|_| panic!("no operator answers for widgets\n{}", self.logs()))
     }
 
     /// Waits until the operator has registered both of its webhooks.
