@@ -175,7 +175,7 @@ pub enum PkiError {
 pub struct Pki {
     /// The certificate of the server's authority, followed by other trusted ones.
     pub ca_pem: String,
-    /// The key of the first one.
+    /// The key of the server's authority.
     ca_key: Secret,
     /// The certificate of the listener.
     pub serving: KeyAndCertificate,

@@ -23,7 +23,7 @@ use super::queue::{Batch, EventQueue, Outlook, Queued, QueuedForm};
 const LONGEST_WAIT: Duration = Duration::from_hours(1);
 /// The time limit of the worker after the server has stopped.
 const LAST_TIME: Duration = Duration::from_secs(5);
-/// The reason of losses after that.
+/// The reason of losses after the server has stopped.
 pub(super) const STOPPED: &str = "the server has stopped";
 
 /// A destination of events.

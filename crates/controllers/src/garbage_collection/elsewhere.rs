@@ -194,13 +194,13 @@ pub(super) struct Elsewhere {
     changed: Notify,
 }
 
-/// The version belongs to no other server.
+/// The place of an owner with respect to other servers.
 pub(super) enum PlaceElsewhere {
-    /// The version belongs to another server, but the kind is unknown.
+    /// The version belongs to no other server.
     NotTheirs,
-    /// A known kind, and true if its objects have namespaces.
+    /// The version belongs to another server, but the kind is unknown.
     Unknown,
-    /// Among the objects of this kind, which are in namespaces or not.
+    /// A known kind, and true if its objects have namespaces.
     Kind(NumberElsewhere, bool),
 }
 

@@ -239,7 +239,7 @@ impl StorageVersionPublication {
         own: &ServerEntry,
     ) -> Result<(), ApiError> {
         let name = name_of(&served.group_resource());
-        // ORDER: the definition lists the version in the same transaction that publishes it. The version leaves the
+        // ORDER: the transaction that publishes a version requires that the definition lists it. The version leaves the
         // list only while the servers agree on another one, so no server writes a version that has left it.
         let conditions = || served.definition().map(|definition| definition.lists(&kind.version)).transpose();
         let mut stands = conditions()?;
