@@ -1,5 +1,5 @@
-//! Keeps the config map `kube-system/extension-apiserver-authentication`: the credentials of servers that may forward
-//! requests to aggregated ones.
+//! Keeps the config map `kube-system/extension-apiserver-authentication`: the authorities and header fields with which
+//! aggregated servers authenticate clients and front proxies.
 //!
 //! Each server adds its own entries, so the controller runs in each. It recreates the config map after a deletion and
 //! writes it as a whole: keys that upstream's controller does not know are dropped.

@@ -2,8 +2,8 @@
 //! ServiceCIDR, and the addresses of live servers.
 //!
 //! Every server writes the addresses and ports of all servers in the same order, so equal results cause no further
-//! write. A server that stops removes its own address. Existing addresses of servers in doubt are kept but not added:
-//! two servers that see a death at different times don't undo each other's removal.
+//! write. A server that stops removes its own address. The address of a server in doubt stays if present, and is never
+//! added: two servers that see a death at different times don't undo each other's removal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};

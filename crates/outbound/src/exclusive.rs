@@ -1,7 +1,7 @@
 //! HTTP/1.1 connections with one request at a time, driven by the task that waits for the response.
 //!
 //! A forwarded request needs no further task. Its task writes it, reads the response and takes the body in the same
-//! poll, so the body is copied only as often as on its connection. A few idle connections are kept. No task watches
+//! poll, so the body needs no copies beyond the connection's own. A few idle connections are kept. No task watches
 //! them, so one that was closed meanwhile is noticed at its next use, or at its timeout.
 
 use std::pin::{Pin, pin};
