@@ -124,7 +124,8 @@ impl CertificateRequest {
 /// Types of strings that all programs read alike: UTF8String, NumericString, PrintableString, IA5String.
 const PLAIN_TEXTS: [Tag; 4] = [Tag::Utf8String, Tag::NumericString, Tag::PrintableString, Tag::Ia5String];
 
-/// Programs differ in the choice among several common names, and in the string types that they read.
+/// The reason why programs may read a subject differently: several common names, of which each program chooses one, or
+/// a string type that some can't read.
 fn ambiguity(subject: &X509Name<'_>) -> Option<&'static str> {
     if subject.iter_common_name().nth(1).is_some() {
         return Some("the subject has more than one common name");

@@ -179,7 +179,7 @@ impl Aggregator {
         Ok(())
     }
 
-    /// Deletions while no watch was open sent no event.
+    /// Reads all APIServices again if some are gone: deletions while no watch was open sent no event.
     fn read_what_went(&self) -> Result<(), ApiError> {
         if self.services.collection()?.len() == self.current().len() { Ok(()) } else { self.read_all() }
     }

@@ -61,7 +61,7 @@ impl AccessReviews {
     }
 }
 
-/// Without an answer nothing is allowed. The next request tries again.
+/// The verdict without an answer: nothing is allowed. The next request tries again.
 fn failed(cause: &str) -> Verdict {
     warn_repeated!(""; cause, "access reviews at the main server fail");
     Verdict { decision: Decision::NoOpinion, reason: "the main server can't be asked".into() }

@@ -184,7 +184,7 @@ impl ExclusiveConnection {
     }
 }
 
-/// In HTTP/1.1 the target is the path, and a header field has the host.
+/// Rewrites a request for HTTP/1.1: the target is the path, and a header field has the host.
 fn to_origin_form(request: &mut Request<ForwardBody>) {
     let uri = request.uri();
     let host = uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());

@@ -311,7 +311,7 @@ impl Client {
         self.renew(&Token::default()).await
     }
 
-    /// Boxed, since a login is a call, which may renew its token.
+    /// Logs in, unless the ended token was renewed already. Boxed, since a login is a call, which may renew its token.
     fn renew<'a>(&'a self, ended: &'a Token) -> BoxFuture<'a, Result<(), Failure>> {
         let log_in = move |request| async move {
             let answer: proto::AuthenticateResponse = match self.call(AUTHENTICATE, request).await {

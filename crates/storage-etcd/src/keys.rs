@@ -32,7 +32,7 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// `prefix` starts with a slash and does not end in one, as `/registry`.
+    /// Creates the keys below a prefix, which starts with a slash and does not end in one, as `/registry`.
     pub(crate) const fn new(prefix: String) -> Self {
         Self { prefix }
     }

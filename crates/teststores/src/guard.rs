@@ -157,7 +157,7 @@ pub(crate) fn free_port() -> u16 {
     listener.local_addr().expect("a bound socket has an address").port()
 }
 
-/// Programs of an unpacked tree find their libraries in it; installed ones are unaffected.
+/// A command whose program finds its libraries in the tree it was unpacked to. Installed programs are unaffected.
 pub(crate) fn with_libraries(program: &Path) -> Command {
     let mut command = Command::new(program);
     let libs = program.ancestors().map(|ancestor| ancestor.join("usr/lib")).find(|lib| lib.is_dir());

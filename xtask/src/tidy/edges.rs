@@ -213,7 +213,7 @@ fn check_member(member: &Member) -> Vec<Finding> {
     faults
 }
 
-/// `keelson-meta` is `meta` in the list; the binary keeps its name.
+/// The name in the list: `meta` for `keelson-meta`. The binary keeps its name.
 fn short(name: &str) -> &str {
     name.strip_prefix("keelson-").unwrap_or(name)
 }

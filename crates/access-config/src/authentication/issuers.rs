@@ -261,7 +261,7 @@ impl JwtIssuer {
         }
     }
 
-    /// Cheap checks come first, so that an expired token triggers no fetch of keys.
+    /// Verifies a token. Cheap checks come first, so that an expired token triggers no fetch of keys.
     async fn verified(&self, token: &Token<'_>, algorithms: &[String], clock: &dyn Clock) -> Result<User, String> {
         if !self.keys.is_known() {
             return Err("oidc: authenticator not initialized".to_owned());

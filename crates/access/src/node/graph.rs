@@ -182,8 +182,8 @@ impl follow::Index for Graph {
         }
     }
 
-    /// Kubelets write the status of pods all the time. The objects of a bound pod stay the same, except for resource
-    /// claims in its status and additions by ephemeral containers.
+    /// Returns true if a change of a pod leaves its objects the same, as most writes of its status by kubelets do. Once
+    /// a pod is bound, only resource claims in its status and ephemeral containers add objects.
     fn is_same(source: Source, before: &Entry, after: &Entry) -> bool {
         let node = |entry: &'_ Entry| entry.field_named("spec.nodeName").to_owned();
         let may_use_more = |entry: &Entry| {

@@ -42,7 +42,7 @@ impl PolicyRule {
         rules.iter().map(Self::of)
     }
 
-    /// Values of the wrong type are ignored.
+    /// Reads a rule. Values of the wrong type are ignored.
     fn of(rule: &Value) -> Self {
         let texts = |field: &str| {
             let texts = rule.get(field).and_then(Value::as_array).into_iter().flatten();

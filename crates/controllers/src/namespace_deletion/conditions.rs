@@ -93,7 +93,7 @@ impl Findings {
         }
     }
 
-    /// Reason and message of a condition with a problem.
+    /// The reason and message of a condition with a problem.
     fn trouble(&self, kind: &str) -> Option<(&'static str, String)> {
         match kind {
             DISCOVERY if !self.undiscovered.is_empty() => {
