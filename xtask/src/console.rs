@@ -56,7 +56,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Outcome> {
     different.sort();
     different.dedup();
     if !different.is_empty() {
-        bail!("{ASSETS} is not what {SOURCES} makes ({}): run `cargo xtask console`", different.join(", "));
+        bail!("{ASSETS} differs from the build of {SOURCES} ({}): run `cargo xtask console`", different.join(", "));
     }
     Ok(Outcome::Fine)
 }

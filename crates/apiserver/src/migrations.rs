@@ -327,5 +327,5 @@ impl Request {
 /// Converts a response of the main server to an object.
 fn object(value: Value, path: &str) -> Result<Object, ApiError> {
     Object::from_value(value)
-        .ok_or_else(|| ApiError::Internal(format!("what the main server has at {path} is no object")))
+        .ok_or_else(|| ApiError::Internal(format!("the response of the main server at {path} is not an object")))
 }

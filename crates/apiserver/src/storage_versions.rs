@@ -129,7 +129,7 @@ impl StorageVersions {
             }
             found => found?,
         };
-        let no_object = || ApiError::Internal(format!("what the main server has at {one} is no object"));
+        let no_object = || ApiError::Internal(format!("the response of the main server at {one} is not an object"));
         let mut object = Object::from_value(found).ok_or_else(no_object)?;
         if entry.publish_in(&mut object, self.registry.now()) {
             self.main_server.ask(Method::PUT, &format!("{one}/status"), Some(&object.into_value())).await?;
