@@ -1,7 +1,7 @@
-//! `cargo xtask bench`: builds the server and `keelson-bench`, and hands over to it.
+//! `cargo xtask bench`: builds the server and `keelson-bench`, and runs it.
 //!
-//! It measures the profile `release`, which is quick to build; `--profile dist` measures what is shipped.
-//! Where a store is named, this finds its programs first, as it does for the tests.
+//! It measures the profile `release`, which is quick to build; `--profile dist` measures the shipped one. If a store is
+//! named, its programs are located first, as for the tests.
 
 use std::process::{Command, ExitCode};
 
@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use crate::workspace::Workspace;
 use crate::{run, servers};
 
-/// What measures the cost of one object: packages with an example each.
+/// The benchmarks of a single object: packages with an example each.
 const COSTS: [(&str, &str); 2] = [("keelson-registry", "costs"), ("keelson-cel", "expression")];
 
 pub(crate) fn bench(workspace: &Workspace, args: &[String]) -> Result<ExitCode> {
@@ -42,7 +42,7 @@ pub(crate) fn bench(workspace: &Workspace, args: &[String]) -> Result<ExitCode> 
     run::shown(bench.args(args)).map(run::code)
 }
 
-/// The profile to build, and the arguments without it.
+/// The profile to build, and the remaining arguments.
 fn profile_of(args: &[String]) -> Result<(String, Vec<String>)> {
     let Some(place) = args.iter().position(|arg| arg == "--profile") else {
         return Ok(("release".to_owned(), args.to_vec()));

@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: every check of a change in one go, cheapest first; stops at the first that fails.
+//! `cargo xtask ci`: all checks of a change, cheapest first. Stops at the first failure.
 //!
 //! The tests run last, so that their closing lines end the output.
 
@@ -40,7 +40,7 @@ pub(crate) fn ci(workspace: &Workspace) -> Result<ExitCode> {
         return Ok(ExitCode::FAILURE);
     }
     step("the program by itself, as it is released");
-    // Beside the other crates it is given features that its own manifest may lack.
+    // A build with the other crates enables features that its own manifest may lack.
     if !run::shown(cargo(workspace).args(["check", "--locked", "--package", "keelson"]))? {
         return Ok(ExitCode::FAILURE);
     }

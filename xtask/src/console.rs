@@ -1,7 +1,8 @@
-//! `cargo xtask console`: builds the files of the console from their sources, or checks that those that are checked in are what the
-//! sources make.
+//! `cargo xtask console`: builds the files of the console from their sources, or checks that the checked-in files match
+//! the sources.
 //!
-//! The program itself needs neither: its build embeds what is checked in. A machine without Node.js can't check it, and says so.
+//! A build of the program needs neither: it embeds the checked-in files. Without Node.js the check is skipped, with a
+//! message.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,23 +13,23 @@ use anyhow::{Context as _, Result, bail};
 use crate::run;
 use crate::workspace::Workspace;
 
-/// Where the sources are, and what is made of them.
+/// The directories of the sources and of the built files.
 const SOURCES: &str = "crates/console/web";
 const ASSETS: &str = "crates/console/assets";
-/// Which of the packages the tests use: a checker of accessibility.
+/// The package for the tests: a checker of accessibility.
 const CHECKER: &str = "node_modules/axe-core/axe.min.js";
-/// Names it to the tests. Empty says that there is none.
+/// Names it for the tests. Empty means that there is none.
 pub(crate) const CHECKER_VARIABLE: &str = "KEELSON_TEST_AXE";
 
-/// What came of a check.
+/// The outcome of a check.
 pub(crate) enum Outcome {
-    /// All is as it should be.
+    /// Everything matches.
     Fine,
-    /// It could not be made; this is why, and how to have it made.
+    /// The check was skipped; holds the reason and the remedy.
     NotRun(String),
 }
 
-/// Builds the assets anew, to be checked in.
+/// Builds the assets to be checked in.
 pub(crate) fn build(workspace: &Workspace) -> Result<()> {
     let web = workspace.root.join(SOURCES);
     install(&web).map_err(anyhow::Error::msg)?;
@@ -37,7 +38,7 @@ pub(crate) fn build(workspace: &Workspace) -> Result<()> {
     must(Command::new("node").arg("build.js").arg(&assets).current_dir(&web), "the console can't be built")
 }
 
-/// Checks the sources, and that the assets are what they make.
+/// Checks the sources, and that the assets match them.
 pub(crate) fn check(workspace: &Workspace) -> Result<Outcome> {
     let web = workspace.root.join(SOURCES);
     if let Err(missing) = install(&web) {
@@ -55,12 +56,15 @@ pub(crate) fn check(workspace: &Workspace) -> Result<Outcome> {
     different.sort();
     different.dedup();
     if !different.is_empty() {
-        bail!("{ASSETS} is not what {SOURCES} makes ({}): run `cargo xtask console`", different.join(", "));
+        bail!("{ASSETS} differs from the build of {SOURCES} ({}): run `cargo xtask console`", different.join(", "));
     }
     Ok(Outcome::Fine)
 }
 
-/// The checker of accessibility; the error says what is missing and how to get it.
+/// Finds the checker of accessibility.
+///
+/// # Errors
+/// The missing part and how to get it.
 pub(crate) fn checker(workspace: &Workspace) -> Result<PathBuf, String> {
     let web = workspace.root.join(SOURCES);
     if !web.join(CHECKER).is_file() {
@@ -69,7 +73,10 @@ pub(crate) fn checker(workspace: &Workspace) -> Result<PathBuf, String> {
     Ok(web.join(CHECKER))
 }
 
-/// Installs the packages that the lock file names; the error says what is missing.
+/// Installs the packages of the lock file.
+///
+/// # Errors
+/// The missing part.
 fn install(web: &Path) -> Result<(), String> {
     let missing = |why: String| {
         format!(
@@ -81,7 +88,7 @@ fn install(web: &Path) -> Result<(), String> {
         let found = run::output(Command::new(program).arg("--version"));
         found.map_err(|_| missing(format!("there is no {program} here")))?;
     }
-    // Written by npm when it is done; newer than the lock file unless that has changed.
+    // npm writes this file last. It is newer than the lock file unless that has changed.
     let age = |file: PathBuf| fs::metadata(file).and_then(|metadata| metadata.modified()).ok();
     let (installed, locked) = (age(web.join("node_modules/.package-lock.json")), age(web.join("package-lock.json")));
     if installed.is_some() && installed >= locked {
@@ -104,7 +111,7 @@ fn must(command: &mut Command, otherwise: &str) -> Result<()> {
     Ok(())
 }
 
-/// The files of a directory, with their names in it.
+/// The files of a directory, by name.
 fn read_all(directory: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>> {
     let entries = fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
     entries

@@ -1,7 +1,7 @@
-//! Definitions of custom resources that projects of the field publish, and objects of theirs, which the tests apply: the ones in the
-//! directory that a variable names, the ones fetched earlier, or ones fetched now, out of a crate that tests itself on them.
+//! Published definitions of custom resources, and their objects, for the tests. Sources in order: the directory in a
+//! variable, an earlier fetch, or a fetch now from a crate that uses them in its own tests.
 //!
-//! A machine without them can still run every other test: what is missing is a sentence here, not a failure.
+//! Without them all other tests still run: a missing part is a message here, not a failure.
 
 use std::path::{Path, PathBuf};
 
@@ -10,17 +10,21 @@ use anyhow::{Result, ensure};
 use crate::registry;
 use crate::workspace::Workspace;
 
-/// Names the directory of the definitions: set by the user to choose one, and by us for the tests. Empty says that there is none.
+/// Names the directory of the definitions: set by the user to choose one, and by xtask for the tests. Empty means that
+/// there is none.
 pub(crate) const VARIABLE: &str = "KEELSON_TEST_DEFINITIONS";
 
 const PACKAGE: &str = "kopium";
 const VERSION: &str = "0.24.1";
-/// Where the crate has them.
+/// Their directory in the crate.
 const DIRECTORY: &str = "tests";
-/// One of them, by which it is seen that they are there.
+/// The file that proves their presence.
 const KNOWN: &str = "httproute-crd.yaml";
 
-/// The directory that has them; the error says what is missing and how to get it.
+/// The directory of the definitions.
+///
+/// # Errors
+/// The missing part and how to get it.
 pub(crate) fn find(workspace: &Workspace) -> Result<PathBuf, String> {
     if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
         return Ok(PathBuf::from(path));

@@ -1,9 +1,9 @@
-//! `cargo xtask deny`: every crate that a build compiles, on any platform, has a licence we accept, comes from the one
-//! registry we trust, and is not banned; two versions of one crate are noted.
+//! `cargo xtask deny`: every compiled crate, on any platform, must have an accepted licence, come from the one trusted
+//! registry, and not be banned. Several versions of a crate are reported.
 //!
-//! The rules are in `deny.toml`, which is also a valid configuration for cargo-deny. This check is our own because it must
-//! run from a fresh clone with nothing but cargo. It does not look at security advisories: they live in a database that
-//! changes daily and has to be fetched. Whoever has cargo-deny installed can run `cargo deny check advisories`.
+//! `deny.toml` holds the rules, and is also a valid configuration for cargo-deny. The check is implemented here because
+//! it must run from a fresh clone with nothing but cargo. It does not check security advisories, which live in a
+//! database that changes daily. With cargo-deny installed, `cargo deny check advisories` does.
 
 mod config;
 mod spdx;
@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::workspace::{Package, Workspace};
 use config::Config;
 
-/// How the lockfile writes the default registry: the address of its git index, which no build contacts any more.
+/// The default registry in the lockfile: the address of its git index, which builds no longer contact.
 const DEFAULT_REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 pub(crate) fn deny(workspace: &Workspace) -> Result<()> {

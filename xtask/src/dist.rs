@@ -1,6 +1,6 @@
-//! `cargo xtask dist`: hands over to `keelson-dist`, which makes the packages of a release.
+//! `cargo xtask dist`: runs `keelson-dist`, which makes the packages of a release.
 //!
-//! It is a crate of its own, for what archives take, so that the other helpers stay quick to build.
+//! That is a separate crate because of its dependencies for archives, so that xtask stays quick to build.
 
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
 //! `cargo xtask docs`: checks the pages and builds the documentation site below `docs/`.
 //!
-//! Links and spelling are checked on every run, without mdBook. The site is built where mdBook is installed.
-//! Generated pages are written by the tests of the crates that have the data.
+//! Links and spelling are checked on every run, without mdBook. The site is built if mdBook is installed. Tests of the
+//! crates with the data write the generated pages.
 
 mod links;
 mod spelling;
@@ -14,10 +14,10 @@ use anyhow::{Context as _, Result, bail};
 use crate::run;
 use crate::workspace::Workspace;
 
-/// The version of mdBook that the site is built with.
+/// The version of mdBook for the site.
 const MDBOOK: &str = "0.5";
 
-/// Tests that compare a generated page with the code, and write it when `KEELSON_UPDATE` is set.
+/// Tests that compare a generated page with the code, and write it if `KEELSON_UPDATE` is set.
 const GENERATORS: &[&[&str]] = &[
     &["test", "--package", "keelson", "--bin", "keelson", "--", "reference"],
     &["test", "--package", "keelson-query", "--lib", "--", "reference"],
@@ -44,7 +44,7 @@ pub(crate) fn docs(workspace: &Workspace, write: bool) -> Result<ExitCode> {
     build(workspace)
 }
 
-/// Fails when a link leads nowhere, a page is not in the table of contents, or a word is misspelt.
+/// Fails on a broken link, a page outside of the table of contents, or a misspelt word.
 fn check(workspace: &Workspace) -> Result<()> {
     let pages = pages(workspace)?;
     let exists = |place: &str| workspace.root.join(place).exists();

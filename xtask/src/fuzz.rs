@@ -1,6 +1,6 @@
-//! `cargo xtask fuzz`: hands over to `keelson-fuzz`, built for speed.
+//! `cargo xtask fuzz`: runs `keelson-fuzz` in an optimized build.
 //!
-//! The tests run the same targets for a moment each; this is for an hour on a quiet machine.
+//! The tests run the same targets briefly; this runs for as long as requested.
 
 use std::process::ExitCode;
 

@@ -1,20 +1,25 @@
-//! The library of Helm by which the tests install the chart: in the directory that a variable names, or fetched into one of ours.
+//! The Helm library with which the tests install the chart: in the directory of a variable, or fetched into one below
+//! `target`.
 //!
-//! A machine without it can still run every other test: what is missing is a sentence here, not a failure.
+//! Without it all other tests still run: a missing part is a message here, not a failure.
 
 use std::path::PathBuf;
 
 use crate::python::Package;
 use crate::workspace::Workspace;
 
-/// Names the directory in which Python finds it: set by the user to choose one, and by us for the tests. Empty says that there is none.
+/// Names its directory for Python: set by the user to choose one, and by xtask for the tests. Empty means that there is
+/// none.
 pub(crate) const VARIABLE: &str = "KEELSON_TEST_HELM";
 
-/// The library of Helm 4, with a module of Python that calls it.
+/// The library of Helm 4, with a Python module that calls it.
 const PACKAGE: Package<'_> =
     Package { name: "helm-python-sdk", version: "0.2.2", check: &["-c", "import helm_python.chart"] };
 
-/// The directory that has it; the error says what is missing and how to get it.
+/// The directory of the library.
+///
+/// # Errors
+/// The missing part and how to get it.
 pub(crate) fn find(workspace: &Workspace) -> Result<PathBuf, String> {
     if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
         return Ok(PathBuf::from(path));

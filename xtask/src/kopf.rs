@@ -1,7 +1,7 @@
-//! kopf, the framework for operators in Python by which the tests run one: in the directory that a variable names, or fetched into one
-//! of ours by pip (whatever index pip is configured with).
+//! kopf, the Python framework of a tested operator: in the directory of a variable, or fetched by pip into one below
+//! `target` (from pip's configured index).
 //!
-//! A machine without it can still run every other test: what is missing is a sentence here, not a failure.
+//! Without it all other tests still run: a missing part is a message here, not a failure.
 
 use std::path::PathBuf;
 
@@ -10,14 +10,18 @@ use anyhow::{Context as _, Result};
 use crate::python::Package;
 use crate::workspace::Workspace;
 
-/// Names the directory in which Python finds it: set by the user to choose one, and by us for the tests. Empty says that there is none.
+/// Names its directory for Python: set by the user to choose one, and by xtask for the tests. Empty means that there is
+/// none.
 pub(crate) const VARIABLE: &str = "KEELSON_TEST_KOPF";
 
-/// The packages, by their versions.
+/// The packages with their versions.
 const REQUIREMENTS: &str = "crates/keelson/tests/custom_resources/operators/requirements.txt";
 const PACKAGE: &str = "kopf";
 
-/// The directory that has it; the error says what is missing and how to get it.
+/// The directory of kopf.
+///
+/// # Errors
+/// The missing part and how to get it.
 pub(crate) fn find(workspace: &Workspace) -> Result<PathBuf, String> {
     if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
         return Ok(PathBuf::from(path));

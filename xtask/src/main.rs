@@ -1,7 +1,7 @@
 //! `cargo xtask`: the helpers of this repository, one subcommand each.
 //!
-//! It stands beside the product: nothing depends on it and it depends on no crate of the workspace, so that it builds in
-//! seconds on a fresh clone. Everything that a contributor or a CI job runs goes through here.
+//! It is separate from the product: no crate depends on it and it depends on no crate of the workspace, so it builds in
+//! seconds on a fresh clone. Contributors and CI jobs use the same commands.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks on its streams")]
 
 mod bench;
@@ -44,10 +44,10 @@ struct Cli {
 enum Task {
     /// Fetch what the tests need, then run every test.
     Test {
-        /// Leave out the tests that need servers of others, a browser or fetched files; under cargo-nextest where it is installed.
+        /// Leave out tests that need other servers, a browser or fetched files. Use cargo-nextest if installed.
         #[arg(long)]
         fast: bool,
-        /// Passed on to `cargo test` (`-p CRATE` narrows the run; after `--` come filters for the tests).
+        /// Arguments for `cargo test` (`-p CRATE` narrows the run; filters for tests follow `--`).
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
@@ -59,29 +59,29 @@ enum Task {
     Ci,
     /// Build the release binaries and measure a fresh server.
     Bench {
-        /// Passed on to `keelson-bench` (try `--help`).
+        /// Arguments for `keelson-bench` (try `--help`).
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
     /// Make the packages of a release, into target/dist/packages.
     Dist {
-        /// Passed on to `keelson-dist` (try `--help`).
+        /// Arguments for `keelson-dist` (try `--help`).
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Throw generated inputs at the parsers for a time.
+    /// Run the parsers on generated inputs for a time.
     Fuzz {
-        /// Passed on to `keelson-fuzz`: `--target NAME`, `--seconds N` or `--inputs N`, `--seed N`.
+        /// Arguments for `keelson-fuzz`: `--target NAME`, `--seconds N` or `--inputs N`, `--seed N`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
     /// Build the files of the console from their sources, to be checked in.
     Console {
-        /// Rather check the sources, and that what is checked in is what they make.
+        /// Check the sources, and that the checked-in files match them, instead.
         #[arg(long)]
         check: bool,
     },
-    /// Check the links and the spelling of the pages, and build the site below docs/ with mdbook where it is installed.
+    /// Check links and spelling of the pages, and build the site below docs/ if mdbook is installed.
     Docs {
         /// Write the generated pages from the code first.
         #[arg(long)]
@@ -101,15 +101,15 @@ enum Task {
     },
     /// Print the path of the kubectl that the tests use, fetching it if needed.
     Kubectl {
-        /// Rather print those of other releases, with colons between them.
+        /// Print the paths of other releases instead, separated by colons.
         #[arg(long)]
         others: bool,
     },
-    /// Print the directory of the field's definitions of custom resources that the tests apply, fetching them if needed.
+    /// Print the directory of the published definitions of custom resources for the tests, fetching them if needed.
     Definitions,
-    /// Print the directory in which Python finds kopf, by which the tests run an operator, fetching it if needed.
+    /// Print the directory of kopf, for the tests of an operator, fetching it if needed.
     Kopf,
-    /// Print the variables that name the PostgreSQL and the etcd of the tests, fetching them if needed.
+    /// Print the variables for the PostgreSQL and the etcd of the tests, fetching them if needed.
     Servers,
 }
 

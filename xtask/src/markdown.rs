@@ -1,9 +1,9 @@
 //! The prose of a Markdown page: its paragraphs, list items, headings and table cells, without code.
 //!
-//! It knows the subset of Markdown that the pages of this repository use. Fenced and indented code, HTML comments and
-//! code spans hold no prose.
+//! It knows the subset of Markdown in this repository's pages. Fenced and indented code, HTML comments and code spans
+//! hold no prose.
 
-/// A piece of prose, with the line on which it begins (from 1).
+/// A piece of prose, with its first line (from 1).
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Block {
     pub(crate) line: usize,
@@ -13,13 +13,13 @@ pub(crate) struct Block {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A paragraph or a list item, continuation lines included.
+    /// A paragraph or list item with its continuation lines.
     Paragraph,
     Heading,
     Cell,
 }
 
-/// All prose of a page, code spans and link targets still in it.
+/// All prose of a page, with its code spans and link targets.
 pub(crate) fn blocks(page: &str) -> Vec<Block> {
     let mut found = Vec::new();
     let mut open: Option<Block> = None;
@@ -55,7 +55,7 @@ pub(crate) fn blocks(page: &str) -> Vec<Block> {
     found
 }
 
-/// The lines outside of fenced code, numbered from 1. A line of code is empty here.
+/// The lines outside of fenced code, numbered from 1. Lines of code become empty.
 pub(crate) fn text_lines(page: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     page.lines().enumerate().map(move |(index, line)| {
@@ -65,7 +65,7 @@ pub(crate) fn text_lines(page: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The text behind the mark of a list item or a quotation, if the line begins one.
+/// The text after the marker of a list item or quotation, if the line has one.
 fn item(line: &str) -> Option<&str> {
     let digits = line.bytes().take_while(u8::is_ascii_digit).count();
     ["- ", "* ", "> "]
@@ -74,7 +74,7 @@ fn item(line: &str) -> Option<&str> {
         .or_else(|| line[digits..].strip_prefix(". ").filter(|_| digits > 0))
 }
 
-/// The cells of a row. A pipe in a code span or behind a backslash separates none.
+/// The cells of a row. A pipe in a code span or after a backslash is no separator.
 fn cells(row: &str) -> impl Iterator<Item = String> {
     let mut cells = vec![String::new()];
     let (mut code, mut escaped) = (false, false);
@@ -89,7 +89,7 @@ fn cells(row: &str) -> impl Iterator<Item = String> {
     cells.into_iter().map(|cell| cell.trim().to_owned())
 }
 
-/// Prose without code spans, which become `x`, and without the targets of links.
+/// Prose with code spans replaced by `x`, and without the targets of links.
 pub(crate) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

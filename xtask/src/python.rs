@@ -1,6 +1,6 @@
-//! Python packages that tests use: installed by pip into directories of ours, from whatever index pip is configured with.
+//! Python packages for tests: installed by pip from its configured index into directories below `target`.
 //!
-//! Each has a directory to itself below `target/tools`, which its test gets as `PYTHONPATH`.
+//! Each has its own directory in `target/tools`, which its test gets as `PYTHONPATH`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,22 +10,22 @@ use anyhow::{Context as _, Result};
 use crate::run;
 use crate::workspace::Workspace;
 
-/// A package that is installed apart from all others.
+/// A separately installed package.
 pub(crate) struct Package<'p> {
     pub(crate) name: &'p str,
     pub(crate) version: &'p str,
-    /// The arguments of Python that load it.
+    /// Python's arguments that load it.
     pub(crate) check: &'p [&'p str],
 }
 
 impl Package<'_> {
-    /// The directory in which Python finds it. It is installed unless it is there, of what `required` names for pip.
+    /// Installs it unless it is there, and returns its directory for Python. `required` are pip's requirements.
     ///
     /// # Errors
-    /// When pip can't fetch it, or Python can't load it.
+    /// pip can't fetch it, or Python can't load it.
     pub(crate) fn install(&self, workspace: &Workspace, required: &[&str]) -> Result<PathBuf> {
         let directory = workspace.target.join("tools").join(format!("{}-{}", self.name, self.version));
-        // Wheels are of one release of Python, which may have changed since.
+        // Wheels belong to one release of Python, which may have changed since.
         if self.check(&directory).is_ok() {
             return Ok(directory);
         }
@@ -42,7 +42,7 @@ impl Package<'_> {
         Ok(directory)
     }
 
-    /// Has Python load it.
+    /// Checks that Python can load it.
     fn check(&self, directory: &Path) -> Result<()> {
         run::output(Command::new("python3").args(self.check).env("PYTHONPATH", directory)).map(drop)
     }

@@ -1,7 +1,7 @@
-//! Files out of crates that nobody builds: fetched by cargo, from whatever registry it is configured with.
+//! Files from crates that are not built: fetched by cargo from its configured registry.
 //!
-//! A manifest that depends on nothing else makes cargo download the crate, and check it as it checks every dependency; files are
-//! copied out of it. The workspace and its lock file know nothing of this.
+//! A manifest with this single dependency makes cargo download and verify the crate, and the files are copied out of
+//! it. The workspace and its lock file are not involved.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,13 +11,13 @@ use serde_json::Value;
 
 use crate::run;
 
-/// Puts a file of a crate at `place`.
+/// Copies a file of a crate to `place`.
 pub(crate) fn copy_out(package: &str, version: &str, file: &str, place: &Path) -> Result<()> {
     let directory = place.parent().context("a file stands in a directory")?;
     fetched(package, version, directory, |sources| copy(&sources.join(file), place))
 }
 
-/// Makes the directory `place` of those files of a crate's directory whose names end like this.
+/// Creates the directory `place` with those files of a crate's directory whose names have this ending.
 pub(crate) fn copy_all(package: &str, version: &str, directory: &str, ending: &str, place: &Path) -> Result<()> {
     // Renamed when whole, so that an interrupted run leaves nothing that looks complete.
     let partial = place.with_extension("partial");
@@ -40,12 +40,12 @@ pub(crate) fn copy_all(package: &str, version: &str, directory: &str, ending: &s
     Ok(std::fs::rename(&partial, place)?)
 }
 
-/// Fetches a crate, and hands over where its sources are. What is needed for that is put into a directory, and taken away.
+/// Fetches a crate and passes the directory of its sources to `take`. Removes its temporary files.
 fn fetched(package: &str, version: &str, directory: &Path, take: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let manifest = directory.join("fetch/Cargo.toml");
     std::fs::create_dir_all(manifest.with_file_name("src"))?;
     std::fs::write(manifest.with_file_name("src/lib.rs"), "")?;
-    // A workspace of its own: it lies below ours.
+    // A workspace of its own, since it lies below the main one.
     let text = format!(
         "[package]\nname = \"fetch\"\nedition = \"2024\"\n[workspace]\n[dependencies.{package}]\nversion = \"={version}\"\n\
          default-features = false\n"
@@ -54,16 +54,16 @@ fn fetched(package: &str, version: &str, directory: &Path, take: impl FnOnce(&Pa
     eprintln!("fetching {package} {version} from the registry of crates");
     run::output(cargo("fetch", &manifest).arg("--quiet"))?;
     let known = run::output(cargo("metadata", &manifest).args(["--format-version=1", "--offline"]))?;
-    let known: Value = serde_json::from_slice(&known).context("cargo told no metadata")?;
+    let known: Value = serde_json::from_slice(&known).context("cargo printed no metadata")?;
     let packages = known["packages"].as_array().into_iter().flatten();
     let manifest = packages.filter(|known| known["name"] == package).find_map(|known| known["manifest_path"].as_str());
     let sources = PathBuf::from(manifest.context("cargo did not fetch it")?);
     take(sources.parent().context("a manifest stands in a directory")?)
         .with_context(|| format!("the crate {package}"))?;
-    std::fs::remove_dir_all(directory.join("fetch")).context("cannot remove what was used to fetch")
+    std::fs::remove_dir_all(directory.join("fetch")).context("cannot remove the files of the fetch")
 }
 
-/// Copies a file, and renames it when it is whole, so that an interrupted run leaves nothing that looks complete.
+/// Copies a file and renames it when complete, so that an interrupted run leaves nothing that looks complete.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let partial = to.with_extension("partial");
     std::fs::copy(from, &partial).with_context(|| format!("it has no {}", from.display()))?;

@@ -1,6 +1,6 @@
-//! Running other programs: the command line is printed before it starts, and its output goes straight through.
+//! Runs other programs: prints the command line, and passes their output through.
 //!
-//! Standard input is closed for every child, so that no step can wait for an answer that will not come.
+//! Standard input is closed for every child, so that no step can wait for input.
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -10,26 +10,26 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 
-/// How many lines of output are kept that were not shown yet.
+/// The most lines of output that are buffered.
 const LINES: usize = 1024;
-/// How long the output of a command that has ended may be silent before it is taken to be complete.
+/// The silence after the end of a command that counts as the end of its output.
 const QUIET: Duration = Duration::from_secs(1);
 /// The longest time without a line of output: the longest compilation of one crate on a slow machine takes less.
 const SILENCE: Duration = Duration::from_mins(20);
 
-/// The cargo that started us, so that a chosen toolchain stays chosen.
+/// The cargo that started xtask, so that a chosen toolchain is kept.
 pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Runs the command with its output shown; `Ok(false)` when it ran and failed.
+/// Runs the command and shows its output. Returns `Ok(false)` when it ran and failed.
 pub(crate) fn shown(command: &mut Command) -> Result<bool> {
     eprintln!("+ {}", line(command));
     let status = command.stdin(Stdio::null()).status().with_context(|| format!("cannot start {}", line(command)))?;
     Ok(status.success())
 }
 
-/// Runs the command with its output shown and read line by line; `Ok(false)` when it ran and failed.
+/// Runs the command, shows its output and reads it line by line. Returns `Ok(false)` when it ran and failed.
 ///
 /// # Errors
 /// The command cannot be started, or has printed nothing for 20 minutes. It is then killed with all that it has started.
@@ -42,7 +42,7 @@ fn read_within(command: &mut Command, silence: Duration, mut note: impl FnMut(&s
     let (output, writer) = std::io::pipe().context("cannot make a pipe")?;
     command.stdin(Stdio::null()).stdout(writer.try_clone().context("cannot share a pipe")?).stderr(writer);
     let mut child = command.spawn().with_context(|| format!("cannot start {}", line(command)))?;
-    // The pipe must have no end here, for its reader would wait for that.
+    // This process must not hold the pipe's writing end, or its reader would never finish.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let (sender, lines) = mpsc::sync_channel(LINES);
     std::thread::spawn(move || {
@@ -61,14 +61,14 @@ fn read_within(command: &mut Command, silence: Duration, mut note: impl FnMut(&s
                 kill(child.id());
                 bail!("{} has printed nothing for {silence:?}, and was killed", self::line(command));
             }
-            // Something that the command has left behind may hold the pipe for as long as it runs.
+            // A process that the command left behind may hold the pipe for as long as it runs.
             Err(RecvTimeoutError::Timeout) if child.try_wait().context("cannot wait for the command")?.is_none() => {}
             Err(_) => return Ok(child.wait().context("cannot wait for the command")?.success()),
         }
     }
 }
 
-/// Runs the command with its output kept; fails with that output when it fails.
+/// Runs the command and returns its output, or fails with it.
 pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot start {}", line(command)))?;
     if !output.status.success() {
@@ -77,7 +77,7 @@ pub(crate) fn output(command: &mut Command) -> Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// The exit code that stands for a child's success or failure.
+/// The exit code for a child's success or failure.
 pub(crate) fn code(success: bool) -> ExitCode {
     if success { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,9 +1,8 @@
-//! Finds the PostgreSQL and the etcds that the tests of those stores start, and the browser that shows the console to tests: the ones
-//! that a variable names, installed ones, or packages, unpacked below the target directory. The system is left as it is, and nothing
-//! needs root.
+//! Finds the PostgreSQL, the etcds and the browser of the tests: those in variables, installed ones, or packages
+//! unpacked below the target directory. The system is not changed, and no root access is needed.
 //!
-//! A machine without them can still run every other test: what is missing is a sentence here, not a failure, and the
-//! tests that were not run for it are named at the end.
+//! Without them all other tests still run: a missing part is a message here, not a failure, and the tests that did not
+//! run are listed at the end.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,17 +14,18 @@ use crate::{registry, run};
 
 mod debian;
 
-/// A server of another make, and how to come by it.
+/// An external program with its sources.
 struct Make {
-    /// What it is called.
+    /// Its name in messages.
     name: &'static str,
-    /// The variable that names it: set by the user to choose one, and by us for the tests. Empty says that there is none.
+    /// The variable with its path: set by the user to choose one, and by xtask for the tests. Empty means that there is
+    /// none.
     variable: &'static str,
-    /// Where it comes from, unless there is one.
+    /// The source, if none is installed.
     source: Source,
-    /// The program, by which its place is recognised.
+    /// The program, by which its directory is recognized.
     program: &'static str,
-    /// Whether the variable names the directory of the program rather than the program.
+    /// True if the variable names the directory of the program instead of the program.
     by_directory: bool,
 }
 
@@ -34,22 +34,22 @@ enum Source {
     Debian {
         /// The package that depends on the newest version.
         package: &'static str,
-        /// Which other packages of those that it needs are fetched, by how their names begin.
+        /// The prefixes of the dependencies that are fetched too.
         follow: &'static [&'static str],
-        /// Where a system or an unpacked package has the program's directory, below its root; `*` is one directory.
+        /// The program's directories in a system or an unpacked package, below its root; `*` is one directory.
         directories: &'static [&'static str],
     },
-    /// A crate that holds the program, of this version: which one is tested must not depend on what is installed.
+    /// A crate of this version with the program: the tested one must not depend on installed ones.
     Crate {
-        /// How its name begins; the name of the machine follows.
+        /// The prefix of its name; the machine's name follows.
         package: &'static str,
         version: &'static str,
-        /// Where it has the program.
+        /// The path of the program in it.
         file: &'static str,
     },
 }
 
-/// What Chromium needs of the libraries that Debian's package names, and of those that it comes with.
+/// The prefixes of Chromium's required libraries, and of its own packages.
 const CHROMIUM: &[&str] = &["chromium", "lib"];
 
 const MAKES: [Make; 5] = [
@@ -102,15 +102,15 @@ const MAKES: [Make; 5] = [
     },
 ];
 
-/// What was found, as variables for the tests, and what was not.
+/// The found programs as variables for the tests, and the missing ones.
 pub(crate) struct Servers {
-    /// A variable and its value for each make.
+    /// A variable with its value for each program.
     pub(crate) variables: Vec<(&'static str, PathBuf)>,
-    /// One sentence for each make whose tests can't run.
+    /// One sentence for each program whose tests can't run.
     pub(crate) missing: Vec<String>,
 }
 
-/// The variables that name them.
+/// The names of the variables.
 pub(crate) fn variables() -> impl Iterator<Item = &'static str> {
     MAKES.into_iter().map(|make| make.variable)
 }
@@ -132,7 +132,7 @@ pub(crate) fn find(workspace: &Workspace) -> Result<Servers> {
 }
 
 impl Make {
-    /// What the user's variable says. A wrong one is an error: whoever sets it wants that one and no other.
+    /// The path in the user's variable. A wrong one is an error, since the user wants that program and no other.
     fn named_by_user(&self) -> Result<Option<PathBuf>> {
         let Some(path) = std::env::var_os(self.variable).filter(|path| !path.is_empty()).map(PathBuf::from) else {
             return Ok(None);
@@ -179,7 +179,7 @@ impl Make {
             .find_map(|program| self.check(program.parent()?))
     }
 
-    /// Starts the program in the directory, to be sure that it runs here. Returns what the variable is to say.
+    /// Starts the program in the directory, to check that it runs here. Returns the value of the variable.
     fn check(&self, directory: &Path) -> Option<PathBuf> {
         let program = directory.join(self.program);
         let libraries = debian::libraries_beside(directory);
@@ -206,7 +206,7 @@ impl Make {
     }
 }
 
-/// The machine, as programs in Go are named by it.
+/// The machine's name in Go's terms.
 fn machine() -> String {
     let system = match std::env::consts::OS {
         "macos" => "darwin",
@@ -221,7 +221,7 @@ fn machine() -> String {
     format!("{system}-{processor}")
 }
 
-/// The directories that match a pattern of which one component may hold `*`; those with the highest version first.
+/// The directories that match a pattern with `*` in at most one component, the highest version first.
 fn matching(root: &Path, pattern: &str) -> Vec<PathBuf> {
     let Some((before, after)) = pattern.split_once('*') else { return vec![root.join(pattern)] };
     let (parent, prefix) = before.rsplit_once('/').unwrap_or(("", before));

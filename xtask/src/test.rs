@@ -1,9 +1,8 @@
-//! `cargo xtask test`: prepares what the tests need, then hands over to `cargo test`.
+//! `cargo xtask test`: prepares the tests' environment, then runs `cargo test`.
 //!
-//! Nothing is printed after cargo's own closing lines, so that whoever reads the end of the output reads the result; but for
-//! the tests that are unstable, and those that could not run. `--fast` leaves out servers of others, the browser, and whatever
-//! else is fetched, and runs under cargo-nextest where that is installed. All tests run under `cargo test`: those of one
-//! program share a PostgreSQL and an etcd, and nextest would start both once for each test.
+//! cargo's closing lines end the output, apart from unstable tests and those that could not run. `--fast` leaves out
+//! other servers, the browser and fetched files, and uses cargo-nextest if installed. The full run uses `cargo test`:
+//! tests of one program share a PostgreSQL and an etcd, which nextest would start for each test.
 
 mod unstable;
 
@@ -17,14 +16,14 @@ use self::unstable::Failures;
 use crate::workspace::Workspace;
 use crate::{console, definitions, helm, kopf, kubectl, run, servers};
 
-/// Tells the tests where kubectl is; the test kit reads it.
+/// Names kubectl for the test kit.
 const KUBECTL_VARIABLE: &str = "KEELSON_TEST_KUBECTL";
 
 /// The environment of the tests.
 #[derive(Default)]
 struct Prepared {
     variables: Vec<(&'static str, OsString)>,
-    /// One sentence for each thing whose tests can't run.
+    /// One sentence for each missing part whose tests can't run.
     missing: Vec<String>,
 }
 
@@ -33,7 +32,7 @@ pub(crate) fn test(workspace: &Workspace, args: &[String]) -> Result<ExitCode> {
     let selected = selection(args);
     let command = || {
         let mut command = prepared.command(workspace, &["test", "--locked"]);
-        // What is chosen decides with which features everything is built, so it stays the same when tests are run again.
+        // The selection determines the features of the build, so repeated tests keep it.
         command.args(selected);
         command
     };
@@ -46,7 +45,7 @@ pub(crate) fn test(workspace: &Workspace, args: &[String]) -> Result<ExitCode> {
     Ok(run::code(passed))
 }
 
-/// Runs the tests that need no server of another make.
+/// Runs the tests that need no other servers.
 pub(crate) fn fast(workspace: &Workspace, args: &[String]) -> Result<ExitCode> {
     let prepared = Prepared::fast(workspace)?;
     let has_nextest = run::output(run::cargo().args(["nextest", "--version"])).is_ok();
@@ -57,7 +56,7 @@ pub(crate) fn fast(workspace: &Workspace, args: &[String]) -> Result<ExitCode> {
     };
     let mut command = prepared.command(workspace, programs);
     command.args(selection(args)).args(args);
-    // nextest runs no examples of documentation.
+    // nextest does not run documentation examples.
     let documentation = (has_nextest && names_no_target(args)).then(|| {
         let mut command = prepared.command(workspace, &["test", "--locked", "--doc"]);
         command.args(selection(args)).args(args);
@@ -68,7 +67,7 @@ pub(crate) fn fast(workspace: &Workspace, args: &[String]) -> Result<ExitCode> {
 }
 
 impl Prepared {
-    /// All that can be had on this machine.
+    /// Prepares everything that this machine can have.
     fn whole(workspace: &Workspace) -> Result<Self> {
         let mut prepared = Self::kubectl(workspace)?;
         let servers = servers::find(workspace)?;
@@ -85,7 +84,7 @@ impl Prepared {
         Ok(prepared)
     }
 
-    /// kubectl alone. Empty variables say that the rest is not there.
+    /// Prepares only kubectl. Empty variables mark the rest as missing.
     fn fast(workspace: &Workspace) -> Result<Self> {
         let mut prepared = Self::kubectl(workspace)?;
         let fetched = [
@@ -127,7 +126,7 @@ fn names_a_package(args: &[String]) -> bool {
     args.iter().take_while(|a| *a != "--").any(|a| a == "-p" || a.starts_with("--package"))
 }
 
-/// Returns true if all targets of the packages are meant, and all tests of them.
+/// Returns true if the arguments select all targets of the packages, and all their tests.
 fn names_no_target(args: &[String]) -> bool {
     !args.iter().any(|a| {
         ["--", "--lib", "--bins", "--bin", "--test", "--tests", "--example", "--examples"].contains(&a.as_str())

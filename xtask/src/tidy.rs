@@ -1,7 +1,7 @@
-//! `cargo xtask tidy`: the rules of the house that no compiler checks.
+//! `cargo xtask tidy`: project rules that no compiler checks.
 //!
 //! Each rule is a module with a pure function from text to findings; this one walks the files and prints. Findings are
-//! either faults, which fail the run, or notes, which do not.
+//! faults, which fail the run, or notes.
 
 mod builtin;
 mod edges;
@@ -21,10 +21,10 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::workspace::Workspace;
 
-/// Directories that are not ours to read.
+/// Directories that are not checked.
 const SKIPPED: [&str; 3] = ["target", ".git", "node_modules"];
 
-/// Something that a rule found, with where it is.
+/// A finding of a rule, with its place.
 struct Finding {
     place: String,
     text: String,
@@ -69,14 +69,15 @@ pub(crate) fn tidy(workspace: &Workspace) -> Result<()> {
     report(&findings, sources.len())
 }
 
-/// One layout of modules: `foo.rs` stands beside the directory of its parts. Test programs share modules as cargo wants it.
+/// The single layout of modules: `foo.rs` is beside the directory of its parts. Test programs use cargo's layout for
+/// shared modules.
 fn misplaced(place: &str) -> Option<Finding> {
     let parent = place.strip_suffix("/mod.rs").filter(|_| place.contains("/src/"))?;
     Some(Finding::fault(place, format!("a module with parts is called {parent}.rs, beside their directory")))
 }
 
-/// The lines of a file that are part of the program, numbered from 1: none of tests, examples and benchmarks, no item that is
-/// compiled for tests alone, and without what is a comment as a whole.
+/// The production lines of a file, numbered from 1: without tests, examples, benchmarks, items compiled only for tests,
+/// and comment lines.
 fn production<'t>(place: &str, text: &'t str) -> impl Iterator<Item = (usize, &'t str)> {
     let of_program = place.starts_with("crates/") && place.contains("/src/") && !place.contains("/tests");
     let mut for_tests = ForTests::default();
@@ -86,14 +87,14 @@ fn production<'t>(place: &str, text: &'t str) -> impl Iterator<Item = (usize, &'
         .map(|(index, line)| (index + 1, line))
 }
 
-/// Follows the lines of a file and knows which belong to an item below `#[cfg(test)]`.
+/// Tracks which lines of a file belong to an item below `#[cfg(test)]`.
 #[derive(Default)]
 enum ForTests {
     #[default]
     Outside,
-    /// Behind the attribute, which stands behind so many spaces; the item itself is yet to come.
+    /// After the attribute, with its indentation; the item is still to come.
     Announced(usize),
-    /// Inside of an item that ends with a brace behind so many spaces.
+    /// Inside of an item that ends with a brace at this indentation.
     Inside(usize),
 }
 

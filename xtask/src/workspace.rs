@@ -1,6 +1,6 @@
-//! The workspace as cargo knows it: its root, its target directory, its members and every resolved dependency.
+//! The workspace according to cargo: its root, target directory, members and resolved dependencies.
 //!
-//! This is the one place that reads `cargo metadata`; the checks work on the plain values here and never on its JSON.
+//! Only this module reads `cargo metadata`; the checks use its plain values.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::run;
 
-/// The workspace as cargo resolves it from the lockfile.
+/// The workspace as resolved from the lockfile.
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
     pub(crate) target: PathBuf,
@@ -21,29 +21,29 @@ pub(crate) struct Workspace {
 /// A crate of this repository.
 pub(crate) struct Member {
     pub(crate) name: String,
-    /// Names of the workspace crates that it uses, in any kind of dependency.
+    /// The workspace crates that it uses, in any kind of dependency.
     pub(crate) uses: Vec<Edge>,
 }
 
 /// One dependency of a member on another member.
 pub(crate) struct Edge {
     pub(crate) on: String,
-    /// For tests only: `[dev-dependencies]`.
+    /// True for `[dev-dependencies]`.
     pub(crate) dev: bool,
 }
 
-/// A crate that comes from outside.
+/// An external crate.
 pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) version: String,
-    /// The SPDX expression of its manifest, if it states one.
+    /// The SPDX expression of its manifest, if there is one.
     pub(crate) license: Option<String>,
-    /// Cargo's text for where it comes from; none for a path.
+    /// cargo's text for its source; none for a path.
     pub(crate) source: Option<String>,
 }
 
 impl Workspace {
-    /// Reads `cargo metadata`, without changing the lockfile.
+    /// Reads `cargo metadata` without changing the lockfile.
     pub(crate) fn load() -> Result<Self> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask stands in the workspace root")?;
         let bytes =
@@ -69,7 +69,7 @@ impl Workspace {
 
 /// Name and version of every crate that some build of the workspace compiles, on any platform.
 ///
-/// `cargo metadata` also names optional crates that no feature turns on, so the tree is asked.
+/// `cargo metadata` also lists optional crates that no feature enables, so this uses the dependency tree.
 fn built(root: &Path) -> Result<HashSet<(String, String)>> {
     let tree =
         ["tree", "--workspace", "--locked", "--target", "all", "--edges", "all", "--prefix", "none", "--format", "{p}"];

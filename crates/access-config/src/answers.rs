@@ -1,7 +1,7 @@
-//! Answers of others that are kept for a while, under hashes of what was asked.
+//! A cache of remote answers under hashes of their questions.
 //!
-//! Those who ask the same at the same time wait for one answer, a good one or a bad one, so that a peer which is slow is not asked once
-//! for each. How many are kept is bounded; secrets are not kept.
+//! Concurrent equal questions share one answer, good or bad, so a slow peer gets one request for all of them. The
+//! number of answers is limited, and secrets are not stored.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use aws_lc_rs::digest::{Context, SHA256};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// What was asked, as it is known here.
+/// The hash of a question.
 pub(crate) type Key = [u8; 32];
 
-/// The hash of texts, of which each is told from the next.
+/// The hash of several texts, each with its length.
 pub(crate) fn key<'t>(texts: impl IntoIterator<Item = &'t [u8]>) -> Key {
     let mut hash = Context::new(&SHA256);
     for text in texts {
@@ -26,14 +26,14 @@ pub(crate) fn key<'t>(texts: impl IntoIterator<Item = &'t [u8]>) -> Key {
     key
 }
 
-/// Answers by what was asked.
+/// Cached answers by question.
 #[derive(Debug)]
 pub(crate) struct Answers<V> {
     slots: Mutex<HashMap<Key, Arc<Slot<V>>>>,
     most: usize,
 }
 
-/// The answer to one question. Whoever holds the lock asks.
+/// The answer to one question. The holder of the lock sends the request.
 type Slot<V> = tokio::sync::Mutex<Option<Answered<V>>>;
 
 #[derive(Debug)]
@@ -44,12 +44,12 @@ struct Answered<V> {
 }
 
 impl<V: Clone> Answers<V> {
-    /// Keeps so many.
+    /// Creates a cache for `most` answers.
     pub(crate) fn new(most: usize) -> Self {
         Self { slots: Mutex::default(), most }
     }
 
-    /// The answer to a question that is kept, or what `ask` comes to, which says how long it may be kept.
+    /// Returns the cached answer to a question, or the result of `ask`, which also says how long to keep it.
     pub(crate) async fn get(&self, key: Key, ask: impl Future<Output = (V, Duration)>) -> V {
         let came = Instant::now();
         let slot = self.slot(key, came);
@@ -63,7 +63,7 @@ impl<V: Clone> Answers<V> {
         let at = Instant::now();
         *last = Some(Answered { answer: answer.clone(), at, until: at + keep });
         if keep.is_zero() {
-            // Who waits for it has it all the same.
+            // Waiting callers still get the answer.
             self.slots.lock().remove(&key);
         }
         answer
@@ -80,7 +80,7 @@ impl<V: Clone> Answers<V> {
                 free.is_none_or(|last| last.as_ref().is_some_and(|answered| answered.until > now))
             };
             slots.retain(|_, slot| is_needed(slot));
-            // Of those that are still good any go: a quarter, so that this is not done for each new one.
+            // If all are valid, any quarter goes, so that this does not run for each new answer.
             let mut left = self.most - self.most / 4;
             slots.retain(|_, _| {
                 left = left.saturating_sub(1);
@@ -127,7 +127,7 @@ mod tests {
         };
         assert_eq!(futures::future::join_all((0..20).map(|_| get())).await, vec![0; 20]);
         tokio::time::advance(Duration::from_millis(1)).await;
-        // Who gives up does not keep the others.
+        // A caller that gives up does not disturb the others.
         assert!(tokio::time::timeout(Duration::from_millis(100), get()).await.is_err());
         assert_eq!(get().await, 2);
     }

@@ -1,7 +1,7 @@
-//! `AuthenticationConfiguration`: the issuers whose tokens are believed, and where requests without credentials are taken.
+//! `AuthenticationConfiguration`: the trusted token issuers, and the paths for anonymous requests.
 //!
-//! Read in `config`, judged and compiled in `validation`; `claims` makes users of tokens, `issuer` knows the keys of one issuer, and
-//! `issuers` has all of them and follows the file.
+//! `config` reads it, `validation` validates and compiles it. `claims` maps tokens to users, `issuer` keeps the keys of
+//! one issuer, and `issuers` has all of them and follows the file.
 
 pub(crate) mod claims;
 mod config;

@@ -1,7 +1,7 @@
-//! `AuthorizationConfiguration`: who is asked what users may do, in which order.
+//! `AuthorizationConfiguration`: the authorizers and their order.
 //!
-//! Read in `config` and judged in `validation`. The authorizers that know stored objects are not known here: `configured` is
-//! given them, puts the chain together, and follows the file.
+//! `config` reads it and `validation` validates it. `configured` builds the chain and follows the file. Authorizers
+//! that need stored objects are passed in, since this module does not know them.
 
 mod config;
 mod configured;

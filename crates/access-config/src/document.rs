@@ -1,7 +1,6 @@
-//! Documents of configuration: YAML of a known kind and version, whose fields are read one by one.
+//! Configuration documents: YAML of a known kind and version, read field by field.
 //!
-//! They are read strictly, as upstream reads them: a field that nobody knows is a fault, and so is a key that comes twice. Whether the
-//! values are good is for those who know what they mean.
+//! Reading is strict, as upstream: unknown fields and duplicate keys are faults. Values are validated elsewhere.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -17,34 +16,34 @@ use keelson_meta::json::{Map, Value, ValueKind};
 
 /// The largest file that is read, in bytes.
 const MOST_BYTES: u64 = 4 * 1024 * 1024;
-/// How many faults of form are told.
+/// The most reported faults of form.
 const TOLD: usize = 20;
 
-/// Why a configuration can't be used.
+/// The reason why a configuration can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigurationError {
     /// It can't be read, or is too large.
     #[error(transparent)]
     File(#[from] FileError),
-    /// It is no configuration of this kind.
+    /// It is not a configuration of this kind.
     #[error("failed to load {what} configuration from file {}: {fault}", quote(file))]
     Form {
-        /// What is configured.
+        /// The kind of configuration.
         what: &'static str,
         /// The file.
         file: String,
-        /// What is wrong with it.
+        /// The fault.
         fault: String,
     },
-    /// What it says can't be.
+    /// Its content is invalid.
     #[error("invalid {what} configuration: {}", field_error::join(faults))]
     Invalid {
-        /// What is configured.
+        /// The kind of configuration.
         what: &'static str,
-        /// All that is wrong.
+        /// All faults.
         faults: Vec<FieldError>,
     },
-    /// What it names can't be used.
+    /// A file or authorizer that it names can't be used.
     #[error("{0}")]
     Unusable(String),
 }
@@ -60,7 +59,7 @@ pub(crate) struct DocumentKind {
 const GROUP: &str = "apiserver.config.k8s.io";
 
 impl DocumentKind {
-    /// Reads a document of this kind from a file, by `read`, which is given its fields.
+    /// Reads a document of this kind from a file. `read` converts its fields.
     pub(crate) fn load<T>(
         &self,
         file: &Path,
@@ -103,7 +102,7 @@ impl DocumentKind {
     }
 }
 
-/// The fields of an object, of which the known ones are read; faults are gathered.
+/// The fields of an object. Reading collects faults.
 pub(crate) struct Fields<'v> {
     path: String,
     map: Option<&'v Map>,
@@ -149,38 +148,38 @@ impl<'v> Fields<'v> {
         read
     }
 
-    /// A text, if it is there.
+    /// A text field, if present.
     pub(crate) fn optional_text(&self, name: &str) -> Option<String> {
         self.read(name, "string", |value| value.as_str().map(str::to_owned))
     }
 
-    /// A text, which is empty if it is not there.
+    /// A text field; empty if absent.
     pub(crate) fn text(&self, name: &str) -> String {
         self.optional_text(name).unwrap_or_default()
     }
 
-    /// A truth value, if it is there.
+    /// A boolean field, if present.
     pub(crate) fn flag(&self, name: &str) -> Option<bool> {
         self.read(name, "boolean", Value::as_bool)
     }
 
-    /// A duration in Go's form, if it is there.
+    /// A duration field in Go's format, if present.
     pub(crate) fn duration(&self, name: &str) -> Option<Seconds> {
         self.read(name, "duration", |value| Seconds::parse(value.as_str()?))
     }
 
-    /// The texts of a list.
+    /// A list of texts.
     pub(crate) fn texts(&self, name: &str) -> Vec<String> {
         let all = |value: &'v Value| value.as_array()?.iter().map(|one| one.as_str().map(str::to_owned)).collect();
         self.read(name, "list of strings", all).unwrap_or_default()
     }
 
-    /// The fields of an object, if it is there.
+    /// The fields of an object, if present.
     pub(crate) fn optional_object(&self, name: &str, known: &[&str]) -> Option<Fields<'v>> {
         Some(Fields::of(self.get(name)?, self.child(name), known, self.faults))
     }
 
-    /// The fields of an object, which has none if it is not there.
+    /// The fields of an object; none if absent.
     pub(crate) fn object(&self, name: &str, known: &[&str]) -> Fields<'v> {
         self.optional_object(name, known).unwrap_or_else(|| Fields {
             path: self.child(name),
@@ -189,7 +188,7 @@ impl<'v> Fields<'v> {
         })
     }
 
-    /// The fields of each object of a list.
+    /// The fields of each object in a list.
     pub(crate) fn objects(&self, name: &str, known: &[&str]) -> Vec<Fields<'v>> {
         let list = self.read(name, "list of objects", |value| value.as_array()).map_or(&[][..], Vec::as_slice);
         let place = |at: usize| format!("{}[{at}]", self.child(name));
@@ -197,25 +196,25 @@ impl<'v> Fields<'v> {
     }
 }
 
-/// A duration that may be negative, which configurations state and validation refuses.
+/// A duration that may be negative. Configurations may state one, and validation refuses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seconds {
     pub(crate) nanos: i64,
 }
 
 impl Seconds {
-    /// Reads Go's form: `1h30m`, `500ms`, `-5s`, `0`.
+    /// Parses Go's format: `1h30m`, `500ms`, `-5s`, `0`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         times::parse_duration(text).map(|nanos| Self { nanos })
     }
 
-    /// As long, where it is neither 0 nor negative.
+    /// The duration, unless it is 0 or negative.
     pub(crate) fn positive(self) -> Option<Duration> {
         u64::try_from(self.nanos).ok().filter(|nanos| *nanos > 0).map(Duration::from_nanos)
     }
 }
 
-/// As Go writes it: `1m30s`, `500ms`.
+/// Writes Go's format: `1m30s`, `500ms`.
 impl fmt::Display for Seconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const SECOND: u64 = 1_000_000_000;

@@ -1,7 +1,7 @@
-//! Expressions of configurations: compiled when a file is read, and run on claims, users and requests.
+//! CEL expressions of configurations: compiled when a file is read, evaluated on claims, users and requests.
 //!
-//! Faults are told in upstream's words. What one look at a token or a request may cost is bounded for all its expressions together, so
-//! that none of them holds a thread.
+//! Error texts are upstream's. One budget covers all expressions for a token or request, so that none of them blocks a
+//! thread.
 
 use std::sync::Arc;
 
@@ -15,24 +15,24 @@ use keelson_cel::{CompileError, EvalError, Meter, Program, Type, Value, environm
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json;
 
-/// How many steps all expressions for a token or a request may take.
+/// The most evaluation steps of all expressions for a token or request.
 const STEPS: u64 = 1_000_000;
-/// How much work they may do that is not counted as steps, in nanoseconds.
+/// The most other work of them, in nanoseconds.
 const WORK: u64 = 5_000_000;
 
-/// A bound for one token or request.
+/// A budget for one token or request.
 pub(crate) fn meter() -> Meter {
     Meter::new(STEPS).with_work(WORK)
 }
 
-/// The one variable that an expression has.
+/// The single variable of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variable {
-    /// `claims`, those of a token.
+    /// `claims`: the claims of a token.
     Claims,
-    /// `user`, as the token was found to mean.
+    /// `user`: the user that a token maps to.
     User,
-    /// `request`, of which an authorizer is asked.
+    /// `request`: the request to authorize.
     Request,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Expression {
 }
 
 impl Expression {
-    /// Compiles an expression, which has to come to a truth value if so much is said.
+    /// Compiles an expression. A condition must have a boolean result.
     pub(crate) fn compile(text: &str, variable: Variable, is_condition: bool, field: &str) -> Result<Self, FieldError> {
         let environment = variable.environment();
         let invalid = |detail: String| FieldError::invalid(field, text, detail);
@@ -78,17 +78,17 @@ impl Expression {
         })
     }
 
-    /// Whether it looks at the claim `email`.
+    /// Returns true if it reads the claim `email`.
     pub(crate) fn uses_email(&self) -> bool {
         self.uses_email
     }
 
-    /// Whether it looks at the claim `email_verified`.
+    /// Returns true if it reads the claim `email_verified`.
     pub(crate) fn uses_email_verified(&self) -> bool {
         self.uses_email_verified
     }
 
-    /// Its value where the variable is this, handed to `read`.
+    /// Evaluates the expression on a value of its variable, and passes the result to `read`.
     pub(crate) fn with_value<T>(
         &self,
         variable: &json::Value,
@@ -100,7 +100,7 @@ impl Expression {
         Ok(read(&value))
     }
 
-    /// Whether it holds where the variable is this.
+    /// Evaluates a condition on a value of its variable.
     pub(crate) fn holds(&self, variable: &json::Value, meter: &mut Meter) -> Result<bool, String> {
         let variables = [from_tree(variable, self.decl.as_deref())];
         self.program.holds(&variables, meter).map_err(|error| self.failed(&error))
@@ -111,7 +111,7 @@ impl Expression {
     }
 }
 
-/// A text or a list of texts, of which the empty ones are left out; `None` for another value. Null is none of them.
+/// A text or list of texts, without empty ones; `None` for another value. null has none.
 pub(crate) fn texts(value: &Value<'_>) -> Option<Vec<String>> {
     let mut found = Vec::new();
     match value {
@@ -129,7 +129,7 @@ pub(crate) fn texts(value: &Value<'_>) -> Option<Vec<String>> {
     Some(found)
 }
 
-/// Whether an expression selects a field of `claims`.
+/// Returns true if an expression selects a field of `claims`.
 fn selects(text: &str, field: &str) -> bool {
     let parsed = parser::parse(&Source::new(text), Macros::default());
     parsed.is_ok_and(|parsed| has_select(&parsed.expr, field))

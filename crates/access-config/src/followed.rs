@@ -1,7 +1,6 @@
-//! A configuration that follows its file: what the file says is made anew when it changes, and what it names is kept up meanwhile.
+//! A configuration that follows its file: it is rebuilt after changes, and its remote parts are kept up to date.
 //!
-//! A file that can't be used leaves what was made of the one before, and that is counted. What is made of a file is the part of each
-//! configuration.
+//! An unusable file leaves the previous version in force and is counted. Each configuration defines how it is built.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,41 +15,40 @@ use crate::reloads::Reloads;
 
 /// A configuration whose file may change.
 pub(crate) trait Followed: Send + Sync + 'static {
-    /// What it is called where its operator is told of it, before the word "configuration".
+    /// The name before the word "configuration" in messages to operators.
     const NAME: &'static str;
-    /// What was made of the file.
+    /// The value built from the file.
     type Current: Send + Sync;
 
-    /// The file; `None` where all was said in flags.
+    /// The file; `None` for a configuration by flags.
     fn file(&self) -> Option<&Path>;
 
-    /// What is in use.
+    /// The value in force.
     fn current(&self) -> &ArcSwap<Self::Current>;
 
-    /// How often the file was read again.
+    /// The counts of reloads.
     fn reloads(&self) -> &Reloads;
 
     /// The time.
     fn now(&self) -> SystemTime;
 
-    /// Reads the file and makes of it what can be used; `None` where it says what it said before. Takes a while, and is called where
-    /// that is allowed.
+    /// Reads the file and builds the value; `None` if the content is unchanged. May block.
     ///
     /// # Errors
-    /// When the file can't be used.
+    /// The file can't be used.
     fn read(&self) -> Result<Option<Self::Current>, ConfigurationError>;
 
-    /// Keeps up what is outside the file: keys of issuers, files of webhooks. May end when there is nothing to keep up.
+    /// Keeps remote parts up to date: keys of issuers, files of webhooks. May end when there are none.
     fn keep_up(current: &Self::Current) -> impl Future<Output = ()> + Send;
 }
 
-/// Keeps up with the file of a configuration, and with what it names. Never ends.
+/// Follows the file of a configuration and its remote parts. Never ends.
 pub(crate) async fn follow<F: Followed>(configuration: Arc<F>) {
     let mut changes = match configuration.file() {
         Some(file) => Some(FileChanges::new(file).await),
         None => None,
     };
-    // It may have changed since it was read first.
+    // The file may have changed since the first read.
     read_again(&configuration).await;
     loop {
         let current = configuration.current().load_full();
@@ -76,7 +74,7 @@ async fn read_again<F: Followed>(configuration: &Arc<F>) {
         return;
     }
     let (name, this) = (F::NAME, configuration.clone());
-    // Expressions take a while to compile.
+    // Compiling expressions takes a while.
     let read = tokio::task::spawn_blocking(move || this.read()).await;
     let now = configuration.now();
     match read {

@@ -1,7 +1,7 @@
-//! JSON Web Tokens of others (RFC 7515, 7517, 7518): parsed, and verified by the public keys that an issuer publishes.
+//! JSON Web Tokens of other issuers (RFC 7515, 7517, 7518): parsed, and verified by the issuer's public keys.
 //!
-//! Only signatures by private keys are known here: there is no `none` and no shared secret, whatever a token says of itself, and the
-//! kind of the key decides which algorithms it may be used with.
+//! Only signatures by private keys are supported: no `none` and no shared secrets, whatever a token states. The type of
+//! the key decides the possible algorithms.
 
 mod keys;
 mod token;
@@ -9,31 +9,31 @@ mod token;
 pub(crate) use keys::KeySet;
 pub(crate) use token::Token;
 
-/// The algorithms of signatures that are known, by the names that tokens have for them.
+/// The supported signature algorithms, by their names in tokens.
 pub const SIGNING_ALGORITHMS: [&str; 9] =
     ["ES256", "ES384", "ES512", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"];
 
-/// An algorithm of signatures.
+/// A signature algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Algorithm {
     pub(crate) family: Family,
-    /// How many bits its hash has.
+    /// The size of its hash in bits.
     pub(crate) bits: u16,
 }
 
-/// How a signature is made.
+/// The kind of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     /// RSASSA-PKCS1-v1_5.
     Rsa,
     /// RSASSA-PSS.
     RsaPss,
-    /// ECDSA on the curve of as many bits (521 for 512).
+    /// ECDSA on the curve of this size (521 for 512).
     Ecdsa,
 }
 
 impl Algorithm {
-    /// The algorithm of a name; `None` for any that is not among [`SIGNING_ALGORITHMS`].
+    /// The algorithm of a name; `None` for names outside of [`SIGNING_ALGORITHMS`].
     pub(crate) fn named(name: &str) -> Option<Self> {
         let (family, bits) = name.split_at_checked(2)?;
         let family = match family {

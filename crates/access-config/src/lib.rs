@@ -1,10 +1,10 @@
-//! Access by the files of operators: issuers of tokens, webhooks that know users, and webhooks that decide what these may do.
+//! Access by configuration files: token issuers, webhooks for authentication, and webhooks for authorization.
 //!
-//! Reads and judges `AuthenticationConfiguration` and `AuthorizationConfiguration` in upstream's form and words, follows them, and asks
-//! whom they name through `outbound`. Others are believed no further than their configuration says, and whoever can't be asked lets
-//! nobody in.
+//! Reads and validates `AuthenticationConfiguration` and `AuthorizationConfiguration` with upstream's form and texts,
+//! follows their files, and calls remote parties through `outbound`. These are trusted no further than their
+//! configuration says, and one that does not answer grants nothing.
 //!
-//! A file that is wrong leaves the one of before in force. Nothing here knows HTTP requests, objects or the store.
+//! An invalid file leaves the previous version in force. Nothing here knows HTTP requests, objects or the store.
 
 mod answers;
 mod authentication;

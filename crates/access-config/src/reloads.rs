@@ -1,12 +1,12 @@
-//! Files of configuration that are read again: how often that went well, how often it did not, and when last.
+//! Counts of configuration reloads: successes, failures, and the times of the last ones.
 //!
-//! The names under which it is told are given elsewhere.
+//! The metrics' names are defined elsewhere.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Counts of one file. A clone counts the same.
+/// Counts of one file. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Reloads(Arc<Counters>);
 
@@ -18,19 +18,19 @@ struct Counters {
     last_failure: AtomicU64,
 }
 
-/// What was counted.
+/// The counts of one status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReloadCounts {
     /// `success` or `failure`.
     pub status: &'static str,
-    /// How often.
+    /// The number of reloads.
     pub count: u64,
-    /// When last, in seconds since 1970; 0 is never.
+    /// The time of the last one in seconds since 1970; 0 for never.
     pub last: u64,
 }
 
 impl Reloads {
-    /// Counts one.
+    /// Counts a reload.
     pub(crate) fn note(&self, succeeded: bool, now: SystemTime) {
         let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let Counters { succeeded: good, failed, last_success, last_failure } = &*self.0;
@@ -39,7 +39,7 @@ impl Reloads {
         last.store(now, Ordering::Relaxed);
     }
 
-    /// What was counted.
+    /// The counts by status.
     pub fn counts(&self) -> [ReloadCounts; 2] {
         let of = |status, count: &AtomicU64, last: &AtomicU64| ReloadCounts {
             status,

@@ -1,7 +1,7 @@
-//! Webhooks of access: others that are asked who the bearer of a token is, or whether a user may do something.
+//! Webhooks for access: remote servers that authenticate tokens or authorize requests.
 //!
-//! Where they are, and by what they know this server, stands in files in the form of kubeconfigs (`kubeconfig`); `client` asks, and
-//! asks again where that may help. One that can't be asked allows nothing.
+//! Files in the form of kubeconfigs hold their address and this server's credentials (`kubeconfig`). `client` sends
+//! requests and retries where that may help. A webhook that does not answer allows nothing.
 
 mod authorizer;
 mod client;

@@ -1,8 +1,9 @@
-//! Audit: which requests are written down, how much of each, and where.
+//! Audit: the requests that are recorded, the level of detail, and the destinations.
 //!
-//! A [`Policy`] says it of every request, a request's [`AuditRecord`] collects what its events say, and an [`Auditor`] hands the events to
-//! backends, each with a queue of its own. A backend that is slow, dead or full holds up nobody who did not ask for it, and never ends
-//! the server: what is lost is counted, under upstream's names. HTTP, files and connections are for those who implement the traits here.
+//! A [`Policy`] decides about each request, an [`AuditRecord`] collects the content of its events, and an [`Auditor`]
+//! passes them to backends with a queue each. A slow, dead or full backend delays no request unless configured to, and
+//! never stops the server. Losses are counted under upstream's names. Implementations of the traits here own HTTP,
+//! files and connections.
 
 mod auditor;
 mod event;

@@ -1,7 +1,7 @@
-//! Authentication of a client, by the certificate that it presented.
+//! Authentication by client certificates.
 //!
-//! That the client has its key was shown in the TLS handshake; who signed it is judged in `delegated`. A connection may outlive its
-//! certificate, so the validity period is kept and checked again at each request.
+//! The TLS handshake proved that the client has the key. `delegated` decides whether the signer is trusted. A
+//! connection may outlive its certificate, so the validity period is checked again at each request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,21 +14,21 @@ use x509_parser::x509::AttributeTypeAndValue;
 use crate::front_proxy::RequestHeaders;
 use crate::user::{CREDENTIAL_ID, User};
 
-/// The attribute of a subject that holds the uid of a user, as upstream has it.
+/// The subject attribute with the uid of a user, as upstream.
 const USER_UID: &str = "1.3.6.1.4.1.57683.2";
 
-/// What a certificate says of a client, and how long the proof of it holds.
+/// The identity in a client certificate, with its validity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientIdentity {
-    /// Nobody, where no authority of clients has signed it.
+    /// `None` where no client authority has signed it.
     user: Option<Arc<User>>,
-    /// Where it says who asks, if it is a front proxy.
+    /// The header fields with the user, if it is a front proxy.
     asks_for: Option<Arc<RequestHeaders>>,
     not_before: SystemTime,
     not_after: SystemTime,
 }
 
-/// Why a certificate names nobody.
+/// The reason why a certificate identifies no user.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// It is not a certificate.
@@ -43,12 +43,12 @@ impl ClientIdentity {
     /// Reads a certificate: the common name is the user, each organization is a group.
     ///
     /// # Errors
-    /// When it cannot be parsed or names nobody.
+    /// It can't be parsed or has no common name.
     pub fn from_certificate(der: &[u8]) -> Result<Self, IdentityError> {
         let (_, certificate) =
             X509Certificate::from_der(der).map_err(|error| IdentityError::Malformed(error.to_string()))?;
         let subject = certificate.subject();
-        // Of several names the last one counts, as for upstream: whoever has signed them must mean the same.
+        // Of several names the last one counts, as upstream: the signer must have meant the same.
         let name = texts(subject.iter_common_name()).last().ok_or(IdentityError::Nameless)?;
         let groups = texts(subject.iter_organization()).collect();
         let uids = subject.iter_attributes().filter(|attribute| attribute.attr_type().to_id_string() == USER_UID);
@@ -64,44 +64,44 @@ impl ClientIdentity {
         })
     }
 
-    /// What a certificate proves that nobody believes: nothing, ever.
+    /// An identity that proves nothing at any time.
     pub const fn nobody() -> Self {
         Self { user: None, asks_for: None, not_before: SystemTime::UNIX_EPOCH, not_after: SystemTime::UNIX_EPOCH }
     }
 
-    /// The same as a front proxy, which says in these header fields who asks.
+    /// The identity as a front proxy, which names the user in these header fields.
     #[must_use]
     pub fn asking_for_others(self, headers: Arc<RequestHeaders>) -> Self {
         Self { asks_for: Some(headers), ..self }
     }
 
-    /// The same where no authority of clients has signed the certificate: it makes nobody a user.
+    /// The identity without a user, where no client authority has signed the certificate.
     #[must_use]
     pub fn without_user(self) -> Self {
         Self { user: None, ..self }
     }
 
-    /// Whether it is a front proxy, which may say who asks.
+    /// Returns true for a front proxy, which may name the user.
     pub const fn is_front_proxy(&self) -> bool {
         self.asks_for.is_some()
     }
 
-    /// The header fields in which it says who asks, if it is a front proxy and the certificate is valid at this time.
+    /// The header fields with the user, if it is a front proxy and the certificate is valid at this time.
     pub fn asks_for_at(&self, now: SystemTime) -> Option<&RequestHeaders> {
         self.asks_for.as_deref().filter(|_| self.is_valid_at(now))
     }
 
-    /// When the certificate ends.
+    /// The expiry of the certificate.
     pub const fn not_after(&self) -> SystemTime {
         self.not_after
     }
 
-    /// The name of the user, if it makes its client one.
+    /// The user name, if it identifies a user.
     pub fn user_name(&self) -> Option<&str> {
         self.user.as_ref().map(|user| user.name.as_str())
     }
 
-    /// Whether the certificate has this common name.
+    /// Returns true if the user has this name.
     pub fn is_named(&self, name: &str) -> bool {
         self.user.as_ref().is_some_and(|user| user.name == name)
     }

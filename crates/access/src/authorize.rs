@@ -1,8 +1,8 @@
-//! Authorization: an [`Authorizer`] decides whether a user may do what it asks.
+//! Authorization: an [`Authorizer`] decides whether a user may do something.
 //!
-//! A decision may have to be waited for (another server is asked) or not (a rule is looked up), and says why it is as it
-//! is. Here are the authorizers that know no rules, and the chain that asks several; roles are in `rbac`. What becomes of a
-//! request that nobody allowed is decided by who asked.
+//! A decision carries its reason. It may be immediate (a rule lookup) or a future (a remote call). This module has the
+//! authorizers without rules, and the chain of several; roles are in `rbac`. The caller decides about requests without
+//! any opinion.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::rbac::{HeldRules, PolicyRule};
 use crate::shared_text::SharedText;
 use crate::user::{MASTERS, User};
 
-/// A request as authorization sees it.
+/// The attributes of a request for authorization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attributes<'a> {
     /// A request for a resource.
@@ -43,64 +43,64 @@ pub struct ResourceAttributes<'a> {
     pub subresource: Option<&'a str>,
     /// The namespace of the path.
     pub namespace: Option<&'a str>,
-    /// The name of the path or of the selector.
+    /// The name in the path or the selector.
     pub name: Option<&'a str>,
-    /// The label selector of a request for a collection, as it was sent: it may not be one.
+    /// The label selector of a collection request as sent, not validated.
     pub label_selector: Option<&'a str>,
-    /// The field selector of a request for a collection, as it was sent: it may not be one.
+    /// The field selector of a collection request as sent, not validated.
     pub field_selector: Option<&'a str>,
 }
 
-/// What an authorizer says of a request.
+/// The decision of one authorizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// The request may go on.
+    /// The request is allowed.
     Allow,
-    /// It may not, whatever others say.
+    /// The request is denied, whatever others decide.
     Deny,
-    /// This authorizer knows no rule for it. A request that nobody allows may not go on.
+    /// This authorizer has no rule for it. A request that no authorizer allows is refused.
     NoOpinion,
 }
 
-/// A decision, and why it is as it is.
+/// A decision with its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     /// The decision.
     pub decision: Decision,
-    /// The reason, for who reviews it and who is refused; empty for none.
+    /// The reason, for reviews and error messages; may be empty.
     pub reason: SharedText,
 }
 
 impl Verdict {
-    /// Whether the request may go on.
+    /// Returns true if the request is allowed.
     pub fn is_allowed(&self) -> bool {
         self.decision == Decision::Allow
     }
 }
 
-/// A verdict that is there already, or that has to be waited for.
+/// A verdict, immediate or as a future.
 pub type Deciding<'a> = Either<Ready<Verdict>, BoxFuture<'a, Verdict>>;
 
 /// Decides what users may do.
 pub trait Authorizer: Debug + Send + Sync {
-    /// Whether `user` may do what `attributes` describe. What goes wrong on the way is no permission: the verdict is
-    /// [`Decision::NoOpinion`] then, and its reason says what it was.
+    /// Decides whether `user` may do the request of `attributes`. An error never allows: the verdict is
+    /// [`Decision::NoOpinion`] then, with the error as its reason.
     fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a>;
 
-    /// The rules by which this authorizer decides for a user in a namespace, or everywhere: for who asks what he may do, and for
-    /// who wants to give rights to others. Who decides by something else than rules knows none.
+    /// The rules that apply to a user in a namespace, or everywhere: for rules reviews and checks of escalation.
+    /// Authorizers without rules return none.
     fn rules<'a>(&'a self, _user: &'a User, _namespace: Option<&'a str>) -> BoxFuture<'a, HeldRules> {
         Box::pin(ready(HeldRules::default()))
     }
 }
 
-/// Lets members of `system:masters` do anything, whatever roles there are.
+/// Allows members of `system:masters` everything.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PrivilegedGroup;
 
 impl PrivilegedGroup {
     fn decide(user: &User) -> Verdict {
-        // As upstream has it, that no rule allows something needs no reason: clients are told that it is not allowed anyway.
+        // As upstream, no opinion needs no reason: the client gets a generic message anyway.
         let decision = if user.is_in(MASTERS) { Decision::Allow } else { Decision::NoOpinion };
         Verdict { decision, reason: SharedText::default() }
     }
@@ -112,7 +112,7 @@ impl Authorizer for PrivilegedGroup {
     }
 }
 
-/// Lets everybody do anything: for development, where nobody else reaches the server.
+/// Allows everything: for development, where no one else reaches the server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AlwaysAllow;
 
@@ -127,13 +127,13 @@ impl Authorizer for AlwaysAllow {
     }
 }
 
-/// Asks several authorizers one after another: the first that allows or denies decides. What none of them decides has the reasons of
-/// all, a line each.
+/// A chain of authorizers: the first that allows or denies decides. Without a decision, the reason has all reasons, a
+/// line each.
 #[derive(Clone, Debug)]
 pub struct AuthorizerChain(Vec<Arc<dyn Authorizer>>);
 
 impl AuthorizerChain {
-    /// In this order.
+    /// Creates a chain in this order.
     pub fn new(authorizers: Vec<Arc<dyn Authorizer>>) -> Self {
         Self(authorizers)
     }
@@ -156,7 +156,7 @@ impl AuthorizerChain {
     }
 }
 
-/// What those have said that were asked.
+/// The reasons of the authorizers so far.
 type Reasons = SmallVec<[SharedText; 4]>;
 
 fn undecided(reasons: &[SharedText]) -> Verdict {
@@ -209,7 +209,7 @@ impl Authorizer for AuthorizerChain {
 mod tests {
     use super::*;
 
-    /// Answers so, at once or later.
+    /// An authorizer with a fixed verdict, immediate or as a future.
     #[derive(Debug)]
     struct Answers(Decision, &'static str, bool);
 

@@ -1,7 +1,8 @@
-//! Bootstrap tokens: how a machine that has nothing yet asks for its first certificate.
+//! Bootstrap tokens, with which a new machine requests its first certificate.
 //!
-//! A token `id.secret` is a secret of the type `bootstrap.kubernetes.io/token` in `kube-system`, and whoever has it is
-//! `system:bootstrap:<id>`. The rules are upstream's (`plugin/pkg/auth/authenticator/token/bootstrap`).
+//! A token `id.secret` is stored as a secret of type `bootstrap.kubernetes.io/token` in `kube-system`, and
+//! authenticates as `system:bootstrap:<id>`. The rules are upstream's
+//! (`plugin/pkg/auth/authenticator/token/bootstrap`).
 
 use std::collections::BTreeSet;
 use std::time::SystemTime;
@@ -21,10 +22,10 @@ const NAME_PREFIX: &str = "bootstrap-token-";
 const TYPE: &str = "bootstrap.kubernetes.io/token";
 const GROUP: &str = "system:bootstrappers";
 const USER_PREFIX: &str = "system:bootstrap:";
-/// How many characters the parts of a token have.
+/// The lengths of a token's parts, in characters.
 const ID_LENGTH: usize = 6;
 const SECRET_LENGTH: usize = 16;
-/// The longest name of a group behind its prefix.
+/// The longest suffix of a group name.
 const GROUP_LENGTH: usize = 256;
 
 /// A token of this form.
@@ -35,7 +36,7 @@ pub struct BootstrapToken<'t> {
 }
 
 impl<'t> BootstrapToken<'t> {
-    /// Takes a token apart; `None` for one of another form.
+    /// Parses a token; `None` for another form.
     pub fn parse(token: &'t str) -> Option<Self> {
         let (id, secret) = token.split_once('.')?;
         let is_word = |text: &str, length| {
@@ -49,8 +50,8 @@ impl<'t> BootstrapToken<'t> {
         format!("{NAME_PREFIX}{}", self.id)
     }
 
-    /// The user who has the token, by its secret as it is stored; `None` where that says otherwise, or no longer. Secrets are compared in a
-    /// time that tells nothing of them.
+    /// The user of the token by its stored secret; `None` where the secret does not match or is expired. Compares in
+    /// constant time.
     pub fn user(&self, secret: &Object, now: SystemTime) -> Option<User> {
         let text = |key: &str| {
             let coded = secret.get(&["data", key]).and_then(Value::as_str)?;
@@ -85,7 +86,7 @@ impl<'t> BootstrapToken<'t> {
     }
 }
 
-/// Whether a token may put its user into a group: those below that of all such users alone.
+/// Returns true for a group that a token may grant: one below the group of all such users.
 fn is_group(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix(':')) else { return false };
     let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b':' | b'-');

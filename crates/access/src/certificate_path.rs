@@ -1,9 +1,9 @@
-//! Verifies the path from a client's certificate to an authority, by the rules of Go's `crypto/x509`: clients that come from
-//! kube-apiserver keep the certificates that it accepts.
+//! Verifies the path from a client certificate to an authority by the rules of Go's `crypto/x509`, so that clients keep
+//! the certificates that kube-apiserver accepts.
 //!
-//! So a certificate of version 1 is accepted, and one without extended key usages is for every use. Every certificate of the path has
-//! to be valid at the time, also that of the authority. Signatures with SHA-1 or MD5 are refused, and so are critical extensions that
-//! are not understood. The search for a path is bounded, since clients send the certificates that it goes through.
+//! Certificates of version 1 are accepted, and ones without extended key usages count for every use. Every certificate
+//! of the path must be valid now, including the authority's. Signatures with SHA-1 or MD5 and unknown critical
+//! extensions are refused. The search is bounded, since clients send the certificates in it.
 
 mod constraints;
 #[cfg(test)]
@@ -27,9 +27,9 @@ use x509_parser::prelude::{FromDer as _, X509Certificate, X509Version};
 use crate::client_key::{PublicKey, SignatureFault, provider};
 use crate::der::{self, BIT_STRING, SEQUENCE};
 
-/// The most certificates of a path, the client's and the authority's included.
+/// The most certificates of a path, including the client's and the authority's.
 const LONGEST_PATH: usize = 10;
-/// The most certificates beside its own that are read of a client.
+/// The most intermediate certificates read from a client.
 const MOST_SENT: usize = 32;
 /// The most signatures that are verified for one client, as in Go.
 const MOST_SIGNATURES: usize = 100;
@@ -45,7 +45,7 @@ const UNDERSTOOD: [Oid<'static>; 7] = [
     OID_X509_EXT_SUBJECT_ALT_NAME,
 ];
 
-/// The reasons for which no path leads from a certificate to an authority.
+/// The reason why no path leads to an authority.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PathError {
     #[error("it can't be read")]
@@ -74,19 +74,19 @@ pub(crate) enum PathError {
     TooManySignatures,
 }
 
-/// Authorities that sign certificates of clients.
+/// Authorities that sign client certificates.
 #[derive(Debug, Default)]
 pub(crate) struct Authorities(Vec<Authority>);
 
 #[derive(Debug)]
 struct Authority {
-    /// The subject as it stands in the certificate, by which it is found.
+    /// The subject's DER, the key for lookups.
     subject: Vec<u8>,
     certificate: CertificateDer<'static>,
 }
 
 impl Authorities {
-    /// The authorities with these certificates. A certificate that can't be read is left out.
+    /// Creates the set of these authorities. Unreadable certificates are left out.
     pub(crate) fn new(certificates: &[CertificateDer<'static>]) -> Self {
         let read = |certificate: &CertificateDer<'static>| {
             let (_, read) = X509Certificate::from_der(certificate).ok()?;
@@ -95,10 +95,10 @@ impl Authorities {
         Self(certificates.iter().filter_map(read).collect())
     }
 
-    /// Verifies that a path leads from the first certificate of a chain, which is the client's, to one of these.
+    /// Verifies that a path leads from the first certificate of a chain, the client's, to an authority.
     ///
     /// # Errors
-    /// Says why none does: of the path that was tried first.
+    /// The fault of the first path tried.
     pub(crate) fn verify(&self, chain: &[CertificateDer<'_>], now: SystemTime) -> Result<(), PathError> {
         let (own, sent) = chain.split_first().ok_or(PathError::Unreadable)?;
         let leaf = Certificate::read(own).ok_or(PathError::Unreadable)?;
@@ -117,17 +117,17 @@ impl Authorities {
     }
 }
 
-/// Returns whether the key of a certificate has signed another one. Times and usages do not count.
+/// Returns true if the key of a certificate has signed another one. Ignores times and usages.
 pub(crate) fn is_signed_by(certificate: &[u8], issuer: &[u8]) -> bool {
     let read = Certificate::read(certificate).zip(Certificate::read(issuer));
     let algorithms = provider().signature_verification_algorithms;
     read.is_some_and(|(certificate, issuer)| certificate.check_signature(&issuer, &algorithms).is_ok())
 }
 
-/// The search for a path, from the certificate of the client on.
+/// The search for a path, starting at the client's certificate.
 struct Search<'a> {
     authorities: &'a Authorities,
-    /// The certificates that the client sent beside its own.
+    /// The intermediate certificates from the client.
     sent: &'a [Certificate<'a>],
     now: SystemTime,
     algorithms: WebPkiSupportedAlgorithms,
@@ -135,7 +135,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Continues a path from its last certificate to an authority.
+    /// Extends a path from its last certificate to an authority.
     fn extend(&mut self, path: &mut Vec<&'a Certificate<'a>>) -> Result<(), PathError> {
         let Some(last) = path.last().copied() else { return Err(PathError::UnknownAuthority) };
         let issuer = last.read.issuer().as_raw();
@@ -170,7 +170,7 @@ impl<'a> Search<'a> {
         Err(fault.unwrap_or(PathError::UnknownAuthority))
     }
 
-    /// Checks that a certificate has signed the last one of a path, and may sign it.
+    /// Checks that a certificate has signed the last one of a path, and was allowed to.
     fn check_issuer(
         &mut self,
         path: &[&Certificate<'_>],
@@ -196,14 +196,14 @@ impl<'a> Search<'a> {
     }
 }
 
-/// A certificate that was read, with the parts that its signature is made of.
+/// A parsed certificate with the signed parts.
 struct Certificate<'a> {
     der: &'a [u8],
     read: X509Certificate<'a>,
     key: PublicKey<'a>,
-    /// The part that is signed.
+    /// The signed part.
     content: &'a [u8],
-    /// The algorithm and its parameters.
+    /// The signature algorithm with its parameters.
     signed_with: &'a [u8],
     signature: &'a [u8],
 }
@@ -230,7 +230,7 @@ impl<'a> Certificate<'a> {
         }
     }
 
-    /// Refuses critical extensions that are not understood, and extensions that can't be read or stand twice.
+    /// Refuses unknown critical extensions, and unreadable or duplicate ones.
     fn check_extensions(&self) -> Result<(), PathError> {
         self.read.extensions_map().map_err(|_| PathError::Unreadable)?;
         for extension in self.read.extensions() {
@@ -238,7 +238,7 @@ impl<'a> Certificate<'a> {
                 ParsedExtension::ParseError { .. } if UNDERSTOOD.contains(&extension.oid) => {
                     return Err(PathError::Unreadable);
                 }
-                // As in Go, other names are not looked at, and alone they leave the extension not understood.
+                // As in Go, other names are ignored, and alone they leave the extension unhandled.
                 ParsedExtension::SubjectAlternativeName(names) => names.general_names.iter().any(is_checked),
                 ParsedExtension::NameConstraints(limits) => constraints::are_understood(limits),
                 _ => UNDERSTOOD.contains(&extension.oid),
@@ -250,7 +250,7 @@ impl<'a> Certificate<'a> {
         Ok(())
     }
 
-    /// Checks that it may sign others. A root of version 1 or 2 has no place to say so.
+    /// Checks that it may sign certificates. A root of version 1 or 2 has no field for that.
     fn check_authority(&self, is_between: bool) -> Result<(), PathError> {
         let says_so = self.read.basic_constraints().map_err(|_| PathError::Unreadable)?;
         let is_authority = match says_so {
@@ -262,13 +262,13 @@ impl<'a> Certificate<'a> {
         if is_authority && may_sign { Ok(()) } else { Err(PathError::NotAnAuthority) }
     }
 
-    /// The most certificates between it and the client's, if it states a limit.
+    /// Its limit of certificates between it and the client's, if any.
     fn longest_path(&self) -> Result<Option<usize>, PathError> {
         let constraints = self.read.basic_constraints().map_err(|_| PathError::Unreadable)?;
         Ok(constraints.and_then(|constraints| constraints.value.path_len_constraint).map(|longest| longest as usize))
     }
 
-    /// Returns whether it, and the certificates below it, may authenticate clients.
+    /// Returns true if it, and certificates below it, may authenticate clients.
     fn is_for_clients(&self) -> Result<bool, PathError> {
         let usage = self.read.extended_key_usage().map_err(|_| PathError::Unreadable)?;
         Ok(usage.is_none_or(|usage| usage.value.any || usage.value.client_auth))
@@ -284,14 +284,14 @@ impl<'a> Certificate<'a> {
         })
     }
 
-    /// The names beside the subject.
+    /// The subject alternative names.
     fn names(&self) -> Result<&[GeneralName<'a>], PathError> {
         let names = self.read.subject_alternative_name().map_err(|_| PathError::Unreadable)?;
         Ok(names.map_or(&[][..], |names| &names.value.general_names))
     }
 }
 
-/// Returns whether name constraints can be about a name.
+/// Returns true for kinds of names that name constraints cover.
 const fn is_checked(name: &GeneralName<'_>) -> bool {
     matches!(
         name,

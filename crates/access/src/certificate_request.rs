@@ -1,6 +1,7 @@
-//! A request for a certificate (PKCS #10, RFC 2986), as `CertificateSigningRequest` objects carry it.
+//! A certificate request (PKCS #10, RFC 2986) in a `CertificateSigningRequest` object.
 //!
-//! What it asks for is read here. Whether whoever made it has the key is asked apart, since who only judges names need not know.
+//! Parsing does not verify the signature. That is a separate call, since a caller that only validates names does not
+//! need it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -15,19 +16,19 @@ use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 use crate::client_key::{PublicKey, provider};
 use crate::der::{self, BIT_STRING, SEQUENCE};
 
-/// The label of its block.
+/// The label of its PEM block.
 const LABEL: &str = "CERTIFICATE REQUEST";
 
-/// Why a text is no request.
+/// The reason why a text is not a request.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateRequestError {
     /// It is not base64.
     #[error("it is not base64")]
     NotBase64,
-    /// It has no block of a request.
+    /// It has no PEM block of a request.
     #[error("PEM block type must be CERTIFICATE REQUEST")]
     NoBlock,
-    /// The block is not one.
+    /// The block is not a request.
     #[error("{0}")]
     Malformed(String),
 }
@@ -41,24 +42,24 @@ pub struct CertificateRequest {
     ambiguity: Option<&'static str>,
     subject: Vec<u8>,
     public_key: Vec<u8>,
-    /// The extension for other names.
+    /// The extension with alternative names.
     alternative_names: Option<Vec<u8>>,
 }
 
 impl CertificateRequest {
-    /// Reads the PEM of a request that stands as base64 in an object.
+    /// Parses the base64 of a request's PEM, as in an object.
     ///
     /// # Errors
-    /// When it is none.
+    /// It is not a request.
     pub fn of_base64(text: &str) -> Result<Self, CertificateRequestError> {
         let pem = BASE64.decode(text).map_err(|_| CertificateRequestError::NotBase64)?;
         Self::of_pem(&pem)
     }
 
-    /// Reads the PEM of a request.
+    /// Parses the PEM of a request.
     ///
     /// # Errors
-    /// When it is none.
+    /// It is not a request.
     pub fn of_pem(pem: &[u8]) -> Result<Self, CertificateRequestError> {
         let block = Pem::iter_from_buffer(pem).next().and_then(Result::ok).filter(|block| block.label == LABEL);
         let block = block.ok_or(CertificateRequestError::NoBlock)?;
@@ -85,12 +86,12 @@ impl CertificateRequest {
         &self.organizations
     }
 
-    /// Why readers of a certificate with its subject may take it for somebody else's than is read here; `None` where they can't.
+    /// The reason why other programs may read another identity from its subject; `None` if they can't.
     pub fn ambiguity(&self) -> Option<&'static str> {
         self.ambiguity
     }
 
-    /// Returns whether its key has signed it, which is of a kind that clients are accepted with.
+    /// Returns true if its own key signed it and is of a kind accepted from clients.
     pub fn is_signed_by_its_key(&self) -> bool {
         let algorithms = provider().signature_verification_algorithms;
         let verified = || {
@@ -104,26 +105,27 @@ impl CertificateRequest {
         verified().is_some()
     }
 
-    /// Its subject as it stands there.
+    /// The DER of its subject.
     pub(crate) fn subject_der(&self) -> &[u8] {
         &self.subject
     }
 
-    /// The key that it is for, as it stands there.
+    /// The DER of its public key.
     pub(crate) fn public_key_der(&self) -> &[u8] {
         &self.public_key
     }
 
-    /// The extension in which it asks for other names, as it stands there.
+    /// The DER of the extension with alternative names.
     pub(crate) fn alternative_names_der(&self) -> Option<&[u8]> {
         self.alternative_names.as_deref()
     }
 }
 
-/// Texts of these kinds are read alike everywhere: UTF8String, NumericString, PrintableString, IA5String.
+/// Types of strings that all programs read alike: UTF8String, NumericString, PrintableString, IA5String.
 const PLAIN_TEXTS: [Tag; 4] = [Tag::Utf8String, Tag::NumericString, Tag::PrintableString, Tag::Ia5String];
 
-/// Programs differ in which of several common names they take, and in the kinds of texts that they read.
+/// The reason why programs may read a subject differently: several common names, of which each program chooses one, or
+/// a string type that some can't read.
 fn ambiguity(subject: &X509Name<'_>) -> Option<&'static str> {
     if subject.iter_common_name().nth(1).is_some() {
         return Some("the subject has more than one common name");
@@ -135,7 +137,7 @@ fn ambiguity(subject: &X509Name<'_>) -> Option<&'static str> {
         .then_some("the subject has a text that is no UTF8String, PrintableString, IA5String or NumericString")
 }
 
-/// The extension for other names of a certificate, if a request asks for any.
+/// The extension with alternative names, if the request has one.
 fn alternative_names(request: &X509CertificationRequest<'_>) -> Option<Vec<u8>> {
     let asked = request.certification_request_info.iter_attributes().find_map(|attribute| {
         match attribute.parsed_attribute() {

@@ -1,6 +1,6 @@
-//! Log lines about certificates of clients: why one is refused, and that one is about to end.
+//! Log lines about client certificates: refusals, and upcoming expiry.
 //!
-//! Clients decide how many connections they open, so the lines are few whatever they do: refusals share one line in a while, and a user is
+//! Clients control the number of connections, so lines are limited: refusals share one line per interval, and a user is
 //! named once a day.
 
 use std::collections::HashSet;
@@ -12,15 +12,15 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::authenticate::ClientIdentity;
 
-/// The shortest time between two lines about refusals. Refusals in between are counted.
+/// The shortest time between two lines about refusals. Further ones are counted.
 const REFUSALS: Duration = Duration::from_secs(10);
-/// The time before the end of a client certificate from which on its user is named.
+/// The time before its expiry from which a certificate's user is named.
 pub(crate) const ENDS_SOON: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// The time in which a user is named once.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// The most users that are named in that time.
+/// The most users named in that time.
 const MOST_USERS: usize = 256;
-/// The most characters of a subject that are shown.
+/// The most characters of a subject in a line.
 const MOST_SUBJECT: usize = 200;
 
 /// The times of the last lines.
@@ -33,7 +33,7 @@ pub(crate) struct ClientCertificateLog {
 #[derive(Debug, Default)]
 struct Refusals {
     last: Option<Instant>,
-    /// The refusals since then that were not logged.
+    /// The refusals since then.
     more: u64,
 }
 
@@ -44,7 +44,7 @@ struct Ending {
 }
 
 impl ClientCertificateLog {
-    /// A certificate that proves nothing, for this reason.
+    /// Logs the refusal of a certificate.
     pub(crate) fn refused(&self, certificate: &[u8], reason: &dyn Display) {
         let mut refusals = self.refusals.lock();
         if refusals.last.is_some_and(|last| last.elapsed() < REFUSALS) {
@@ -56,11 +56,11 @@ impl ClientCertificateLog {
         drop(refusals);
         let subject = X509Certificate::from_der(certificate).map(|(_, read)| read.subject().to_string());
         let subject: String = subject.unwrap_or_default().chars().take(MOST_SUBJECT).collect();
-        // Quoted: a client could write lines of its own otherwise.
+        // Quoted, since a client could inject lines otherwise.
         tracing::warn!(?subject, %reason, refused_since_last_line = more, "a client certificate is refused");
     }
 
-    /// A certificate that makes its client a user.
+    /// Logs the coming expiry of a certificate that identified a user.
     pub(crate) fn accepted(&self, identity: &ClientIdentity, now: SystemTime) {
         let left = identity.not_after().duration_since(now).unwrap_or_default();
         let Some(user) = identity.user_name().filter(|_| left < ENDS_SOON) else { return };

@@ -1,8 +1,8 @@
-//! The public key of a client's certificate, of any version of certificates, and the proof in the handshake that the client has the
-//! private one.
+//! The public key of a client certificate of any version, and the proof in the handshake that the client has the
+//! private key.
 //!
-//! Certificates of version 1 are refused by webpki, and made by `openssl x509 -req` where no extensions are given. So nothing of a
-//! certificate but its key is read here.
+//! webpki refuses certificates of version 1, which `openssl x509 -req` makes without extensions. So only the key of a
+//! certificate is parsed here.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ use crate::der::{self, BIT_STRING, INTEGER, SEQUENCE};
 
 /// The tag of the version in a certificate, which version 1 leaves out (RFC 5280, section 4.1).
 const VERSION: u8 = 0xa0;
-/// The keys of RSA whose signatures are verified, by the bits of their modulus.
+/// The modulus sizes in bits of RSA keys whose signatures are verified.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
 
-/// The cryptography of handshakes with clients, and of the paths of their certificates.
+/// The cryptography of TLS handshakes and certificate paths.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
-/// A public key, as its certificate says it.
+/// A public key in the form of its certificate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PublicKey<'a> {
     /// The algorithm and its parameters: the content of an `AlgorithmIdentifier`.
@@ -33,7 +33,7 @@ pub(crate) struct PublicKey<'a> {
 }
 
 impl<'a> PublicKey<'a> {
-    /// The key of a certificate; `None` where it holds none that can be read.
+    /// The key of a certificate; `None` if it can't be parsed.
     pub(crate) fn of(certificate: &'a [u8]) -> Option<Self> {
         let (certificate, _) = der::content(SEQUENCE, certificate)?;
         let (content, _) = der::content(SEQUENCE, certificate)?;
@@ -58,17 +58,17 @@ impl<'a> PublicKey<'a> {
         Some(Self { algorithm, bits: bits.strip_prefix(&[0])?, info })
     }
 
-    /// Returns whether signatures of the key can be verified. A client with another key proves nothing by its certificate.
+    /// Returns true if signatures of the key can be verified. A certificate with any other key proves nothing.
     pub(crate) fn is_supported(&self, algorithms: &WebPkiSupportedAlgorithms) -> bool {
         let is_known = algorithms.all.iter().any(|known| self.is_for(known.public_key_alg_id()));
         let is_rsa = self.is_for(alg_id::RSA_ENCRYPTION);
         is_known && (!is_rsa || self.modulus_bits().is_some_and(|bits| RSA_BITS.contains(&bits)))
     }
 
-    /// Verifies that the private key has signed a message, by an algorithm that the signature names.
+    /// Verifies the signature of a message, by the algorithm that the signature names.
     ///
     /// # Errors
-    /// When there is no such algorithm for the key, or it has not.
+    /// The algorithm does not fit the key, or the signature is wrong.
     pub(crate) fn verify(
         &self,
         algorithms: &WebPkiSupportedAlgorithms,
@@ -82,7 +82,7 @@ impl<'a> PublicKey<'a> {
         algorithm.verify_signature(self.bits, message, signature).map_err(|_| SignatureFault::Signature)
     }
 
-    /// The proof of a client that speaks TLS 1.2, where a scheme says the hash and not the curve.
+    /// Verifies the proof in TLS 1.2, where a scheme names the hash and not the curve.
     pub(crate) fn verify_tls12(
         &self,
         algorithms: &WebPkiSupportedAlgorithms,
@@ -96,7 +96,7 @@ impl<'a> PublicKey<'a> {
         if is_signed { Ok(HandshakeSignatureValid::assertion()) } else { Err(CertificateError::BadSignature.into()) }
     }
 
-    /// The proof of a client that speaks TLS 1.3.
+    /// Verifies the proof in TLS 1.3.
     pub(crate) fn verify_tls13(
         &self,
         algorithms: &WebPkiSupportedAlgorithms,
@@ -120,11 +120,11 @@ impl<'a> PublicKey<'a> {
     }
 }
 
-/// The reasons for which a signature proves nothing.
+/// The reason why a signature proves nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignatureFault {
     /// The algorithm is not accepted for such a key.
     Algorithm,
-    /// Another key has signed, or something else.
+    /// Another key signed it, or another message.
     Signature,
 }

@@ -1,6 +1,6 @@
-//! Signs certificates of clients with the server's own authority: what approved requests ask for, and nothing else.
+//! Signs client certificates for approved requests with the server's own authority.
 //!
-//! Whether somebody may have what a request asks for is decided before. A certificate never outlives the authority.
+//! Approval is decided elsewhere. A certificate never outlives the authority.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -19,15 +19,15 @@ use crate::der::{self, BIT_STRING, INTEGER, OBJECT_ID, OCTET_STRING, SEQUENCE, e
 use crate::pki::PkiError;
 use crate::pki::key_text::key_pair;
 
-/// How long a certificate holds unless less is asked for.
+/// The longest validity, and the default.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// The shortest time that can be asked for.
+/// The shortest validity that can be requested.
 const SHORTEST: Duration = Duration::from_secs(600);
-/// Clocks of servers may be behind by this much.
+/// The tolerance for slow clocks of servers.
 const CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
-/// How many characters a line of PEM has (RFC 7468 section 2).
+/// The characters of a line of PEM (RFC 7468 section 2).
 const PEM_LINE: usize = 64;
-/// How many bytes of a hash name a key (RFC 7093, section 2, method 1).
+/// The bytes of a hash in a key identifier (RFC 7093, section 2, method 1).
 const KEY_ID_BYTES: usize = 20;
 
 /// Extensions of certificates, RFC 5280 section 4.2.1.
@@ -37,11 +37,11 @@ const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
 const AUTHORITY_KEY_ID: &[u8] = &[0x55, 0x1d, 0x23];
 const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x25];
 const CLIENT_AUTH: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x02];
-/// Bits of key usage, the first one first.
+/// Bits of key usage, the most significant first.
 const DIGITAL_SIGNATURE: u8 = 0x80;
 const KEY_ENCIPHERMENT: u8 = 0x20;
 
-/// An authority that signs certificates of clients.
+/// An authority that signs client certificates.
 pub struct ClientSigner {
     key: KeyPair,
     /// The subject of its certificate.
@@ -50,20 +50,20 @@ pub struct ClientSigner {
     not_after: OffsetDateTime,
 }
 
-/// What a key may be used for, beside proving who a client is.
+/// The usages of a key beside client authentication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyUsages {
-    /// It signs.
+    /// Digital signatures.
     pub digital_signature: bool,
-    /// It encrypts keys.
+    /// Key encipherment.
     pub key_encipherment: bool,
 }
 
 impl ClientSigner {
-    /// The authority with this certificate, the first of the text, and its key.
+    /// Creates the signer of an authority: the first certificate of the text, and its key.
     ///
     /// # Errors
-    /// When they can't be read.
+    /// They can't be parsed.
     pub fn new(certificate_pem: &str, key_pem: &str) -> Result<Self, PkiError> {
         let unreadable = || PkiError::Issue(rcgen::Error::CouldNotParseCertificate);
         let (_, pem) = parse_x509_pem(certificate_pem.as_bytes()).map_err(|_| unreadable())?;
@@ -80,11 +80,11 @@ impl ClientSigner {
         })
     }
 
-    /// The certificate that a request asks for, in PEM: for its subject and its other names, with its key. It holds for at most `lifetime`
-    /// and not longer than a year.
+    /// Signs a certificate for a request, in PEM, with its subject, alternative names and key. It is valid for at most
+    /// `lifetime`, up to a year.
     ///
     /// # Errors
-    /// When the authority's key can't sign.
+    /// The authority's key can't sign.
     pub fn sign(
         &self,
         request: &CertificateRequest,
@@ -124,7 +124,7 @@ impl ClientSigner {
             | if usages.key_encipherment { KEY_ENCIPHERMENT } else { 0 };
         let mut extensions = Vec::new();
         if bits != 0 {
-            // DER leaves out the zeros at the end.
+            // DER drops trailing zeros.
             let unused = bits.trailing_zeros() as u8;
             extensions.push(extension(KEY_USAGE, true, &element(BIT_STRING, &[&[unused, bits]])));
         }
@@ -142,17 +142,17 @@ impl ClientSigner {
     }
 }
 
-/// Keys must never reach a log.
+/// Keys must never be logged.
 impl fmt::Debug for ClientSigner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientSigner").field("not_after", &self.not_after).finish_non_exhaustive()
     }
 }
 
-/// A request for a certificate of a user in these groups with a new key: the request and the key, both in PEM.
+/// Creates a new key and a certificate request for a user in these groups, both in PEM.
 ///
 /// # Errors
-/// When no key can be made.
+/// The key can't be made.
 pub fn client_request(user: &str, groups: &[String]) -> Result<(String, String), PkiError> {
     let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
     let content = element(

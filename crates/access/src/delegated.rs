@@ -1,9 +1,9 @@
-//! Authentication of clients by certificates, against authorities that may change while connections last.
+//! Authentication by client certificates, against authorities that may change during a connection.
 //!
-//! Those of an aggregated server are what the main server publishes; those of the main server stand in files that are read again. So the
-//! handshake takes any certificate whose key the client has, and who that makes of it is judged afterwards, and anew when the authorities
-//! have changed. A certificate that nobody signed who is believed proves nothing, and is a credential all the same: a request with it and
-//! no better one is refused. The front proxy is known before any other client.
+//! An aggregated server uses the authorities that the main server publishes, a main server those in files that are read
+//! again. So the handshake accepts any certificate with a proven key. It is verified afterwards, and again after each
+//! change of the authorities. An untrusted certificate proves nothing but is still a credential: a request with it and
+//! no better one is refused. Front proxies take precedence over other clients.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,16 +26,16 @@ use crate::front_proxy::AuthenticationInfo;
 use crate::pki::KeyAndCertificate;
 use crate::tls::{self, TlsError};
 
-/// Tells who a client is by the certificates that it presented in the handshake.
+/// Identifies a client by the certificates from the handshake.
 pub trait ClientCertificates: std::fmt::Debug + Send + Sync {
-    /// Which state of the authorities is current: who is known may change with it.
+    /// The generation of the authorities. A new one may change identities.
     fn generation(&self) -> u64;
 
-    /// Who presented this chain, its own certificate first; `None` for a client that presented none.
+    /// The identity of a chain, the client's certificate first; `None` without a certificate.
     fn identify(&self, chain: &[CertificateDer<'_>]) -> Option<ClientIdentity>;
 }
 
-/// The authorities that are believed now. As long as none were published, nobody is.
+/// The current authorities. Until some are published, no certificate is trusted.
 #[derive(Debug, Default)]
 pub struct PublishedAuthorities {
     generation: AtomicU64,
@@ -51,22 +51,23 @@ struct Authorities {
 }
 
 impl PublishedAuthorities {
-    /// Takes in what is published now. Connections that are open are judged by it at their next request.
+    /// Replaces the authorities. Open connections are verified again at their next request.
     pub fn publish(&self, info: AuthenticationInfo) {
         if self.current.load().info.as_ref() == Some(&info) {
             return;
         }
         let [clients, proxies] = [info.clients(), info.proxies()].map(certificate_path::Authorities::new);
-        // ORDER: the authorities before the number, so that nobody keeps a judgement of the old ones under the new number.
+        // ORDER: the authorities before the generation, so that no verdict of the old ones is kept under the new
+        // generation.
         self.current.store(Arc::new(Authorities { info: Some(info), clients, proxies }));
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Settings for a listener that serves HTTP/2 and HTTP/1.1, and takes any certificate of a client. Clients are told of the
-    /// authorities of now, by which browsers choose the certificates that they offer.
+    /// TLS settings for a listener with HTTP/2 and HTTP/1.1 that accepts any client certificate. The handshake lists
+    /// the current authorities, by which browsers choose a certificate.
     ///
     /// # Errors
-    /// When a PEM text cannot be used, or certificate and key do not fit.
+    /// A PEM text can't be used, or certificate and key do not match.
     pub fn server_config(&self, serving: &KeyAndCertificate) -> Result<ServerConfig, TlsError> {
         let info = self.current.load().info.clone();
         let known = info.iter().flat_map(|info| info.clients().iter().chain(info.proxies()));
@@ -90,7 +91,7 @@ impl ClientCertificates for PublishedAuthorities {
                 return Some(ClientIdentity::nobody());
             }
         };
-        // ORDER: before anything is believed. The handshake has let pass what it could not verify.
+        // ORDER: before any trust. The handshake accepted keys that it could not verify.
         if !PublicKey::of(own).is_some_and(|key| key.is_supported(&provider().signature_verification_algorithms)) {
             self.log.refused(own, &"its key is of a kind, or of a length, whose signatures are not verified");
             return Some(ClientIdentity::nobody());
@@ -121,8 +122,8 @@ fn roots<'a>(authorities: impl IntoIterator<Item = &'a CertificateDer<'static>>)
     roots
 }
 
-/// Takes any certificate whose key the client proves to have: its path is verified later. One with a key whose signatures can't be
-/// verified passes too, so that its client reads an answer, and is then refused by [`PublishedAuthorities::identify`].
+/// Accepts any certificate whose key the client proves to have; its path is verified later. A key without a verifiable
+/// signature passes too, so that the client gets a response. [`PublishedAuthorities::identify`] then refuses it.
 #[derive(Debug)]
 struct AnyCertificate {
     provider: Arc<CryptoProvider>,
@@ -130,7 +131,7 @@ struct AnyCertificate {
 }
 
 impl AnyCertificate {
-    /// Verifies a proof, if the key is of a kind that can prove something.
+    /// Verifies a proof if the key's kind allows one.
     fn proved(
         &self,
         certificate: &CertificateDer<'_>,
@@ -210,7 +211,7 @@ mod tests {
             identity.user_at(SystemTime::now()).is_none() && !identity.is_front_proxy()
         };
         assert!(nobody(&admin), "nothing is published yet");
-        assert_eq!(authorities.identify(&[]), None, "who presents none is no known nobody");
+        assert_eq!(authorities.identify(&[]), None, "a client without a certificate has no identity");
         authorities.publish(AuthenticationInfo::of(&main).unwrap());
         let first = authorities.generation();
         let identity = authorities.identify(&admin).unwrap();
@@ -230,7 +231,7 @@ mod tests {
         assert!(authorities.identify(&chain(&other.front_proxy.client)).unwrap().is_front_proxy());
     }
 
-    /// Returns whether a client with this certificate and key completes the handshake.
+    /// Returns true if a client with this certificate and key completes the handshake.
     fn shakes_hands(
         main: &Pki,
         certificate: Vec<u8>,
@@ -301,7 +302,7 @@ mod tests {
         let pem = include_bytes!("pki/testdata/rsa-1024.crt");
         let certificate = CertificateDer::from_pem_slice(pem).unwrap();
         let mut main = server();
-        // As if the certificate itself were an authority: the handshake is over without a proof.
+        // With the certificate itself as an authority, the handshake ends without a proof.
         main.client_ca_pem = String::from_utf8(pem.to_vec()).unwrap();
         let authorities = PublishedAuthorities::default();
         authorities.publish(AuthenticationInfo::of(&main).unwrap());

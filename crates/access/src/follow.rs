@@ -1,7 +1,7 @@
-//! An index of stored objects that follows the cache, for who has to decide by them in no time.
+//! An index of stored objects that follows the cache, for decisions without a wait.
 //!
-//! A [`Follower`] keeps some collections as an [`Index`]: whoever asks it finds everything that the cache's watermark covers, so what is
-//! written counts for whoever asks after the cache has it. Taking up what changed is bounded by piece, so that others get in between.
+//! A [`Follower`] keeps some collections as an [`Index`]. A reader sees everything up to the cache's watermark, so a
+//! write takes effect once the cache has it. Updates come in bounded steps that let readers in between.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,34 +10,34 @@ use keelson_cache::{Cache, Collection, Entry, Scope, WatchCursor};
 use keelson_meta::{Object, Revision};
 use parking_lot::{RwLock, RwLockWriteGuard};
 
-/// How many events are taken up before others get the index again: some 30 us each.
+/// The most events of an update step: some 30 us each.
 const EVENTS_AT_ONCE: usize = 64;
-/// How long it rests between two looks, as much is written of which nothing matters here.
+/// The pause between two updates, since most writes don't matter here.
 const REST: Duration = Duration::from_millis(100);
-/// How long nothing may be written before it is looked again whether something was.
+/// The longest wait for a write before the next update.
 const QUIET: Duration = Duration::from_secs(60);
 
-/// What is kept of some collections.
+/// An index of some collections.
 pub trait Index: Default {
-    /// Tells the collections apart.
+    /// The kind of a collection.
     type Kind: Copy;
 
-    /// Forgets all of a kind.
+    /// Removes all objects of a kind.
     fn clear(&mut self, kind: Self::Kind);
 
-    /// Takes up an object as it is now.
+    /// Adds or replaces an object.
     fn put(&mut self, kind: Self::Kind, entry: &Entry);
 
-    /// Forgets an object by its key in the cache.
+    /// Removes an object by its key in the cache.
     fn remove(&mut self, kind: Self::Kind, key: &str);
 
-    /// Whether a change is known to make no difference here, so that the object need not be read.
+    /// Returns true if a change is known not to matter here, so that the object need not be read.
     fn is_same(_kind: Self::Kind, _before: &Entry, _after: &Entry) -> bool {
         false
     }
 }
 
-/// Why objects can't be followed.
+/// The reason why objects can't be followed.
 #[derive(Debug, thiserror::Error)]
 #[error("the cache does not hold {0}")]
 pub struct NotCached(String);
@@ -51,15 +51,15 @@ pub struct Follower<I: Index> {
 struct Followed<I: Index> {
     collections: Vec<(I::Kind, Arc<Collection>, WatchCursor)>,
     index: I,
-    /// The watermark up to which the index has everything.
+    /// The watermark that the index covers.
     seen: Revision,
 }
 
 impl<I: Index> Follower<I> {
-    /// Follows what a cache holds below these prefixes. Takes about 30 us for each object that is read.
+    /// Follows the collections below these prefixes. Takes about 30 us for each object.
     ///
     /// # Errors
-    /// When it holds nothing below one of them.
+    /// The cache holds no collection for a prefix.
     pub fn new<'p>(
         cache: Arc<Cache>,
         prefixes: impl IntoIterator<Item = (I::Kind, &'p str)>,
@@ -73,20 +73,20 @@ impl<I: Index> Follower<I> {
         Ok(Self { cache, followed: RwLock::new(Followed { collections, index, seen: Revision::ZERO }) })
     }
 
-    /// Takes up what changes also while nobody asks, so that nobody has to take up much of it. Never ends.
+    /// Updates the index without readers too, so that no reader has to catch up far. Never ends.
     pub async fn keep_up(&self) {
         loop {
             let seen = self.followed.read().seen;
-            // When nothing was written for that long, there is nothing to take up.
+            // Without a write for that long there is nothing to update.
             let _waited = self.cache.wait_for(seen.next(), QUIET).await;
             self.current(|_| ());
             tokio::time::sleep(REST).await;
         }
     }
 
-    /// Asks the index as the cache has it now.
+    /// Reads the index at the cache's watermark.
     ///
-    /// Cost: a comparison where nothing was written since, and a look at each of the collections where something was.
+    /// Cost: one comparison without new writes; with some, a check of each collection.
     pub fn current<T>(&self, ask: impl FnOnce(&I) -> T) -> T {
         let watermark = self.cache.watermark();
         {
@@ -115,7 +115,7 @@ fn follow<I: Index>(
 ) -> (I::Kind, Arc<Collection>, WatchCursor) {
     loop {
         let snapshot = collection.snapshot();
-        // A history that has forgotten the moment of the snapshot meanwhile is asked from a newer one.
+        // If the history no longer reaches back to the snapshot, a newer snapshot is taken.
         if let Ok(cursor) = collection.watch(snapshot.revision, Scope::All) {
             index.clear(kind);
             for entry in snapshot.range("", None) {
@@ -127,7 +127,7 @@ fn follow<I: Index>(
 }
 
 impl<I: Index> Followed<I> {
-    /// Takes up some of what has happened, and says whether that was all up to a watermark.
+    /// Applies a batch of events. Returns true if the index has reached a watermark.
     fn take_up(&mut self, watermark: Revision) -> bool {
         let mut is_all = true;
         for (kind, collection, cursor) in &mut self.collections {

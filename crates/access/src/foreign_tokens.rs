@@ -1,6 +1,6 @@
-//! Tokens that others issued: a [`ForeignTokens`] knows the users of some, and says nothing of the rest.
+//! Tokens of other issuers: a [`ForeignTokens`] authenticates some, and has no answer for the rest.
 //!
-//! Those of this server's own are in `token`, `static_tokens` and `bootstrap_tokens`.
+//! The server's own kinds are in `token`, `static_tokens` and `bootstrap_tokens`.
 
 use std::fmt::Debug;
 
@@ -8,12 +8,12 @@ use futures::future::BoxFuture;
 
 use crate::user::User;
 
-/// The user of a token and for which audiences it is, all of this server's where that is not said; `None` of a token that is not known.
-/// A token that is known and not good is an error, as is one of which nobody can tell now: its text is for who reviews it.
+/// The user and audiences of a token; `None` in place of the audiences means all of this server's, `None` as a whole an
+/// unknown token. A known but invalid token is an error, and so is a failed lookup; the text is for token reviews.
 pub type TokenAnswer = Result<Option<(User, Option<Vec<String>>)>, String>;
 
-/// Knows the users of tokens that others issued.
+/// Authenticates tokens of other issuers.
 pub trait ForeignTokens: Debug + Send + Sync {
-    /// The user of a token that should be for one of these audiences, or for this server where there are none.
+    /// Authenticates a token for one of these audiences, or for this server where none are given.
     fn authenticate<'a>(&'a self, token: &'a str, audiences: &'a [String]) -> BoxFuture<'a, TokenAnswer>;
 }

@@ -1,9 +1,9 @@
-//! The facts by which aggregated API servers know those who pass requests on to them: which authorities sign the certificates of
-//! clients and of front proxies, and in which header fields a front proxy says who asks.
+//! Authentication information for aggregated servers: the authorities of client and front proxy certificates, and the
+//! header fields in which a front proxy names the user.
 //!
-//! It stands in one config map for all servers on a store. Each adds what is its own and takes away nothing but certificates that
-//! have expired, so that servers with different authorities agree, and keys can be changed one server after another. The keys of the
-//! map are upstream's, since aggregated servers read them.
+//! One config map holds it for all servers of a store. Each server adds its own entries and removes only expired
+//! certificates, so servers with different authorities agree, and keys can be rotated one server after another. The
+//! map's keys are upstream's, since aggregated servers read them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -25,36 +25,36 @@ const UID: &str = "requestheader-uid-headers";
 const GROUP: &str = "requestheader-group-headers";
 const EXTRA_PREFIX: &str = "requestheader-extra-headers-prefix";
 
-/// How long a certificate is still told after its end, since clocks differ.
+/// The time for which an expired certificate is still published, since clocks differ.
 const EXPIRED_FOR: Duration = Duration::from_secs(5 * 60);
-/// How many characters a line of PEM has (RFC 7468 section 2).
+/// The characters of a line of PEM (RFC 7468 section 2).
 const PEM_LINE: usize = 64;
 
-/// The server as a front proxy: how it proves to aggregated servers that it is one, and what these are told of that.
+/// The server as a front proxy: its credentials, and the information for aggregated servers about them.
 #[derive(Clone, Debug)]
 pub struct FrontProxy {
-    /// What it presents to them.
+    /// The certificate that it presents.
     pub client: KeyAndCertificate,
-    /// The authorities that sign certificates of front proxies, in PEM; empty where that is not to be told.
+    /// The authorities of front proxy certificates, in PEM; empty to publish none.
     pub ca_pem: String,
-    /// Those of them that are of the server's own directory.
+    /// The authorities among them from the server's own directory.
     pub(crate) own_ca_pem: String,
-    /// What front proxies are called, and where they say who asks.
+    /// The names and header fields of front proxies.
     pub headers: RequestHeaders,
 }
 
-/// Names of front proxies, and the header fields in which they say who asks.
+/// The names of front proxies, and the header fields in which they name the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestHeaders {
-    /// The common names that their certificates have; any where there is none.
+    /// The accepted common names; empty for any.
     pub allowed_names: Vec<String>,
-    /// The fields for the name of the user.
+    /// The fields with the user name.
     pub username: Vec<String>,
-    /// Those for the uid.
+    /// The fields with the uid.
     pub uid: Vec<String>,
-    /// Those for groups.
+    /// The fields with groups.
     pub group: Vec<String>,
-    /// How those begin that say what else is known.
+    /// The prefixes of fields with extra values.
     pub extra_prefix: Vec<String>,
 }
 
@@ -80,7 +80,7 @@ impl RequestHeaders {
         extra_prefix: Vec::new(),
     };
 
-    /// Each list under its key.
+    /// Each list with its key.
     fn lists(&self) -> [(&'static str, &Vec<String>); 5] {
         [
             (ALLOWED_NAMES, &self.allowed_names),
@@ -102,7 +102,7 @@ impl RequestHeaders {
     }
 }
 
-/// All that aggregated servers are told.
+/// The published authentication information.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthenticationInfo {
     clients: Vec<CertificateDer<'static>>,
@@ -111,10 +111,10 @@ pub struct AuthenticationInfo {
 }
 
 impl AuthenticationInfo {
-    /// What a server with these keys tells.
+    /// The information of a server with these keys.
     ///
     /// # Errors
-    /// When an authority can't be read.
+    /// An authority can't be parsed.
     pub fn of(pki: &Pki) -> Result<Self, TlsError> {
         let read = |what, pem: &str| {
             let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
@@ -127,7 +127,7 @@ impl AuthenticationInfo {
         })
     }
 
-    /// What a config map tells. What can't be read of it is left out.
+    /// Parses a config map. Unreadable parts are left out.
     pub fn read(data: &BTreeMap<String, String>) -> Self {
         let text = |key: &str| data.get(key).map_or("", String::as_str);
         let certificates =
@@ -139,7 +139,7 @@ impl AuthenticationInfo {
         Self { clients: certificates(CLIENT_CA), proxies: certificates(PROXY_CA), headers }
     }
 
-    /// The same with what another server tells, and without what has expired.
+    /// Adds another server's information, and removes expired certificates.
     #[must_use]
     pub fn with(mut self, other: &Self, now: SystemTime) -> Self {
         add(&mut self.clients, &other.clients);
@@ -152,28 +152,28 @@ impl AuthenticationInfo {
         self
     }
 
-    /// The same where nobody is believed as a front proxy.
+    /// The information without front proxies.
     #[must_use]
     pub fn of_clients(self) -> Self {
         Self { proxies: Vec::new(), ..self }
     }
 
-    /// The authorities that sign certificates of clients.
+    /// The authorities of client certificates.
     pub fn clients(&self) -> &[CertificateDer<'static>] {
         &self.clients
     }
 
-    /// Those that sign certificates of front proxies.
+    /// The authorities of front proxy certificates.
     pub fn proxies(&self) -> &[CertificateDer<'static>] {
         &self.proxies
     }
 
-    /// The header fields in which front proxies say who asks.
+    /// The header fields in which front proxies name the user.
     pub const fn headers(&self) -> &RequestHeaders {
         &self.headers
     }
 
-    /// What stands in the config map. Of front proxies nothing is told where nobody signs for them.
+    /// The data of the config map. Without a front proxy authority there is nothing about front proxies.
     pub fn to_data(&self) -> BTreeMap<String, String> {
         let mut data = BTreeMap::new();
         if !self.clients.is_empty() {
@@ -184,7 +184,7 @@ impl AuthenticationInfo {
         }
         data.insert(PROXY_CA.to_owned(), pem(&self.proxies));
         for (key, list) in self.headers.lists() {
-            // Upstream leaves this one out where there is no such field, and writes empty lists of the others.
+            // Upstream leaves this one out when empty, and writes the others as empty lists.
             if key != UID || !list.is_empty() {
                 data.insert(key.to_owned(), serde_json::Value::from(list.as_slice()).to_string());
             }
@@ -262,9 +262,9 @@ mod tests {
         let both = one.clone().with(&other, now);
         assert_eq!(both.to_data()[PROXY_CA].matches("BEGIN").count(), 2);
         assert_eq!(both.to_data()[CLIENT_CA].matches("BEGIN").count(), 2);
-        assert_eq!(both.headers, one.headers, "what both say is said once");
+        assert_eq!(both.headers, one.headers, "equal entries are listed once");
         assert_eq!(both.clone().with(&one, now), both);
-        // Authorities hold for ten years; that of the second server a day longer.
+        // Authorities are valid for ten years, that of the second server a day longer.
         let ends = now + DAY * 3650;
         assert_eq!(both.clone().with(&one, ends + EXPIRED_FOR - Duration::from_secs(1)), both);
         assert_eq!(both.with(&one, ends + EXPIRED_FOR).proxies, other.proxies);

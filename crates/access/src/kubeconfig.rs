@@ -1,12 +1,11 @@
-//! The file that tells clients where the server is and proves who they are.
+//! The administrator's kubeconfig: the server's address and the credentials.
 //!
-//! Certificates and keys are embedded, so that the one file is enough. It is written for the operator, who can do everything
-//! with it.
+//! Certificates and keys are embedded, so that the one file is enough. It grants full access.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// What a kubeconfig holds. Certificates and keys are PEM and are embedded, so that the file works wherever it is copied.
+/// The content of a kubeconfig. Certificates and keys are PEM and are embedded, so that the file can be copied.
 #[derive(Clone, Copy, Debug)]
 pub struct Kubeconfig<'a> {
     /// The name of cluster and context.
@@ -21,7 +20,7 @@ pub struct Kubeconfig<'a> {
     pub certificate_pem: &'a str,
     /// The client's key.
     pub key_pem: &'a str,
-    /// The namespace in which the client works unless it says otherwise.
+    /// The default namespace of the client.
     pub namespace: Option<&'a str>,
 }
 
@@ -32,7 +31,7 @@ impl Kubeconfig<'_> {
         let (ca, certificate, key) =
             (STANDARD.encode(ca_pem), STANDARD.encode(certificate_pem), STANDARD.encode(key_pem));
         let [cluster, user, server] = [self.cluster, self.user, self.server].map(scalar);
-        // Without one the system's are meant.
+        // Without one, clients use the system's.
         let authority = if ca.is_empty() { String::new() } else { format!("    certificate-authority-data: {ca}\n") };
         let namespace = self.namespace.map(|name| format!("    namespace: {}\n", scalar(name))).unwrap_or_default();
         format!(
@@ -59,7 +58,7 @@ impl Kubeconfig<'_> {
     }
 }
 
-/// A text as YAML has it: quoted where it could be read as something else.
+/// A text in YAML, quoted where it could be read as another type.
 fn scalar(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '/' | '_');
     let is_word = text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(is_plain);

@@ -1,9 +1,9 @@
-//! Authentication, authorization, and the keys that prove who somebody is.
+//! Authentication, authorization, and the server's keys and certificates.
 //!
-//! Makes and keeps the server's certificates and signing keys, tells who a client is from its certificate or its token,
-//! and decides whether it may do what it asks. Nothing here knows HTTP; requests are described to it as [`authorize::Attributes`].
+//! Makes and keeps certificates and signing keys, identifies clients by certificates or tokens, and authorizes their
+//! requests. Nothing here knows HTTP: requests come as [`authorize::Attributes`].
 //!
-//! Members of `system:masters` may do anything; what others may do say the stored roles and bindings (`rbac`).
+//! Members of `system:masters` may do anything. The stored roles and bindings decide for others (`rbac`).
 
 pub mod audit;
 pub mod authenticate;

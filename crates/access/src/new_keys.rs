@@ -1,6 +1,6 @@
-//! New keys for a rotation, to be put into files by the operator.
+//! New keys for a rotation, which the operator puts into files.
 //!
-//! They are made as those of a first start are. Nothing here reads or writes a file.
+//! They have the form of a first start's. Nothing here reads or writes a file.
 
 use std::time::SystemTime;
 
@@ -12,23 +12,23 @@ use keelson_meta::Random;
 use crate::pki::{self, KeyAndCertificate, PkiError};
 use crate::token_seal::KEY_BYTES;
 
-/// A key that signs the tokens of service accounts, and its public half, both in PEM.
+/// A key that signs service account tokens, and its public half, both in PEM.
 ///
 /// # Errors
-/// When the system gives no randomness.
+/// The system provides no randomness.
 pub fn service_account_key() -> Result<(String, String), PkiError> {
     pki::new_signing_key()
 }
 
-/// An authority like the server's own, under a name of its own.
+/// An authority like the server's own, with another name.
 ///
 /// # Errors
-/// When the system gives no randomness.
+/// The system provides no randomness.
 pub fn authority(now: SystemTime, random: &dyn Random) -> Result<KeyAndCertificate, PkiError> {
     pki::new_authority(now, random)
 }
 
-/// A line for the file of keys that seal continue tokens; `None` when the system gives no randomness.
+/// A line for the file of keys that seal continue tokens; `None` when the system provides no randomness.
 pub fn token_seal_key() -> Option<String> {
     let mut key = [0; KEY_BYTES];
     rand::fill(&mut key).ok()?;

@@ -1,11 +1,11 @@
-//! The node authorizer: what kubelets may do.
+//! The node authorizer: the permissions of kubelets.
 //!
-//! A node reads the pods that are bound to it and what these use: secrets, config maps, claims with their volumes, resource claims, service
-//! accounts (for tokens of theirs); it writes its own node, lease and CSI node. Which object is used where is kept as a [`Graph`]
-//! that follows the cache, from the first request of a node on: a server that no node asks keeps none.
+//! A node reads the pods bound to it and the objects that they use: secrets, config maps, claims with their volumes,
+//! resource claims, service accounts (for tokens). It writes its own node, lease and CSI node. A [`Graph`] that follows
+//! the cache holds these relations. It is built at the first request of a node, so servers without nodes have none.
 //!
-//! What a node may write into objects that it may write is not known here; node restriction judges that when it is admitted. Nothing is
-//! ever denied: roles may give a node more.
+//! The content of writes is not checked here but in the node restriction plugin. Nothing is ever denied: roles may
+//! grant a node more.
 
 mod graph;
 mod references;
@@ -29,11 +29,11 @@ use graph::{Graph, Source, Used};
 /// The namespace of the leases of nodes.
 pub const LEASES_NAMESPACE: &str = "kube-node-lease";
 
-/// The node that a user is: one of this group whose name begins so.
+/// The group of nodes, and the prefix of their user names.
 const GROUP: &str = "system:nodes";
 const PREFIX: &str = "system:node:";
 
-/// What every node may do besides: verbs, the group, and resources with their subresources.
+/// The permissions of every node: verbs, group, and resources with their subresources.
 const EVERY_NODE: [(&[&str], &str, &[&str]); 10] = [
     (&["create"], "authentication.k8s.io", &["tokenreviews"]),
     (&["create"], "authorization.k8s.io", &["subjectaccessreviews", "localsubjectaccessreviews"]),
@@ -47,29 +47,30 @@ const EVERY_NODE: [(&[&str], &str, &[&str]); 10] = [
     (&["get", "list", "watch"], "certificates.k8s.io", &["clustertrustbundles"]),
 ];
 
-/// The name of the node that a user is, if it is one.
+/// The name of the node that a user is, if any.
 pub fn node_of(user: &User) -> Option<&str> {
     user.name.strip_prefix(PREFIX).filter(|_| user.is_in(GROUP))
 }
 
-/// Decides what nodes may do by the objects in the cache.
+/// Decides about nodes by the objects in the cache.
 pub struct NodeAuthorizer(Arc<Inner>);
 
 struct Inner {
     cache: Arc<Cache>,
     prefixes: [String; 4],
-    /// From the first request of a node on.
+    /// Built at the first request of a node.
     graph: OnceCell<Follower<Graph>>,
     is_made: Notify,
 }
 
 impl NodeAuthorizer {
-    /// By the objects that a cache holds below these prefixes: pods, persistent volumes, volume attachments, resource slices.
+    /// Creates the authorizer for a cache and the prefixes of pods, persistent volumes, volume attachments and resource
+    /// slices.
     pub fn new(cache: Arc<Cache>, prefixes: [String; 4]) -> Self {
         Self(Arc::new(Inner { cache, prefixes, graph: OnceCell::new(), is_made: Notify::new() }))
     }
 
-    /// Takes up what changes also while no node asks, as soon as one has asked. Never ends.
+    /// Keeps the graph up to date without requests too, once it exists. Never ends.
     pub async fn keep_up(self: Arc<Self>) {
         loop {
             match self.0.graph.get() {
@@ -79,9 +80,9 @@ impl NodeAuthorizer {
         }
     }
 
-    /// Makes the graph, for whoever asks first.
+    /// Returns the graph, building it at the first call.
     ///
-    /// Cost: about 30 us for each pod that is bound, on a thread for such work.
+    /// Cost: about 30 us for each bound pod, on a blocking thread.
     async fn graph(&self) -> Result<&Follower<Graph>, String> {
         let made = self.0.graph.get_or_try_init(|| async {
             let inner = self.0.clone();
@@ -106,15 +107,15 @@ impl NodeAuthorizer {
         match self.graph().await {
             Ok(graph) => related(graph, node, asked, object),
             Err(error) => {
-                error_repeated!(""; error, "what pods use can't be read");
-                no_opinion("what pods use can't be read")
+                error_repeated!(""; error, "the objects of pods can't be read");
+                no_opinion("the objects of pods can't be read")
             }
         }
     }
 }
 
 impl Authorizer for NodeAuthorizer {
-    /// Cost: that of one or two look-ups by hash, but for the first request of any node.
+    /// Cost: one or two hash lookups, except for the first request of any node.
     fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
         let Some(node) = node_of(user) else { return Either::Left(ready(no_opinion(""))) };
         let Attributes::Resource(asked) = attributes else { return Either::Left(ready(no_opinion(""))) };
@@ -139,14 +140,14 @@ impl fmt::Debug for NodeAuthorizer {
     }
 }
 
-/// What decides about a request.
+/// The kind of decision for a request.
 enum Judgement {
     Decided(Verdict),
-    /// Whether this object has to do with the node.
+    /// Allowed if this object is related to the node.
     IfRelated(Object),
 }
 
-/// An object that may have to do with a node.
+/// An object that may be related to a node.
 #[derive(Clone, Copy)]
 enum Object {
     Pod,
@@ -168,7 +169,7 @@ fn not(reason: impl Into<SharedText>) -> Judgement {
     Judgement::Decided(no_opinion(reason))
 }
 
-/// Whether an object that is named has to do with a node.
+/// Decides by the relation between a named object and the node.
 fn related(graph: &Follower<Graph>, node: &str, asked: &ResourceAttributes<'_>, object: Object) -> Verdict {
     let Some(name) = asked.name.filter(|name| !name.is_empty()) else { return no_opinion("No Object name found") };
     let namespace = asked.namespace.unwrap_or_default();
@@ -214,7 +215,7 @@ fn judge(node: &str, asked: &ResourceAttributes<'_>) -> Judgement {
     }
 }
 
-/// Single objects of a namespace, by their names.
+/// Read access to single named objects of a namespace.
 fn read(asked: &ResourceAttributes<'_>, object: Object) -> Judgement {
     if !matches!(asked.verb, "get" | "list" | "watch") {
         return not("can only read resources of this type");
@@ -236,7 +237,7 @@ fn get(asked: &ResourceAttributes<'_>, object: Object) -> Judgement {
     }
 }
 
-/// Accounts of pods, and tokens of these.
+/// Service accounts of pods, and tokens for them.
 fn service_account(asked: &ResourceAttributes<'_>) -> Judgement {
     match (asked.verb, asked.subresource) {
         ("get", None) => Judgement::IfRelated(Object::Used(Used::ServiceAccount)),
@@ -249,7 +250,7 @@ fn service_account(asked: &ResourceAttributes<'_>) -> Judgement {
     }
 }
 
-/// What a node may do with the one object of a kind that has its name. That of a new one is judged when it is admitted.
+/// Access to the object with the node's own name. Admission checks the name of a new one.
 fn own(node: &str, asked: &ResourceAttributes<'_>) -> Option<bool> {
     match asked.verb {
         "create" => Some(true),
@@ -320,7 +321,7 @@ fn pod(node: &str, asked: &ResourceAttributes<'_>) -> Judgement {
     }
 }
 
-/// Whether only what belongs to the node is selected.
+/// Returns true if the field selector selects only the node's own objects.
 fn selects_own(node: &str, asked: &ResourceAttributes<'_>) -> bool {
     let selector = asked.field_selector.and_then(|text| FieldSelector::parse(text).ok());
     selector.is_some_and(|selector| selector.require_exact("spec.nodeName") == Some(node))

@@ -1,10 +1,11 @@
-//! The server's keys and certificates: made at the first start, kept in the data directory, renewed when they must be.
+//! The server's keys and certificates: created at the first start, kept in the data directory, renewed before they
+//! expire.
 //!
-//! Below `<data directory>/pki`: `ca`, `apiserver` and `admin` as `.crt` and `.key`, `front-proxy-ca` and `front-proxy-client`
-//! likewise, and the pair that signs service-account tokens as `sa.key` and `sa.pub`. The authorities and the service-account key
-//! are replaced by the operator alone; what they signed is renewed within 30 days of its end, while the server runs too, and at a start
-//! when it must answer to other names. So that they can be changed, `ca.crt`, `front-proxy-ca.crt` and `sa.pub` may hold more: further
-//! authorities and keys that are trusted too.
+//! Below `<data directory>/pki`: `ca`, `apiserver`, `admin`, `front-proxy-ca` and `front-proxy-client` as `.crt` and
+//! `.key`, and the service account keys as `sa.key` and `sa.pub`. Only the operator replaces the authorities and the
+//! service account key. Certificates that they signed are renewed within 30 days of expiry, also while the server runs,
+//! and at a start with changed names. For rotations, `ca.crt`, `front-proxy-ca.crt` and `sa.pub` may hold further
+//! trusted authorities and keys.
 
 mod again;
 mod ends;
@@ -43,44 +44,45 @@ pub use unsaved::{Saved, Unsaved};
 
 /// The user name in the administrator's certificate.
 pub const ADMIN_NAME: &str = "keelson-admin";
-/// The name in the certificate with which the server passes requests on to others.
+/// The name in the certificate for requests forwarded to other servers.
 pub const FRONT_PROXY_NAME: &str = "front-proxy-client";
 
-/// The beginnings of the names of authorities.
+/// The prefixes of the authorities' names.
 const CA_NAME: &str = "keelson-ca";
 const FRONT_PROXY_CA_NAME: &str = "keelson-front-proxy-ca";
-/// The stem of the files of the authority of front proxies.
+/// The file stem of the front proxy authority.
 const FRONT_PROXY_CA: &str = "front-proxy-ca";
 
-/// What the server's keys and certificates should be.
+/// Settings of the server's keys and certificates.
 #[derive(Clone, Debug, Default)]
 pub struct PkiOptions {
-    /// More names and addresses that the serving certificate answers to.
+    /// Further names and addresses of the serving certificate.
     pub extra_names: Vec<String>,
-    /// Files with a serving certificate (and its chain) and key, instead of one of our own.
+    /// Files with a serving certificate (and its chain) and key, instead of generated ones.
     pub serving: Option<(PathBuf, PathBuf)>,
-    /// A file with the certificates that sign clients', beside our own.
+    /// A file with authorities of client certificates, in addition to the generated one.
     pub client_ca: Option<PathBuf>,
-    /// How the server proves to aggregated servers that it may say who asks.
+    /// Settings of the server as a front proxy.
     pub front_proxy: FrontProxyOptions,
-    /// Files with the keys of service account tokens, instead of or beside our own.
+    /// Files with service account keys, instead of or in addition to the generated ones.
     pub service_account: TokenKeyFiles,
-    /// Makes keys anew that a server has used and that are gone, rather than to refuse.
+    /// Replaces lost keys that a server has used, instead of a refusal.
     pub accept_loss: bool,
 }
 
-/// What the operator says of front proxies.
+/// The operator's settings for front proxies.
 #[derive(Clone, Debug, Default)]
 pub struct FrontProxyOptions {
-    /// Files with the certificate and key that aggregated servers are shown, instead of ones of our own.
+    /// Files with the certificate and key for aggregated servers, instead of generated ones.
     pub client: Option<(PathBuf, PathBuf)>,
-    /// A file with the authorities that sign such certificates, beside our own unless one is given.
+    /// A file with the authorities of such certificates, in addition to the generated one unless a certificate is
+    /// given.
     pub client_ca: Option<PathBuf>,
-    /// What aggregated servers are told besides.
+    /// The published names and header fields.
     pub headers: RequestHeaders,
 }
 
-/// Why there are no usable keys and certificates.
+/// The reason why there are no usable keys and certificates.
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {
     /// A file cannot be read or written.
@@ -88,26 +90,26 @@ pub enum PkiError {
     File {
         /// The file.
         path: PathBuf,
-        /// What the file system said.
+        /// The error of the file system.
         source: io::Error,
     },
-    /// The authority has lost its key. A new one would lock out everybody who trusts the old.
+    /// The authority has lost its key. A new one would lock out all clients that trust the old one.
     #[error("{key} is missing though {certificate} exists: put it back from a copy")]
     KeyMissing {
-        /// The file that is not there.
+        /// The missing file.
         key: PathBuf,
-        /// The file that is.
+        /// The existing file.
         certificate: PathBuf,
     },
-    /// Files are gone that a server has used. New ones would lock out the clients that rely on them.
+    /// Files that a server has used are missing. New ones would lock out the clients that rely on them.
     #[error("missing: {missing}. {} was made with it, so clients rely on it: put it back from a copy", witness.display())]
     Lost {
-        /// The files that are not there.
+        /// The missing files.
         missing: String,
-        /// A file that could not be there without them.
+        /// A file that was made with them.
         witness: PathBuf,
     },
-    /// What the authority would sign, nobody could verify.
+    /// Certificates signed by the authority could not be verified.
     #[error("{key} is not the key of the first certificate in {certificate}, which is the one that signs")]
     KeyMismatch {
         /// The file with the key.
@@ -115,7 +117,7 @@ pub enum PkiError {
         /// The file with the certificate.
         certificate: PathBuf,
     },
-    /// A certificate and its key do not fit, or one is missing: one of the files may be about to follow.
+    /// A certificate and its key do not match, or one is missing: the other file may be about to follow.
     #[error("{certificate} and {key} are no certificate and its key")]
     NoPair {
         /// The file of the certificate.
@@ -123,28 +125,28 @@ pub enum PkiError {
         /// The file of the key.
         key: PathBuf,
     },
-    /// The authority of front proxies signs nothing while a server runs, so it is not changed then.
+    /// The front proxy authority signs nothing while a server runs, so it can't change then.
     #[error("{certificate} begins with another authority than at the start of the server, which takes another start")]
     OtherSigner {
-        /// The file that begins so.
+        /// The file with another first certificate.
         certificate: PathBuf,
     },
-    /// The serving certificate is to answer to something that no client can ask for.
+    /// The serving certificate would have a name that no client can request.
     #[error("{name:?} is neither a DNS name nor an IP address, so a certificate can't answer to it")]
     BadName {
-        /// What was given as a name.
+        /// The given name.
         name: String,
     },
-    /// Another server has made keys there since this one looked.
+    /// Another server has made keys there in the meantime.
     #[error("another server has just made its keys in {path}: start this one again if it is to use them")]
     MadeMeanwhile {
-        /// Where they are.
+        /// The directory.
         path: PathBuf,
     },
     /// A private key can't be used.
     #[error("a private key can't be used: {0}")]
     Key(KeyTextError),
-    /// A file holds no key that can be used, or only a part of one.
+    /// A file holds no usable key, or only a part of one.
     #[error("{path} can't be used: {reason}")]
     Unusable {
         /// The file.
@@ -155,15 +157,15 @@ pub enum PkiError {
     /// A key or certificate cannot be made or parsed.
     #[error("a certificate cannot be made: {0}")]
     Issue(#[from] rcgen::Error),
-    /// A file should hold authorities that are trusted.
+    /// A file of trusted authorities is invalid.
     #[error("{path}: {source}")]
     Authorities {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         source: TlsError,
     },
-    /// TLS cannot work with what there is.
+    /// TLS does not accept the keys or certificates.
     #[error(transparent)]
     Tls(#[from] TlsError),
 }
@@ -171,23 +173,23 @@ pub enum PkiError {
 /// The server's keys and certificates.
 #[derive(Clone, Debug)]
 pub struct Pki {
-    /// Our own authority's certificate, and behind it those of others that are trusted like it.
+    /// The certificate of the server's authority, followed by other trusted ones.
     pub ca_pem: String,
-    /// The key of that authority.
+    /// The key of the server's authority.
     ca_key: Secret,
-    /// What the listener presents.
+    /// The certificate of the listener.
     pub serving: KeyAndCertificate,
     /// The administrator's certificate, in group `system:masters`.
     pub admin: KeyAndCertificate,
-    /// The pair that signs service-account tokens.
+    /// The keys of service account tokens.
     pub service_account: SigningKey,
-    /// The certificates that sign clients'.
+    /// The authorities of client certificates.
     pub client_ca_pem: String,
-    /// The certificates by which clients know the server: the authority's, or the given serving certificate itself.
+    /// The certificates for clients to verify the server: the authority's, or the given serving certificate itself.
     pub server_ca_pem: String,
-    /// How it passes requests on to others.
+    /// The credentials for forwarded requests.
     pub front_proxy: FrontProxy,
-    /// The authority that signs for it as a front proxy, unless the operator gives it a certificate.
+    /// The front proxy authority, unless the operator gives a certificate.
     front_proxy_ca: Option<Signer>,
 }
 
@@ -195,55 +197,57 @@ pub struct Pki {
 #[derive(Clone, Debug)]
 struct Signer(KeyAndCertificate);
 
-/// A pair of keys that signs and verifies tokens.
+/// Keys that sign and verify tokens.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SigningKey {
     /// The private key, in PEM.
     pub private_pem: String,
     /// The public key, in PEM.
     pub public_pem: String,
-    /// Public keys by which tokens are verified too, in PEM, if any: those of earlier pairs, or of coming ones.
+    /// Further public keys that verify tokens, in PEM: earlier or future ones.
     pub also_verified_by: String,
 }
 
 impl SigningKey {
-    /// A new pair.
+    /// Creates a new pair.
     fn made() -> Result<Self, PkiError> {
         let (private_pem, public_pem) = issue::signing_key()?;
         Ok(Self { private_pem, public_pem, also_verified_by: String::new() })
     }
 
-    /// The pair of a private key, with the public ones that are taken beside its own.
+    /// Reads a private key, with further public keys that verify tokens.
     ///
     /// # Errors
-    /// When the private key can't be read.
+    /// The private key can't be parsed.
     pub(crate) fn read(private_pem: String, also_verified_by: String) -> Result<Self, PkiError> {
         let public_pem = issue::public_key(&private_pem)?;
         Ok(Self { private_pem, public_pem, also_verified_by })
     }
 }
 
-/// Keys must never reach a log.
+/// Keys must never be logged.
 impl std::fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SigningKey").field("public_pem", &self.public_pem).finish_non_exhaustive()
     }
 }
 
-/// Loads what the data directory holds, makes what is missing, and renews what is nearly over; saves what it made.
+/// Loads the keys and certificates of a data directory, creates missing ones, renews expiring ones, and saves the
+/// changes.
 ///
 /// # Errors
-/// When a file cannot be read or written, or holds what cannot be used. Nothing that exists is overwritten then.
+/// A file can't be read or written, or its content can't be used. No existing file is overwritten then.
 pub fn ensure(data_dir: &Path, options: &PkiOptions, clock: &dyn Clock, random: &dyn Random) -> Result<Pki, PkiError> {
     let (pki, unsaved) = prepare(data_dir, options, clock, random)?;
     let _ = unsaved.save()?;
     Ok(pki)
 }
 
-/// Loads what the data directory holds, makes what is missing, and renews what is nearly over. What is made is saved later.
+/// Loads the keys and certificates of a data directory, creates missing ones and renews expiring ones. The caller saves
+/// the changes.
 ///
 /// # Errors
-/// When a file cannot be read, or holds what cannot be used.
+/// A file can't be read, or its content can't be used.
 pub fn prepare(
     data_dir: &Path,
     options: &PkiOptions,
@@ -284,11 +288,11 @@ pub fn prepare(
     Ok((pki, maker.unsaved.into_inner()))
 }
 
-/// The certificate of a server that signs for nobody else: an aggregated one. Made like those of [`ensure`], and under the same names
-/// of files; without a directory it lives as long as the process.
+/// The certificate of an aggregated server, which signs for no other. File names are those of [`ensure`]. Without a
+/// directory it lives as long as the process.
 ///
 /// # Errors
-/// As those of [`ensure`].
+/// Errors of [`ensure`].
 pub fn serving(
     data_dir: Option<&Path>,
     options: &PkiOptions,
@@ -312,31 +316,31 @@ pub fn serving(
     Ok(ServingPki { ca_pem: ca.certificate_pem.clone(), pair, signer: Some(Signer(ca)) })
 }
 
-/// The certificate of a server, and by whom clients know it.
+/// The certificate of a server, with the authority for its clients.
 #[derive(Clone, Debug)]
 pub struct ServingPki {
-    /// What the listener presents.
+    /// The certificate of the listener.
     pub pair: KeyAndCertificate,
-    /// The certificates by which clients know the server: the authority's, or the given serving certificate itself.
+    /// The certificates for clients to verify the server: the authority's, or the given serving certificate itself.
     pub ca_pem: String,
     /// The authority, unless the certificate was given.
     signer: Option<Signer>,
 }
 
-/// A key that signs the tokens of service accounts, as (private, public) PEM.
+/// A new service account key, as (private, public) PEM.
 pub(crate) fn new_signing_key() -> Result<(String, String), PkiError> {
     issue::signing_key()
 }
 
-/// An authority with a name of its own.
+/// A new authority with a unique name.
 pub(crate) fn new_authority(now: SystemTime, random: &dyn Random) -> Result<KeyAndCertificate, PkiError> {
     issue::authority(&issue::authority_name(CA_NAME, random), now, random)
 }
 
-/// Keys and certificates that live as long as the process: for servers in memory.
+/// Keys and certificates that live as long as the process, for servers in memory.
 ///
 /// # Errors
-/// When they cannot be made, or files that `options` name cannot be read.
+/// They can't be made, or files that `options` name can't be read.
 pub fn ephemeral(options: &PkiOptions, clock: &dyn Clock, random: &dyn Random) -> Result<Pki, PkiError> {
     let now = clock.now();
     let ca = issue::authority(&issue::authority_name(CA_NAME, random), now, random)?;
@@ -365,7 +369,7 @@ pub fn ephemeral(options: &PkiOptions, clock: &dyn Clock, random: &dyn Random) -
     })
 }
 
-/// The authorities that sign certificates of front proxies: our own, if any, and those of the operator.
+/// The authorities of front proxy certificates: the server's own, if any, and the operator's.
 fn proxy_authorities(own_pem: &str, options: &FrontProxyOptions) -> Result<String, PkiError> {
     let mut pem = own_pem.to_owned();
     if let Some(path) = &options.client_ca {
@@ -374,7 +378,7 @@ fn proxy_authorities(own_pem: &str, options: &FrontProxyOptions) -> Result<Strin
     Ok(pem)
 }
 
-/// The authorities that sign certificates of clients: our own, and those of the operator.
+/// The authorities of client certificates: the server's own, and the operator's.
 fn client_ca(own_pem: &str, options: &PkiOptions) -> Result<String, PkiError> {
     let mut pem = own_pem.to_owned();
     if let Some(path) = &options.client_ca {
@@ -383,7 +387,7 @@ fn client_ca(own_pem: &str, options: &PkiOptions) -> Result<String, PkiError> {
     Ok(pem)
 }
 
-/// The server as a front proxy, with a pair and an authority of its own unless the operator gives a pair.
+/// The server as a front proxy, with a generated pair and authority unless the operator gives a pair.
 fn front_proxy(
     options: &FrontProxyOptions,
     own: impl FnOnce() -> Result<(KeyAndCertificate, KeyAndCertificate), PkiError>,
@@ -394,7 +398,7 @@ fn front_proxy(
             (None, KeyAndCertificate { certificate_pem: read(certificate)?, key_pem: read(key)? })
         }
         None => {
-            // Where others sign for front proxies too and no names are given, any name is allowed.
+            // If other authorities exist and no names are given, any name is allowed.
             if options.client_ca.is_none() || !headers.allowed_names.is_empty() {
                 headers.allowed_names.push(FRONT_PROXY_NAME.to_owned());
             }
@@ -407,7 +411,7 @@ fn front_proxy(
     Ok((FrontProxy { client, ca_pem, own_ca_pem, headers }, own_ca))
 }
 
-/// A private key in PEM, which must never reach a log.
+/// A private key in PEM, which must never be logged.
 #[derive(Clone, PartialEq, Eq)]
 struct Secret(String);
 
@@ -418,15 +422,15 @@ impl std::fmt::Debug for Secret {
 }
 
 impl Pki {
-    /// Whether another signs certificates of clients than this one's authority.
+    /// Returns true if another authority signs client certificates in `other`.
     pub fn has_other_signer(&self, other: &Self) -> bool {
         self.ca_key != other.ca_key || !issue::is_same_certificate(&self.ca_pem, &other.ca_pem)
     }
 
-    /// What signs certificates of clients with the server's own authority.
+    /// The signer of client certificates by the server's own authority.
     ///
     /// # Errors
-    /// When the authority can't be used.
+    /// The authority can't be used.
     pub fn client_signer(&self) -> Result<ClientSigner, PkiError> {
         ClientSigner::new(&self.ca_pem, &self.ca_key.0)
     }
@@ -445,11 +449,11 @@ impl Pki {
         .to_yaml()
     }
 
-    /// Notes the administrator's kubeconfig for a server at `url` among the files that are to be saved, unless the file says the
-    /// same already.
+    /// Adds the administrator's kubeconfig for a server at `url` to the files to save, unless the file has the same
+    /// content.
     ///
     /// # Errors
-    /// When the file is there and cannot be read.
+    /// The existing file can't be read.
     pub fn keep_kubeconfig(&self, path: &Path, url: &str, unsaved: &mut Unsaved) -> Result<(), PkiError> {
         unsaved.keep_note(path.to_owned(), &self.kubeconfig(url))
     }
@@ -461,11 +465,11 @@ fn read(path: &Path) -> Result<String, PkiError> {
     std::fs::read_to_string(path).map_err(|source| file_error(path, source))
 }
 
-/// Reads certificates of others that are trusted. A file with none, or with one that can't be used, is a mistake that would be noticed
+/// Reads trusted certificates of others. An empty file or an invalid certificate is an error, since it would be noticed
 /// late.
 ///
 /// # Errors
-/// When the file cannot be read, or holds no such certificates.
+/// The file can't be read, or holds no usable certificates.
 pub fn read_authorities(what: &'static str, path: &Path) -> Result<String, PkiError> {
     let pem = read(path)?;
     tls::authorities(what, &pem).map_err(|source| PkiError::Authorities { path: path.to_owned(), source })?;

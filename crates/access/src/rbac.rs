@@ -1,10 +1,10 @@
-//! Role-based access control: what the stored roles and bindings allow.
+//! Role-based access control: the permissions of stored roles and bindings.
 //!
-//! [`Rbac`] follows roles, cluster roles and their bindings in the cache and keeps them as an [`Index`], by which a decision asks only
-//! the bindings of the user and of its groups. What is written there counts for whoever asks after the cache has it.
-//! What rules allow and cover is in `rule`, which rights somebody would give away without having them in `escalation`.
+//! [`Rbac`] follows roles, cluster roles and their bindings in the cache, as an [`Index`]. A decision reads only the
+//! bindings of the user and its groups. A write takes effect once the cache has it. `rule` matches and compares rules,
+//! and `escalation` finds rights that a user would grant without holding them.
 //!
-//! Nothing is ever denied: who is allowed by no rule has no right yet, and another authorizer may know better.
+//! Nothing is ever denied: without a matching rule another authorizer may still allow.
 
 mod binding;
 mod escalation;
@@ -27,19 +27,19 @@ use crate::follow::{Follower, NotCached};
 use crate::user::User;
 use index::{Index, Kind};
 
-/// The rules that somebody has, and what kept others from being found.
+/// The rules of a user, with the reasons why some may be missing.
 #[derive(Clone, Debug, Default)]
 pub struct HeldRules {
-    /// The rules: those that count everywhere, and then those of the namespace.
+    /// The rules: those that apply everywhere, then those of the namespace.
     pub rules: Vec<Arc<PolicyRule>>,
-    /// The roles that are bound to him and are not there.
+    /// The roles that are bound to the user and do not exist.
     pub missing: Vec<RoleRef>,
-    /// What is told by authorizers that decide about him by something else than rules.
+    /// Reports of authorizers that decide by something other than rules.
     pub unresolved: Vec<&'static str>,
 }
 
 impl HeldRules {
-    /// Why these may not be all, as a review says it; `None` where they are.
+    /// The reason why the rules may be incomplete, as reviews state it; `None` if they are complete.
     pub fn faults(&self) -> Option<String> {
         let missing = self.missing.iter().map(RoleRef::not_found_by_authorizer);
         binding::aggregated(missing.chain(self.unresolved.iter().map(ToString::to_string)))
@@ -50,29 +50,29 @@ impl HeldRules {
 pub struct Rbac(Follower<Index>);
 
 impl Rbac {
-    /// By the roles and bindings that a cache holds below these prefixes: cluster roles, roles, cluster role bindings, role bindings.
-    /// Takes about 30 us for each of them.
+    /// Creates the authorizer for a cache and the prefixes of cluster roles, roles, cluster role bindings and role
+    /// bindings. Takes about 30 us for each object.
     ///
     /// # Errors
-    /// When the cache does not hold one of them.
+    /// The cache holds no collection for a prefix.
     pub fn new(cache: Arc<Cache>, prefixes: [&str; 4]) -> Result<Self, NotCached> {
         let kinds = [Kind::ClusterRole, Kind::Role, Kind::ClusterRoleBinding, Kind::RoleBinding];
         Follower::new(cache, kinds.into_iter().zip(prefixes)).map(Self)
     }
 
-    /// Takes up what changes also while nobody asks, so that nobody has to take up much of it. Never ends.
+    /// Updates the index without requests too, so that no request has to catch up far. Never ends.
     pub async fn keep_up(self: Arc<Self>) {
         self.0.keep_up().await;
     }
 
-    /// The rules that a user has in a namespace, or everywhere.
+    /// The rules of a user in a namespace, or everywhere.
     pub fn rules_of(&self, user: &User, namespace: Option<&str>) -> HeldRules {
         self.0.current(|index| index.rules_of(user, namespace))
     }
 }
 
 impl Authorizer for Rbac {
-    /// Cost: what [`Index::decide`] costs, and now and then that of taking up what was written.
+    /// Cost: that of [`Index::decide`], and sometimes of an update after writes.
     fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
         Either::Left(ready(self.0.current(|index| index.decide(user, attributes))))
     }

@@ -1,12 +1,12 @@
-//! A text that is made seldom and told often, such as why a binding allows something.
+//! A text that is made once and used often, such as the reason of a binding's decision.
 //!
-//! A clone of it copies nothing, and two are equal when they say the same.
+//! Clones copy nothing. Equality compares the texts.
 
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A text that is known when the program is built, or shared by all who tell it.
+/// A text that is static, or shared by its users.
 #[derive(Clone)]
 pub struct SharedText(Text);
 

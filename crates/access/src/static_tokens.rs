@@ -1,7 +1,7 @@
-//! Tokens that the operator lists in a file, each with its user: `token,user,uid,"group1,group2"`, of which the groups may be left out.
+//! A file of static tokens with their users: `token,user,uid,"group1,group2"`; the groups are optional.
 //!
-//! The form is upstream's (`--token-auth-file`). Unlike there the file is read again when it changes, and one that can't be read then
-//! leaves the tokens of before.
+//! The format is upstream's (`--token-auth-file`). Unlike upstream, the file is read again after changes, and an
+//! unreadable version keeps the previous tokens.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,20 +13,20 @@ use crate::watched_file::{Contents, FileError, FileReads, Watched, read_bounded}
 /// The largest file that is read, in bytes: some 100,000 tokens.
 const MOST_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Why a file of tokens can't be used.
+/// The reason why a file of tokens can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum StaticTokensError {
     /// It can't be read, or is too large.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A line says nothing that is a token.
+    /// A line is not a token.
     #[error("{file}, line {line}: {fault}")]
     Malformed {
         /// The file.
         file: PathBuf,
         /// The line, counted from 1.
         line: u64,
-        /// What is wrong with it; never the token.
+        /// The fault; never the token.
         fault: &'static str,
     },
 }
@@ -41,22 +41,22 @@ impl StaticTokens {
     /// Reads the file.
     ///
     /// # Errors
-    /// When it can't be read or a line is no token.
+    /// It can't be read, or a line is not a token.
     pub fn read(file: &Path) -> Result<Self, StaticTokensError> {
         Watched::read(file).map(Self)
     }
 
-    /// The user of a token, if it is one of the file's.
+    /// The user of a token, if the file has it.
     pub fn user(&self, token: &str) -> Option<User> {
         self.0.current().0.get(token).cloned()
     }
 
-    /// How often the file was read again.
+    /// The counts of reloads.
     pub fn reads(&self) -> &FileReads {
         self.0.reads()
     }
 
-    /// Reads the file again whenever it changes. Never ends.
+    /// Reads the file again after changes. Never ends.
     pub async fn follow(self: Arc<Self>) {
         self.0.follow().await;
     }

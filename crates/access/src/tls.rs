@@ -1,6 +1,6 @@
 //! The TLS settings of the listener.
 //!
-//! A client certificate is asked for and not required: whether a request needs one, and whose is believed, is decided per request.
+//! A client certificate is requested but optional. Its need and its trust are decided for each request.
 
 use std::sync::Arc;
 
@@ -13,23 +13,23 @@ use rustls::server::danger::ClientCertVerifier;
 
 use crate::pki::KeyAndCertificate;
 
-/// Why no TLS settings could be made.
+/// The reason why TLS can't be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A text that should hold a certificate or a key does not.
     #[error("{what} is not usable PEM: {reason}")]
     Pem {
-        /// What the text should hold.
+        /// The expected content of the text.
         what: &'static str,
-        /// Why it does not.
+        /// The fault.
         reason: String,
     },
-    /// The certificate and the key do not belong together, or the like.
+    /// For example, the certificate and the key do not match.
     #[error("TLS cannot be set up: {0}")]
     Setup(String),
 }
 
-/// Settings for a listener that presents this certificate, and whose clients are verified so.
+/// Settings for a listener with this certificate and verifier of clients.
 pub(crate) fn serving(
     pair: &KeyAndCertificate,
     verifier: impl FnOnce(&Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>, TlsError>,
@@ -50,7 +50,7 @@ pub(crate) fn serving(
     Ok(config)
 }
 
-/// The authorities in a text, which must hold some, and none that can't be used.
+/// Parses a text of authorities. It must have one, and all must be usable.
 pub(crate) fn authorities(what: &'static str, pem: &str) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(what, pem)? {
@@ -59,7 +59,7 @@ pub(crate) fn authorities(what: &'static str, pem: &str) -> Result<RootCertStore
     Ok(roots)
 }
 
-/// The certificates in a text, which must hold some.
+/// Parses a text of certificates. It must have one.
 pub(crate) fn certificates(what: &'static str, pem: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     let certificates = parsed.map_err(|error| TlsError::Pem { what, reason: error.to_string() })?;

@@ -1,7 +1,7 @@
-//! Tokens of service accounts: what they claim, and how claims are signed and read back (RFC 7519; RS256 and ES256 to ES512 of RFC 7518).
+//! Service account tokens: their claims, signatures and verification (RFC 7519; RS256 and ES256 to ES512 of RFC 7518).
 //!
-//! A token that is read here was signed by this server, or with another key that it accepts, and is in time. Whether its account still
-//! exists is not known here. The form of the claims is kube-apiserver's (KEP-1205), so that tokens mean the same wherever they are
+//! A verified token was signed by this server's key or another accepted one, and is valid now. Its account may be gone;
+//! that is checked elsewhere. The claims are kube-apiserver's (KEP-1205), so tokens mean the same wherever they are
 //! verified.
 
 mod claims;
@@ -20,56 +20,56 @@ pub use claims::{Claims, ObjectRef, seconds};
 pub use key::KeyError;
 pub use legacy::{LegacyClaims, LegacyTokenError};
 
-/// The issuer of a cluster that is given no other name.
+/// The default issuer of a cluster.
 pub const DEFAULT_ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
-/// How far the clocks of two servers may be apart.
+/// The tolerance for different clocks of servers.
 pub const LEEWAY: Duration = Duration::from_mins(1);
 
-/// Signs tokens in the name of an issuer, and reads those that were signed with its keys, which may change while it does.
+/// Signs tokens of an issuer and verifies them, with keys that may change meanwhile.
 pub struct TokenIssuer {
     name: String,
     key: ArcSwap<TokenKey>,
 }
 
-/// Why a token is not taken.
+/// The reason why a token is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// It is no token of this issuer: somebody else might know it.
+    /// It is no token of this issuer. Another authenticator may know it.
     #[error("invalid bearer token")]
     Foreign,
-    /// It names this issuer, and was not signed by it.
+    /// It names this issuer, and the signature is wrong.
     #[error("invalid signature")]
     Signature,
-    /// It names this issuer, and a key that is not one of its keys.
+    /// It names this issuer, and an unknown key.
     #[error("invalid signature, no keys found")]
     UnknownKey,
-    /// It is over.
+    /// It has expired.
     #[error("service account token has expired")]
     Expired,
-    /// Its time has not come.
+    /// It is not valid yet.
     #[error("service account token is not valid yet")]
     NotYet,
-    /// It was signed by somebody whose clock is ahead.
+    /// The clock of its signer is ahead.
     #[error("service account token is issued in the future")]
     InFuture,
-    /// It does not claim what every token does.
+    /// A claim that every token needs is missing.
     #[error("service account token claims could not be validated due to unexpected private claim")]
     Claims,
 }
 
 impl TokenIssuer {
-    /// An issuer of this name, which is a URL, with this key.
+    /// Creates an issuer with this name, a URL, and these keys.
     ///
     /// # Errors
-    /// When it holds a key that can't sign or verify tokens.
+    /// A key can't sign or verify tokens.
     pub fn new(name: String, key: &SigningKey) -> Result<Self, KeyError> {
         Ok(Self { name, key: ArcSwap::from_pointee(TokenKey::read(key)?) })
     }
 
-    /// Signs with this key from now on, and takes what it and those beside it verify. Whether that is something new.
+    /// Replaces the keys. Returns true if they changed.
     ///
     /// # Errors
-    /// When it holds a key that can't sign or verify tokens: then all stays as it was.
+    /// A key can't sign or verify tokens: the previous keys stay.
     pub fn change(&self, key: &SigningKey) -> Result<bool, KeyError> {
         let next = TokenKey::read(key)?;
         let is_new = !next.ids().eq(self.key.load().ids());
@@ -79,20 +79,20 @@ impl TokenIssuer {
         Ok(is_new)
     }
 
-    /// The URL that tokens name as their issuer, and that is the audience of this server.
+    /// The URL of the issuer, which is also the audience of this server.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The ids of the keys whose tokens are taken, first that of the one that signs.
+    /// The ids of the accepted keys, the signing one first.
     pub fn key_ids(&self) -> Vec<String> {
         self.key.load().ids().map(str::to_owned).collect()
     }
 
-    /// Signs claims, to which the issuer is added.
+    /// Signs claims and adds the issuer.
     ///
     /// # Errors
-    /// When the system's cryptography fails.
+    /// The system's cryptography fails.
     pub fn sign(&self, claims: &Claims) -> Result<String, KeyError> {
         let signing = self.key.load();
         let signed =
@@ -101,10 +101,10 @@ impl TokenIssuer {
         Ok(format!("{signed}.{}", key::encode(signature)))
     }
 
-    /// Reads a token and checks its signature and its time.
+    /// Parses a token and verifies its signature and validity.
     ///
     /// # Errors
-    /// Says why it is not taken.
+    /// The reason for a rejection.
     pub fn verify(&self, token: &str, now: SystemTime) -> Result<Claims, TokenError> {
         let payload = self.payload(token, &self.name)?;
         let claims = Claims::from_json(&payload).ok_or(TokenError::Claims)?;
@@ -117,7 +117,7 @@ impl TokenIssuer {
         }
     }
 
-    /// The claims of a token that names this issuer, whose signature is right.
+    /// The claims of a token of this issuer with a valid signature.
     fn payload(&self, token: &str, issuer: &str) -> Result<Value, TokenError> {
         let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Foreign)?;
         let (header, payload) = signed.split_once('.').ok_or(TokenError::Foreign)?;
@@ -125,10 +125,10 @@ impl TokenIssuer {
         if payload.get("iss").and_then(Value::as_str) != Some(issuer) {
             return Err(TokenError::Foreign);
         }
-        // As upstream has it, what has no head is no token at all.
+        // As upstream, a text without a header is no token at all.
         let header = key::decode_json(header).ok_or(TokenError::Foreign)?;
         let algorithm = header.get("alg").and_then(Value::as_str);
-        // One that names no key may be of any.
+        // Without a key id, any key may have signed it.
         let id = header.get("kid").and_then(Value::as_str).filter(|id| !id.is_empty());
         let keys = self.key.load();
         if id.is_some_and(|id| keys.ids().all(|known| known != id)) {
@@ -142,12 +142,12 @@ impl TokenIssuer {
         Ok(payload)
     }
 
-    /// The keys by which others verify tokens (RFC 7517).
+    /// The public keys for other verifiers (RFC 7517).
     pub fn key_set(&self) -> Value {
         json!({ "keys": self.key.load().public() })
     }
 
-    /// Where others learn of the keys (OpenID Connect Discovery 1.0, as far as it is about verifying).
+    /// The discovery document for other verifiers (OpenID Connect Discovery 1.0, as far as verification needs it).
     pub fn configuration(&self, key_set_url: &str) -> Value {
         json!({
             "issuer": self.name,
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(ids(&issuer(&new, String::new()).unwrap()), ids(&after)[..1]);
         let other = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap().public_key_pem();
         assert!(matches!(issuer(&new, other.clone()), Err(KeyError::PublicKind)));
-        // The same while it runs; what can't be used changes nothing.
+        // At run time too: an unusable key changes nothing.
         let unfit = SigningKey { also_verified_by: other, ..new.clone() };
         assert!(matches!(before.change(&unfit), Err(KeyError::PublicKind)));
         let token = before.sign(&claims()).unwrap();
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(before.verify(&token, now), Err(TokenError::UnknownKey));
     }
 
-    /// Private keys in each form that kubeadm and openssl write, and the algorithm of their tokens.
+    /// Private keys in each form of kubeadm and openssl, with the algorithm of their tokens.
     fn keys_of_all_kinds() -> Vec<(&'static str, SigningKey)> {
         let file = |name: &str| -> String {
             let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/pki/testdata").join(name);
@@ -323,7 +323,7 @@ mod tests {
                 let header = key::encode(json!({ "alg": other, "kid": issuer.key_ids()[0] }).to_string());
                 assert_eq!(issuer.verify(&format!("{header}.{rest}"), now), Err(TokenError::Signature), "{other}");
             }
-            // A server that has moved to another key takes the tokens of before.
+            // A server with a new key accepts tokens of the previous one.
             let moved = SigningKey { also_verified_by: key.public_pem.clone(), ..p256.clone() };
             assert_eq!(TokenIssuer::new("https://i".to_owned(), &moved).unwrap().verify(&token, now), Ok(claims()));
         }

@@ -1,9 +1,10 @@
-//! Seals for continue tokens: keys in them are names of objects, which nobody has to read who may not list them.
+//! Seals for continue tokens: keys in them are names of objects, which a client without the right to list them must not
+//! read.
 //!
-//! A token is encrypted and bound to the resource and the range of its list (AES-256-GCM), and holds the name of the caller it was
-//! given to. Keys stand in a file, one a line (32 bytes in base64): the first one seals, all open, and the file is read again when it
-//! changes. So servers that share a store go over to a new key one after another: it is added behind the old one everywhere, then
-//! put first, and the old one is taken away when its tokens are over. Lengths of names do not show: what is sealed is filled up.
+//! A token is encrypted, bound to the resource and range of its list (AES-256-GCM), and holds the name of its client.
+//! Keys are in a file, one per line (32 bytes in base64): the first one seals, all open, and the file is read again
+//! after changes. So servers of a store can rotate a key: add it behind the old one everywhere, then put it first, then
+//! remove the old one after its tokens expired. Padding hides the lengths of names.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,27 +18,27 @@ use keelson_meta::Random;
 
 use crate::watched_file::{Contents, FileError, FileReads, Watched, read_bounded};
 
-/// How many bytes a key has.
+/// The bytes of a key.
 pub(crate) const KEY_BYTES: usize = 32;
-/// How many bytes of a hash tell keys apart.
+/// The bytes of a hash that identify a key.
 const ID_BYTES: usize = 4;
-/// The form of a sealed token. One that is not sealed begins with a brace.
+/// The first byte of a sealed token. An unsealed one starts with a brace.
 const SEALED: u8 = 1;
 const HEAD_BYTES: usize = 1 + ID_BYTES + NONCE_LEN;
-/// To a multiple of how many bytes a token is filled up.
+/// Tokens are padded to a multiple of this many bytes.
 const FILL_BYTES: usize = 256;
 /// The largest file that is read, in bytes.
 const MOST_BYTES: u64 = 64 * 1024;
-/// Ends the name of the caller, and fills up what follows.
+/// Ends the name of the client, and pads the token.
 const END: char = '\0';
 
-/// Why a file of keys can't be used.
+/// The reason why a file of keys can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenSealError {
-    /// It can't be read, or is too large to be one.
+    /// It can't be read, or is too large.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A line is no key.
+    /// A line is not a key.
     #[error("{file}, line {line}: a key is {KEY_BYTES} bytes in base64 (openssl rand -base64 {KEY_BYTES})")]
     Malformed {
         /// The file.
@@ -45,24 +46,24 @@ pub enum TokenSealError {
         /// The line, counted from 1.
         line: usize,
     },
-    /// There is no key in it.
+    /// It has no key.
     #[error("{0} has no key")]
     Empty(PathBuf),
 }
 
-/// Why a token is not opened.
+/// The reason why a token is not opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealFault {
     /// It was altered, or belongs to another list.
     Foreign,
-    /// It is not sealed, or by a key that is there no longer.
+    /// It is not sealed, or its key has been removed.
     Retired,
 }
 
-/// A token that was opened.
+/// An opened token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// The caller to whom it was given.
+    /// The client that it was issued to.
     pub caller: String,
     /// The token.
     pub token: String,
@@ -74,7 +75,7 @@ pub struct TokenSeal {
     random: Arc<dyn Random>,
 }
 
-/// The first one seals. There is always one.
+/// The keys; the first one seals. Never empty.
 struct SealKeys(Vec<SealKey>);
 
 struct SealKey {
@@ -86,22 +87,22 @@ impl TokenSeal {
     /// Reads the keys.
     ///
     /// # Errors
-    /// When there is none, or a line is none.
+    /// There is none, or a line is not a key.
     pub fn read(file: &Path, random: Arc<dyn Random>) -> Result<Self, TokenSealError> {
         Ok(Self { keys: Watched::read(file)?, random })
     }
 
-    /// How often the file was read again.
+    /// The counts of reloads.
     pub fn reads(&self) -> &FileReads {
         self.keys.reads()
     }
 
-    /// Reads the file again whenever it changes; what can't be read then leaves the keys of before. Never ends.
+    /// Reads the file again after changes. An unreadable version keeps the previous keys. Never ends.
     pub async fn follow(self: Arc<Self>) {
         self.keys.follow().await;
     }
 
-    /// Seals a token of a list for a caller.
+    /// Seals a token of a list for a client.
     pub fn seal(&self, token: &str, list: &str, caller: &str) -> String {
         let keys = self.keys.current();
         let mut nonce = [0u8; NONCE_LEN];
@@ -110,7 +111,7 @@ impl TokenSeal {
         content.resize(content.len().next_multiple_of(FILL_BYTES), END as u8);
         let SealKey { id, key } = &keys.0[0];
         let (nonce_text, aad) = (nonce, Aad::from(list.as_bytes()));
-        // No token at all would say that the list is complete.
+        // An empty token would mean that the list is complete.
         key.seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), aad, &mut content)
             .expect("only gigabytes can't be sealed, and keys of objects are bounded");
         URL_SAFE_NO_PAD.encode([&[SEALED][..], id, &nonce_text, &content].concat())
@@ -119,7 +120,7 @@ impl TokenSeal {
     /// Opens a token of a list.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why it is not opened.
     pub fn open(&self, text: &str, list: &str) -> Result<Opened, SealFault> {
         let mut bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| SealFault::Foreign)?;
         if bytes.first() != Some(&SEALED) {
@@ -138,7 +139,7 @@ impl TokenSeal {
     }
 }
 
-/// Keys must never reach a log.
+/// Keys must never be logged.
 impl fmt::Debug for TokenSeal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TokenSeal").field("file", &self.keys.file()).finish_non_exhaustive()
@@ -211,7 +212,7 @@ mod tests {
         let bytes = URL_SAFE_NO_PAD.decode(&sealed).unwrap();
         assert!(!String::from_utf8_lossy(&bytes).contains("secret"));
         assert_ne!(sealed, seal.seal("a-secret-name", "pods/web", "ann"), "nor that two are the same");
-        assert_eq!(sealed.len(), seal.seal("b", "pods/web", "ann").len(), "nor how long names are");
+        assert_eq!(sealed.len(), seal.seal("b", "pods/web", "ann").len(), "nor the lengths of names");
     }
 
     #[test]

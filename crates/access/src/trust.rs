@@ -1,8 +1,7 @@
-//! Trust between servers: what each signs with, and what it accepts, as fingerprints that may be
-//! published.
+//! Trust between servers: the keys that each signs with and accepts, as fingerprints that may be published.
 //!
-//! Of a list, the first is what is signed with, and all are accepted: so keys are changed by accepting the new one everywhere
-//! first, and signing with it then.
+//! The first entry of a list signs, and all are accepted. So a rotation first adds the new key everywhere, and then
+//! signs with it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,21 +14,21 @@ use crate::pki::Pki;
 use crate::tls::TlsError;
 use crate::token::TokenIssuer;
 
-/// What the annotations begin with in which servers publish this.
+/// The prefix of the annotations with which servers publish this.
 const PREFIX: &str = "keelson.io/";
 /// The SHA-256 fingerprints of the certificates in `ca.crt`.
 const AUTHORITIES: &str = "certificate-authorities";
-/// Those of further authorities whose client certificates are accepted.
+/// The fingerprints of further accepted authorities of client certificates.
 const CLIENT_AUTHORITIES: &str = "client-certificate-authorities";
-/// Says that the serving certificate was given and not signed by the server's own authority.
+/// Marks a serving certificate that was given and not signed by the server's own authority.
 const GIVEN: &str = "serving-certificate";
 const GIVEN_VALUE: &str = "given";
-/// The ids of the keys of tokens, as the key set of the issuer names them.
+/// The ids of the token keys, as in the issuer's key set.
 const TOKEN_KEYS: &str = "service-account-keys";
-/// Who signs tokens.
+/// The token issuer.
 const ISSUER: &str = "service-account-issuer";
 
-/// What a server signs with and accepts.
+/// The keys that a server signs with and accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trust {
     authorities: Vec<String>,
@@ -39,24 +38,24 @@ pub struct Trust {
     issuer: String,
 }
 
-/// What clients of one server would be refused by another.
+/// A credential of one server that another refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mismatch {
-    /// Certificates of clients.
+    /// Client certificates.
     ClientCertificates,
     /// Serving certificates, which clients refuse.
     ServingCertificates,
-    /// Tokens of service accounts, signed with another key.
+    /// Service account tokens with another key.
     TokenKeys,
-    /// Tokens of service accounts, in the name of another issuer.
+    /// Service account tokens of another issuer.
     TokenIssuers,
 }
 
 impl Trust {
-    /// What a server with these keys signs with and accepts.
+    /// The trust of a server with these keys.
     ///
     /// # Errors
-    /// When a certificate can't be read.
+    /// A certificate can't be parsed.
     pub fn of(pki: &Pki, issuer: &TokenIssuer) -> Result<Self, TlsError> {
         let authorities = fingerprints(&pki.ca_pem)?;
         let mut client_authorities = fingerprints(&pki.client_ca_pem)?;
@@ -70,7 +69,7 @@ impl Trust {
         })
     }
 
-    /// The form in which it is published.
+    /// The published form.
     pub fn to_annotations(&self) -> BTreeMap<String, String> {
         let given = if self.serves_given { GIVEN_VALUE } else { "" };
         let all = [
@@ -84,7 +83,7 @@ impl Trust {
         stated.map(|(name, value)| (format!("{PREFIX}{name}"), value)).collect()
     }
 
-    /// What another server has published; `None` for one that publishes nothing of the kind.
+    /// Parses the trust of another server; `None` if it publishes none.
     pub fn read(annotations: &BTreeMap<String, String>) -> Option<Self> {
         let text = |name: &str| annotations.get(&format!("{PREFIX}{name}")).map(String::as_str);
         let list = |name: &str| text(name).into_iter().flat_map(|list| list.split(',')).map(str::to_owned).collect();
@@ -98,7 +97,7 @@ impl Trust {
         })
     }
 
-    /// What one of two servers issues and the other does not accept, in either direction.
+    /// The credentials that one of two servers issues and the other refuses, in either direction.
     pub fn mismatches(&self, other: &Self) -> Vec<Mismatch> {
         let either = |missing: fn(&Self, &Self) -> bool| missing(self, other) || missing(other, self);
         let found = [
@@ -110,8 +109,8 @@ impl Trust {
         found.into_iter().filter(|(_, is)| *is).map(|(mismatch, _)| mismatch).collect()
     }
 
-    /// Whether each of two servers accepts what the further authorities of the other's clients sign. Where one does not, no
-    /// server is refused, but clients of these authorities are, by one of them.
+    /// Returns true if each of two servers accepts the other's further client authorities. A difference excludes no
+    /// server, but one of the servers refuses clients of these authorities.
     pub fn has_same_clients(&self, other: &Self) -> bool {
         let accepts = |one: &Self, of: &Self| of.client_authorities.iter().all(|signer| one.accepts_clients_by(signer));
         accepts(self, other) && accepts(other, self)
@@ -125,7 +124,7 @@ impl Trust {
         self.authorities.contains(signer) || self.client_authorities.contains(signer)
     }
 
-    /// Who was given a certificate to serve with sees to it that clients know who signed it.
+    /// The operator who gives a serving certificate must distribute its authority.
     fn is_refused_by_clients_of(&self, other: &Self) -> bool {
         let known = |signer: &String| other.authorities.contains(signer);
         !self.serves_given && !other.serves_given && !self.authorities.first().is_some_and(known)
@@ -155,7 +154,7 @@ fn fingerprints(pem: &str) -> Result<Vec<String>, TlsError> {
     CertificateDer::pem_slice_iter(pem.as_bytes()).map(read).collect()
 }
 
-/// As `openssl x509 -fingerprint -sha256` has it, in small letters and without colons.
+/// The format of `openssl x509 -fingerprint -sha256`, in lower case and without colons.
 fn fingerprint(der: &[u8]) -> String {
     digest::digest(&digest::SHA256, der).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -213,7 +212,7 @@ mod tests {
         for pair in steps.windows(2) {
             check(&pair[0], &pair[1], &[]);
         }
-        // Who signs with the new one before all accept it.
+        // A server that signs with the new key before all accept it.
         check(&steps[0], &steps[2], &[ClientCertificates, ServingCertificates, TokenKeys]);
     }
 

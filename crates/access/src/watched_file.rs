@@ -1,7 +1,7 @@
-//! A file that says something, and is looked at now and then, to be read again when it has changed.
+//! A file that is checked at intervals and read again after changes.
 //!
-//! Asking for the time and the size costs little and works on every file system, unlike being told of changes. What can't be read then
-//! leaves what was read before.
+//! Checking time and size is cheap and works on every file system, unlike change notifications. An unreadable version
+//! keeps the previous content.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -11,52 +11,52 @@ use std::time::{Duration, SystemTime};
 
 use arc_swap::{ArcSwap, Guard};
 
-/// How often it is looked at.
+/// The interval between checks.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
 
-/// Why a file can't be read at all.
+/// The reason why a file can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// It can't be read.
     #[error("{0}: {1}")]
     Unreadable(PathBuf, std::io::Error),
-    /// It has more than so many bytes.
+    /// It exceeds the limit in bytes.
     #[error("{0} has more than {1} bytes")]
     TooLarge(PathBuf, u64),
 }
 
-/// What a file can say.
+/// The parsed content of a file.
 pub(crate) trait Contents: Sized + Send + Sync + 'static {
-    /// What it is called where it is told that it was read: a plural.
+    /// The plural name for log lines.
     const NAME: &str;
-    /// Why a file does not say it.
+    /// The reason why the content is invalid.
     type Error: Display + Send + 'static;
 
     /// Reads it.
     fn read(file: &Path) -> Result<Self, Self::Error>;
 
-    /// How many of them there are.
+    /// The number of entries.
     fn count(&self) -> usize;
 }
 
-/// How often files were read again, by what came of it. A clone counts the same.
+/// The counts of reloads by outcome. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct FileReads(Arc<[AtomicU64; 2]>);
 
 impl FileReads {
-    /// Counts one.
+    /// Counts a reload.
     pub fn note(&self, succeeded: bool) {
         self.0[usize::from(!succeeded)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often what they said then counted, and how often it could not be used.
+    /// The counts of successes and failures.
     pub fn counts(&self) -> [(&'static str, u64); 2] {
         let [succeeded, failed] = &*self.0;
         [("success", succeeded.load(Ordering::Relaxed)), ("failure", failed.load(Ordering::Relaxed))]
     }
 }
 
-/// What a file says, and the file.
+/// A file with its parsed content.
 pub(crate) struct Watched<C> {
     file: PathBuf,
     current: ArcSwap<C>,
@@ -74,17 +74,17 @@ impl<C: Contents> Watched<C> {
         &self.file
     }
 
-    /// How often it was read again.
+    /// The counts of reloads.
     pub(crate) fn reads(&self) -> &FileReads {
         &self.reads
     }
 
-    /// What it said when it was read last.
+    /// The content of the last successful read.
     pub(crate) fn current(&self) -> Guard<Arc<C>> {
         self.current.load()
     }
 
-    /// Reads the file again whenever it changes. Never ends.
+    /// Reads the file again after changes. Never ends.
     pub(crate) async fn follow(&self) {
         let mut changes = FileChanges::new(&self.file).await;
         loop {
@@ -108,7 +108,7 @@ impl<C: Contents> Watched<C> {
     }
 }
 
-/// The changes of files, for whoever reads them by himself.
+/// Detects changes of files, for callers that read them.
 #[derive(Debug)]
 pub struct FileChanges {
     files: Vec<PathBuf>,
@@ -116,18 +116,18 @@ pub struct FileChanges {
 }
 
 impl FileChanges {
-    /// Those of a file from now on.
+    /// Detects changes of a file from now on.
     pub async fn new(file: &Path) -> Self {
         Self::of_all(vec![file.to_owned()]).await
     }
 
-    /// Those of any of these files from now on.
+    /// Detects changes of any of these files from now on.
     pub async fn of_all(files: Vec<PathBuf>) -> Self {
         let known = modified(&files).await;
         Self { files, known }
     }
 
-    /// Waits until one of the files is another than at the last look.
+    /// Waits until a file has changed since the last check.
     pub async fn changed(&mut self) {
         loop {
             tokio::time::sleep(LOOK).await;
@@ -140,10 +140,10 @@ impl FileChanges {
     }
 }
 
-/// The bytes of a file, of which there are `most` at the most.
+/// Reads a file of at most `most` bytes.
 ///
 /// # Errors
-/// When it has more, or can't be read.
+/// It is larger, or can't be read.
 pub fn read_bounded(file: &Path, most: u64) -> Result<Vec<u8>, FileError> {
     let unreadable = |error| FileError::Unreadable(file.to_owned(), error);
     if std::fs::metadata(file).map_err(unreadable)?.len() > most {

@@ -1,7 +1,7 @@
-//! The task that follows the APIServices, and what it knows of them now.
+//! Follows the APIServices and keeps their current state.
 //!
-//! Events only say what has changed: what is there is read from the cache, so a burst of changes makes one new value, and what has not
-//! changed is not looked at.
+//! Events only name the changed objects; the state is read from the cache. So a burst of changes makes one new value,
+//! and unchanged objects are not read.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -31,19 +31,19 @@ pub struct Aggregator {
     client: Client,
     services: Target,
     current: ArcSwap<ApiServices>,
-    /// Held by whoever makes the next value.
+    /// Held while the next value is made.
     showing: Mutex<()>,
     discovery: DiscoveryFetcher,
-    /// How often each APIService became unavailable, by its name and the reason.
+    /// The number of times that each APIService became unavailable, by name and reason.
     losses: Mutex<BTreeMap<(String, String), u64>>,
-    /// The names of those that have changed since they were read. Each is there once, so they are no more than there are APIServices.
+    /// The names of APIServices that changed since they were read. A set, so at most one entry for each.
     changed: Mutex<HashSet<String>>,
-    /// Whether the value is to be made anew.
+    /// The key for making a new value.
     reading: Queue<()>,
 }
 
 impl Aggregator {
-    /// Knows what is stored now.
+    /// Creates the aggregator with the APIServices stored now.
     ///
     /// # Errors
     /// 500 when APIServices are not served.
@@ -66,33 +66,35 @@ impl Aggregator {
         Ok(aggregator)
     }
 
-    /// What is registered now. A request takes it once.
+    /// The registered APIServices. A request reads this once.
     ///
     /// Cost: one atomic increment.
     pub fn current(&self) -> Arc<ApiServices> {
         self.current.load_full()
     }
 
-    /// The same once it has what the cache knows of one version of a group. Whoever read that it is available can use it.
+    /// The registered APIServices, after the cache's state of one version was read. A client that has seen the version
+    /// available can use it.
     ///
-    /// Cost: a lookup in the cache, and what has changed.
+    /// Cost: a lookup in the cache, and the pending changes.
     pub fn current_about(&self, group: &str, version: &str) -> Arc<ApiServices> {
         let name = format!("{version}.{group}");
         if let Err(error) = self.read(&HashSet::from([name])) {
-            warn_repeated!(&group; %error, "an API service could not be read; what was known of it is used");
+            warn_repeated!(&group; %error, "an API service could not be read; its last known state is used");
         }
         self.current()
     }
 
-    /// The same with what any server has written before this call. Where the store can't tell, it is what is known.
+    /// The registered APIServices, including all writes by any server before this call to one version. If the store
+    /// can't confirm that, the cached state.
     pub async fn newest_about(&self, group: &str, version: &str) -> Arc<ApiServices> {
         if let Err(error) = self.registry.catch_up_with_store().await {
-            tracing::debug!(%error, "what is known of an API service may be old");
+            tracing::debug!(%error, "the known state of an API service may be old");
         }
         self.current_about(group, version)
     }
 
-    /// What aggregated servers serve, as far as they said so.
+    /// The discovery of aggregated servers, as far as they have answered.
     ///
     /// Cost: one atomic increment.
     pub fn discovery(&self) -> Arc<AggregatedDiscovery> {
@@ -119,7 +121,8 @@ impl Aggregator {
         }
     }
 
-    /// How often each APIService that is registered became unavailable as far as this server noticed, by its name and the reason.
+    /// The number of times that each registered APIService became unavailable in this server's view, by name and
+    /// reason.
     pub fn losses(&self) -> Vec<((String, String), u64)> {
         self.losses.lock().iter().map(|(what, times)| (what.clone(), *times)).collect()
     }
@@ -157,7 +160,7 @@ impl Aggregator {
         }
     }
 
-    /// Takes in what the cache has of these.
+    /// Reads these APIServices from the cache.
     fn read(&self, changed: &HashSet<String>) -> Result<(), ApiError> {
         let collection = self.services.collection()?;
         let showing = self.showing.lock();
@@ -176,12 +179,12 @@ impl Aggregator {
         Ok(())
     }
 
-    /// What went while nobody followed was not told.
+    /// Reads all APIServices again if some are gone: deletions while no watch was open sent no event.
     fn read_what_went(&self) -> Result<(), ApiError> {
         if self.services.collection()?.len() == self.current().len() { Ok(()) } else { self.read_all() }
     }
 
-    /// Makes the current value anew out of what the cache has.
+    /// Reads all APIServices from the cache.
     fn read_all(&self) -> Result<(), ApiError> {
         let collection = self.services.collection()?;
         let _showing = self.showing.lock();

@@ -1,6 +1,6 @@
-//! An APIService as it is read: a version of a group, its place among others, and who serves it.
+//! An APIService: a version of a group, its priorities, and the server for it.
 //!
-//! Objects are read as they are stored. Whether they may say what they say was judged when they were written.
+//! Objects are read as stored. Validation happened when they were written.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -13,59 +13,59 @@ use keelson_outbound::RemoteService;
 
 use crate::automatic::OWN_GROUP;
 
-/// The port of a service that states none.
+/// The port of a service reference without one.
 const DEFAULT_PORT: u16 = 443;
-/// The groups that are served here, whatever their APIServices say. An APIService that led requests for APIServices to another server could
-/// not be deleted any more.
+/// The groups that are always served here, whatever their APIServices say. An APIService that forwarded requests for
+/// APIServices could not be deleted any more.
 const SERVED_HERE: [&str; 3] = ["", OWN_GROUP, SERVER_GROUP];
 
 /// One APIService.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiService {
-    /// Its name: `VERSION.GROUP`.
+    /// The name: `VERSION.GROUP`.
     pub name: String,
-    /// By what it is told from one of the same name that was deleted.
+    /// The uid. It differs from that of a deleted APIService of the same name.
     pub uid: String,
     /// The group, empty for the core group.
     pub group: String,
     /// The version.
     pub version: String,
-    /// The group's place among groups, higher first.
+    /// The priority of the group, higher first.
     pub group_priority: u32,
-    /// The version's place in its group, higher first.
+    /// The priority of the version in its group, higher first.
     pub version_priority: u32,
-    /// Who serves the version.
+    /// The server for the version.
     pub backend: Backend,
     /// Its condition `Available`.
     pub condition: Option<Condition>,
-    /// The revision that wrote it.
+    /// The revision of the last write.
     pub revision: Revision,
-    /// A hash of what others write of it: whoever changes a label of it has it looked at, and whoever says how it is does not.
+    /// A hash of the fields that users write. A change triggers a check; a change of the condition does not.
     pub(crate) written: u64,
 }
 
-/// What was found last of whether an APIService is available.
+/// The result of the last availability check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// Why, in one word.
+    /// The reason in CamelCase.
     pub reason: String,
-    /// Why, for people.
+    /// The message for people.
     pub message: String,
 }
 
-/// Who serves a version of a group.
+/// The server for a version of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// Whoever has the objects: the APIService names no service, or is that of the core group.
+    /// This server: the APIService names no service, or belongs to a group that is always served here.
     Local,
     /// The server behind a service.
     Remote(RemoteService),
 }
 
 impl ApiService {
-    /// Reads a stored one.
+    /// Reads a cache entry.
     pub fn read(entry: &Entry) -> Self {
         Self::of(&entry.object.decode(entry.revision), entry.revision)
     }
@@ -91,12 +91,13 @@ impl ApiService {
         }
     }
 
-    /// Whether it is available, as its condition says. Requests for one that is not are refused without asking its server.
+    /// Returns true if its condition says that it is available. Otherwise requests are refused without a call to its
+    /// server.
     pub fn is_available(&self) -> bool {
         self.condition.as_ref().is_some_and(Condition::holds)
     }
 
-    /// The group and the version, by which what is known of it is kept.
+    /// The group and version, as a key.
     pub(crate) fn group_version(&self) -> (String, String) {
         (self.group.clone(), self.version.clone())
     }
@@ -106,7 +107,7 @@ impl ApiService {
         version_path(&self.group, &self.version)
     }
 
-    /// Who serves it, where this is another server.
+    /// The service of another server, if another one serves it.
     pub fn remote(&self) -> Option<&RemoteService> {
         match &self.backend {
             Backend::Remote(remote) => Some(remote),
@@ -115,7 +116,7 @@ impl ApiService {
     }
 }
 
-/// A hash of what is written of an APIService by others than those who check it.
+/// A hash of the fields that users write.
 fn written(object: &Object) -> u64 {
     let mut hasher = DefaultHasher::new();
     for path in [&["metadata", "labels"][..], &["metadata", "annotations"], &["metadata", "finalizers"], &["spec"]] {
@@ -129,7 +130,7 @@ pub(crate) fn version_path(group: &str, version: &str) -> String {
     if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") }
 }
 
-/// The service that a `spec` names; `None` where it names none.
+/// The service that a `spec` names, if any.
 fn remote_service(spec: &Value) -> Option<RemoteService> {
     let service = spec.get("service").filter(|service| service.is_object())?;
     let text = |field: &str| service[field].as_str().unwrap_or_default().to_owned();
@@ -138,7 +139,7 @@ fn remote_service(spec: &Value) -> Option<RemoteService> {
         namespace: text("namespace"),
         name: text("name"),
         port: port.filter(|port| *port > 0).unwrap_or(DEFAULT_PORT),
-        // The codec has seen that it is base64.
+        // The codec has validated the base64.
         ca_bundle: BASE64.decode(spec["caBundle"].as_str().unwrap_or_default()).unwrap_or_default(),
         insecure_skip_tls_verify: spec["insecureSkipTLSVerify"].as_bool().unwrap_or(false),
     })

@@ -1,6 +1,6 @@
-//! All APIServices of one moment, by group and version.
+//! All APIServices at one moment, by group and version.
 //!
-//! The value is never changed: who took it keeps it, and the next one shares what has not changed.
+//! The value is immutable, and the next one shares all unchanged parts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use keelson_outbound::RemoteService;
 
 use crate::api_service::ApiService;
 
-/// Who serves each version of each group. A version without an entry is served here, if at all.
+/// The server for each version of each group. Versions without an entry are served here, if at all.
 #[derive(Debug, Default)]
 pub struct ApiServices {
     generation: u64,
-    /// By group, and in that by version. Names and lists are shared with the value before.
+    /// APIServices by group, then version. Names and lists are shared with the previous value.
     groups: SharedMap<Arc<str>, Arc<[Arc<ApiService>]>>,
     count: usize,
-    /// By the namespace and the name of the service, those that another server serves.
+    /// APIServices of other servers, by namespace and name of their service.
     behind: HashMap<(String, String), Vec<Arc<ApiService>>>,
 }
 
@@ -27,9 +27,9 @@ impl ApiServices {
         Self { generation, ..Self::default().with(all) }
     }
 
-    /// The next value, in which these names stand for something else, or for nothing.
+    /// Returns the next value with these APIServices replaced or removed.
     ///
-    /// Cost: what has changed; where another server is registered, a look at all that are.
+    /// Cost: the number of changes; with aggregated servers, also the number of all APIServices.
     pub(crate) fn with(&self, changes: impl IntoIterator<Item = (String, Option<Arc<ApiService>>)>) -> Self {
         let mut groups = self.groups.clone();
         let (mut count, mut remotes) = (self.count, self.behind.clone());
@@ -59,21 +59,21 @@ impl ApiServices {
         Self { generation: self.generation + 1, groups, count, behind: remotes }
     }
 
-    /// Which one it is: the number goes up with each change.
+    /// The generation, which increases with each change.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// The APIService of a version of a group, whose name is empty for the core group.
+    /// The APIService of a version of a group; the core group's name is empty.
     ///
-    /// Cost: a hash of the group and a look at its versions.
+    /// Cost: a hash of the group and a scan of its versions.
     pub fn of(&self, group: &str, version: &str) -> Option<&Arc<ApiService>> {
         self.of_group(group).iter().find(|service| service.version == version)
     }
 
-    /// The APIService of a version that another server serves; `None` for what is served here or not at all.
+    /// The APIService of a version on another server; `None` for versions served here or nowhere.
     ///
-    /// Cost: where no server is registered, a comparison.
+    /// Cost: one comparison while no server is registered.
     pub fn remote(&self, group: &str, version: &str) -> Option<&Arc<ApiService>> {
         if self.behind.is_empty() {
             return None;
@@ -102,18 +102,18 @@ impl ApiServices {
         self.groups.values().flat_map(|versions| versions.iter())
     }
 
-    /// Those that another server serves, in no order.
+    /// The APIServices of other servers, in no order.
     pub fn remotes(&self) -> impl Iterator<Item = (&Arc<ApiService>, &RemoteService)> {
         self.behind.values().flatten().filter_map(|service| Some((service, service.remote()?)))
     }
 
-    /// How many there are.
+    /// The number of APIServices.
     pub(crate) fn len(&self) -> usize {
         self.count
     }
 }
 
-/// Takes an APIService away from those behind its service.
+/// Removes an APIService from the list of its service.
 fn remove(behind: &mut HashMap<(String, String), Vec<Arc<ApiService>>>, gone: &ApiService) {
     let Some(remote) = gone.remote() else { return };
     let name = (remote.namespace.clone(), remote.name.clone());
@@ -167,7 +167,7 @@ mod tests {
         let versions: Vec<&str> = aggregated.of_group("g").iter().map(|service| &*service.version).collect();
         assert_eq!(versions, ["v1", "v2"]);
 
-        // What has not changed is shared.
+        // Unchanged parts are shared.
         let next = aggregated.with([
             ("v2.g".to_owned(), Some(service("g", "v2", Backend::Local))),
             ("v1.h".to_owned(), Some(service("h", "v1", Backend::Local))),

@@ -1,8 +1,8 @@
-//! The APIServices of what the servers have themselves: one for each version of a built-in or custom group, made without being asked for.
+//! Automatic APIServices: one for each version of a built-in or custom group.
 //!
-//! A label says whose they are. One of a built-in group is made when a server starts, and whoever changes or deletes it afterwards has his
-//! way until the next start; one of a custom group comes, is put right and goes with the definitions. One without the label is
-//! somebody's own, and is left alone. One server of those on a store does this.
+//! A label marks them. For built-in groups they are created at start, and later changes by users last until the next
+//! start. For custom groups they follow the definitions and are restored after changes. APIServices without the label
+//! belong to users and are left alone. One server of those on a store runs this.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::aggregator::Aggregator;
 
-/// The label that says that the servers keep an APIService, and when.
+/// The label of automatic APIServices. Its value says when they are restored.
 const LABEL: &str = "kube-aggregator.kubernetes.io/automanaged";
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(20), longest: Duration::from_secs(30) };
-/// How many are written at once: enough to share commits.
+/// The number of concurrent writes: enough to share commits.
 const AT_ONCE: usize = 32;
 
 /// Keeps the automatic APIServices.
@@ -39,25 +39,25 @@ pub struct AutomaticServices {
 
 #[derive(Default)]
 struct State {
-    /// What was served when it was last looked at.
+    /// The last processed surface.
     surface: Arc<Surface>,
-    /// By group: the APIServices of its versions, by name.
+    /// The desired APIServices by group, then name.
     wanted: HashMap<String, BTreeMap<String, Wanted>>,
-    /// Those that were there when this began, and have not been looked at.
+    /// Existing APIServices at start that are not yet processed.
     at_start: BTreeSet<String>,
-    /// Those of the wanted ones that were as they should be once since then.
+    /// Desired APIServices that have been correct once since the start.
     settled: BTreeSet<String>,
 }
 
 impl State {
-    /// The APIService of a name such as `v1.apps`, as it is wanted.
+    /// The desired APIService of a name such as `v1.apps`.
     fn wanted(&self, name: &str) -> Option<&Wanted> {
         let (_, group) = name.split_once('.')?;
         self.wanted.get(group)?.get(name)
     }
 }
 
-/// When an APIService is kept as it should be.
+/// The times at which an APIService is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Automanaged {
     OnStart,
@@ -78,7 +78,7 @@ impl Automanaged {
         }
     }
 
-    /// What the label of an APIService says; `None` for one that is somebody's own.
+    /// The label's meaning; `None` for an APIService of a user.
     fn of(object: &Object) -> Option<Self> {
         let label = object.labels().find(|(key, _)| *key == LABEL).map(|(_, value)| value)?;
         [Self::OnStart, Self::Always].into_iter().find(|kept| kept.as_str() == label)
@@ -86,12 +86,12 @@ impl Automanaged {
 }
 
 impl AutomaticServices {
-    /// Keeps those of what this server has.
+    /// Creates the controller for this server's groups.
     pub fn new(aggregator: Arc<Aggregator>, servers: Arc<RegisteredServers>) -> Self {
         Self { aggregator, servers, queue: Queue::new("autoregister", BACKOFF), state: Mutex::default() }
     }
 
-    /// Keeps them until told to stop.
+    /// Runs until cancelled.
     pub fn run(self, stopping: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(self.run_until(stopping))
     }
@@ -118,7 +118,7 @@ impl AutomaticServices {
         }
     }
 
-    /// Takes in what is served now, and looks at what has changed of it.
+    /// Records the served groups and enqueues changed APIServices.
     fn want(&self, surface: &Arc<Surface>) {
         let mut state = self.state.lock();
         let last = std::mem::replace(&mut state.surface, surface.clone());
@@ -155,7 +155,7 @@ impl AutomaticServices {
         }
     }
 
-    /// Makes an APIService what it should be, if it is ours to keep.
+    /// Creates, restores or deletes an APIService, unless it belongs to a user.
     async fn keep(&self, name: &str) -> Result<(), ApiError> {
         let (wanted, was_there, is_settled) = {
             let state = self.state.lock();
@@ -186,7 +186,7 @@ impl AutomaticServices {
         }
     }
 
-    /// Deletes one that nobody wants. What a server of another release has built in is not this one's to take away.
+    /// Deletes an APIService that is no longer desired, unless a server of another release may have its group built in.
     async fn delete(&self, kept: Automanaged, stored: &Stored) -> Result<(), ApiError> {
         let (client, services) = (self.aggregator.client(), self.aggregator.services());
         if kept == Automanaged::Always {
@@ -196,8 +196,8 @@ impl AutomaticServices {
             return Ok(());
         }
         client.delete(services, stored).await?;
-        // ORDER: a server registers before it makes the APIServices that are missing. One that is seen only now may have found this one
-        // still there; one that comes later finds it gone.
+        // ORDER: a server registers before it creates missing APIServices. One that appears only now may have seen this
+        // APIService; one that comes later will find it gone.
         if self.is_one_of_several().await? {
             let spec = stored.object.get(&["spec"]).cloned().unwrap_or_default();
             return match client.create(services, object(stored.object.name(), &Wanted { kept, spec })).await {
@@ -213,17 +213,17 @@ impl AutomaticServices {
     }
 }
 
-/// The APIServices of what a server has built in, which are made when it starts.
+/// The APIServices of built-in groups, which are created at start.
 pub fn builtin_services(surface: &Surface) -> Vec<Value> {
     let wanted: BTreeMap<String, Wanted> = surface.groups().flat_map(|group| wanted(surface, group)).collect();
     let at_start = wanted.into_iter().filter(|(_, wanted)| wanted.kept == Automanaged::OnStart);
     at_start.map(|(name, wanted)| object(&name, &wanted)).collect()
 }
 
-/// The group of the APIServices, which has none itself: it can't be another server's.
+/// The group of APIServices. It has no APIService itself, so no other server can take it.
 pub(crate) const OWN_GROUP: &str = "apiregistration.k8s.io";
 
-/// The APIServices of what is served here of a group, by name: `v1.apps`, and `v1.` for the core group.
+/// The APIServices of a served group by name, such as `v1.apps`, or `v1.` for the core group.
 fn wanted(surface: &Surface, group: &str) -> BTreeMap<String, Wanted> {
     if group == OWN_GROUP {
         return BTreeMap::new();
@@ -233,7 +233,7 @@ fn wanted(surface: &Surface, group: &str) -> BTreeMap<String, Wanted> {
         let kept = if resource.is_builtin() { Automanaged::OnStart } else { Automanaged::Always };
         for version in resource.versions().iter().filter(|version| !version.hidden) {
             let stated = (kept, resource.group_priority(), version.priority());
-            // A custom resource in a built-in version changes nothing of it.
+            // Custom resources in a built-in version change nothing about it.
             let known = found.entry(version.name.to_string()).or_insert(stated);
             if kept == Automanaged::OnStart {
                 *known = (kept, known.1.max(stated.1), known.2.max(stated.2));

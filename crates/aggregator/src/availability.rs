@@ -1,8 +1,8 @@
-//! Checks whether aggregated servers are there, and says so in the condition `Available` of their APIServices.
+//! Checks whether aggregated servers answer, and writes the condition `Available` of their APIServices.
 //!
-//! First what the store knows of the service is looked at, then its endpoints are asked for the version. The code of the answer is all
-//! that counts. One server of those on a store does this, the others read the condition; each APIService is checked on its own, so
-//! one that hangs delays no other. Reasons and texts are upstream's, since people and scripts read them.
+//! A check first reads the service from the store, then requests the version from an endpoint; only the status code
+//! counts. One server of those on a store runs the checks, the others read the condition. Each APIService has its own
+//! check, so one that hangs delays no other. Reasons and texts are upstream's, since people and scripts read them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -28,15 +28,15 @@ use crate::api_service::{ApiService, Backend, Condition};
 use crate::endpoints::Endpoints;
 use crate::requester::AGGREGATOR;
 
-/// How often a server is checked of which nothing has changed.
+/// The interval between checks of an unchanged server.
 const INTERVAL: Duration = Duration::from_secs(30);
-/// How soon one is checked again that is not available.
+/// The backoff of an unavailable server.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(50), longest: INTERVAL };
-/// How many are checked at once. Each takes a few seconds at the most.
+/// The number of concurrent checks. Each takes a few seconds at the most.
 const AT_ONCE: usize = 64;
-/// How many bytes of an answer are read. What they say does not matter.
+/// The most bytes read of a response, in total. Its content is ignored.
 const ANSWER_BYTES: usize = 4 << 20;
-/// The reason of a condition where the server does not answer for its version as it should.
+/// The reason of a condition after a wrong or missing response.
 pub(crate) const FAILED_CHECK: &str = "FailedDiscoveryCheck";
 
 /// The checks of all APIServices.
@@ -44,12 +44,12 @@ pub struct Availability {
     aggregator: Arc<Aggregator>,
     services: Target,
     slices: Target,
-    /// The names of APIServices to look at.
+    /// The names of APIServices to check.
     queue: Queue<String>,
     last_checks: Mutex<HashMap<String, LastCheck>>,
 }
 
-/// What was checked last, and what was said of it: when nothing of this has changed, there is nothing to look at.
+/// The inputs and result of the last check. While none of them changes, no check is needed.
 #[derive(Clone, PartialEq, Eq)]
 struct LastCheck {
     uid: String,
@@ -59,7 +59,7 @@ struct LastCheck {
 }
 
 impl Availability {
-    /// Checks what this server knows of.
+    /// Creates the checks for the registered APIServices.
     ///
     /// # Errors
     /// 500 when services or their endpoints are not served.
@@ -75,7 +75,7 @@ impl Availability {
         })
     }
 
-    /// Checks until told to stop.
+    /// Runs until cancelled.
     pub fn run(self, stopping: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(self.run_until(stopping))
     }
@@ -97,7 +97,8 @@ impl Availability {
         }
     }
 
-    /// Has an APIService looked at, unless it is as it was left. Whoever touches one has its server asked, as upstream does.
+    /// Enqueues an APIService unless it is as the last check left it. A user who touches an APIService triggers a
+    /// check, as upstream.
     fn note(&self, service: &ApiService) {
         let is_as_left = self.last_checks.lock().get(&service.name).is_some_and(|check| {
             check.uid == service.uid
@@ -110,7 +111,7 @@ impl Availability {
         }
     }
 
-    /// Has those looked at that are behind a service, of which it or its endpoints have changed.
+    /// Enqueues the APIServices of a service that changed or whose endpoints did.
     fn look_at_those_behind(&self, entry: &Entry) {
         // A service, or a slice of one.
         let (current, namespace) = (self.aggregator.current(), entry.namespace().unwrap_or_default());
@@ -138,13 +139,13 @@ impl Availability {
             Ok(true) | Err(ApiError::NotFound { .. }) => Outcome::Done,
             Ok(false) | Err(ApiError::Conflict { .. }) => Outcome::Again,
             Err(error) => {
-                warn_repeated!(&name; name, %error, "whether an API service is available could not be written; trying again");
+                warn_repeated!(&name; name, %error, "the availability of an API service could not be written; trying again");
                 Outcome::Again
             }
         }
     }
 
-    /// Checks an APIService and says what was found; whether it is available, or gone.
+    /// Checks an APIService and writes its condition. Returns true if it is available or gone.
     async fn check(&self, name: &str) -> Result<bool, ApiError> {
         let Some(entry) = self.aggregator.services().collection()?.get(name) else { return Ok(true) };
         let service = ApiService::read(&entry);
@@ -154,7 +155,7 @@ impl Availability {
         };
         let is_told = service.condition.as_ref() == Some(&condition);
         let was_available = service.is_available();
-        // Before it is written: what was written comes back as a change.
+        // Recorded before the write, since the write comes back as an event.
         let ApiService { uid, backend, written, .. } = service;
         let check = LastCheck { uid, backend, written, condition: condition.clone() };
         self.last_checks.lock().insert(service.name, check);
@@ -202,7 +203,7 @@ impl Availability {
     }
 }
 
-/// Whether a server has the version.
+/// Requests the version from a server.
 async fn ask(client: &RestClient, path: &str) -> Result<(), String> {
     let at = client.at(path);
     let failed = |why: String| format!("failing or missing response from {at}: {why}");
@@ -215,7 +216,7 @@ async fn ask(client: &RestClient, path: &str) -> Result<(), String> {
 }
 
 impl Condition {
-    /// Writes the condition. Its time is that of its last change from one status to the other.
+    /// Writes the condition. Its time is that of the last change of status.
     fn tell(&self, object: &mut Object, now: &str) {
         let status = object.0.entry("status").or_insert_with(|| json!({}));
         let Some(status) = status.as_object_mut() else { return };

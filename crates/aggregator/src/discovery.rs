@@ -1,8 +1,8 @@
-//! Fetches the discovery of aggregated servers in the background, and keeps what each of them serves.
+//! Fetches the discovery of aggregated servers in the background and keeps it.
 //!
-//! Every server does so for itself, each aggregated server on its own and once for all its versions: whenever something about its
-//! APIServices changes, and once a minute. What is shown of a version that can't be had is that there is one, and that it is stale. The
-//! fragments change only when what is shown of them does, so that equal answers leave every tag as it was.
+//! Every server does this for itself. Each aggregated server is fetched on its own, once for all its versions, after
+//! each change of its APIServices and once a minute. A version without an answer is shown as stale. Fragments change
+//! only with their content, so equal responses leave every ETag unchanged.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::convert::Infallible;
@@ -30,29 +30,29 @@ use crate::availability::FAILED_CHECK;
 use crate::openapi::{self, ServerOpenApi};
 use crate::requester::{AGGREGATOR, Requester};
 
-/// The failures of aggregated servers to say what they serve.
+/// Failed discovery requests.
 static SILENT: RepeatLog = RepeatLog::new();
 
-/// How often a server is asked again of which nothing has changed, as upstream has it.
+/// The interval between requests to an unchanged server, as upstream.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// How soon one is asked again that does not say what it serves.
+/// The backoff of a server that does not answer.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: INTERVAL };
-/// How many servers are asked at once. Each takes a few seconds at the most.
+/// The number of concurrent requests. Each takes a few seconds at the most.
 const AT_ONCE: usize = 64;
-/// How many bytes a document may have: a few times what a server with thousands of resources has.
+/// The most bytes of a document: several times that of a server with thousands of resources.
 pub(crate) const DOCUMENT_BYTES: usize = 8 << 20;
-/// How many bytes the documents of all servers may have that are kept, those of OpenAPI included.
+/// The most bytes of all kept documents, including OpenAPI.
 const KEPT_BYTES: usize = 256 << 20;
-/// Larger documents are read on a thread of their own.
+/// The size in bytes above which documents are parsed on a blocking thread.
 const LARGE_BYTES: usize = 64 << 10;
 
-/// The documents that are asked for, the better one first.
+/// The accepted documents, preferred first.
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
                       application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
-/// In whose name the older document is asked for.
+/// The requester of the older, per-version documents.
 const LEGACY: Requester = Requester { groups: &[], ..AGGREGATOR };
 
-/// What aggregated servers serve, as discovery shows it.
+/// The discovery of aggregated servers.
 #[derive(Debug, Default)]
 pub struct AggregatedDiscovery {
     generation: u64,
@@ -62,7 +62,7 @@ pub struct AggregatedDiscovery {
 }
 
 impl AggregatedDiscovery {
-    /// Which one it is: the number goes up with each change.
+    /// The generation, which increases with each change.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -72,44 +72,44 @@ impl AggregatedDiscovery {
         self.fragments.values()
     }
 
-    /// What aggregated servers published of their versions in OpenAPI, those that are away included.
+    /// The OpenAPI 3 documents of aggregated servers, including unavailable ones.
     pub fn descriptions(&self) -> impl Iterator<Item = &Arc<ForeignDocument>> {
         self.descriptions.values()
     }
 
-    /// The same in OpenAPI 2.
+    /// The OpenAPI 2 documents of aggregated servers, including unavailable ones.
     pub fn paths(&self) -> impl Iterator<Item = &Arc<ForeignPaths>> {
         self.paths.values()
     }
 
-    /// What is known of all versions, by group and version.
+    /// The sources of all versions, by group and version.
     pub(crate) fn versions(&self) -> impl Iterator<Item = &VersionSource> {
         self.fragments.values().map(|fragment| fragment.source())
     }
 
-    /// What is known of a version.
+    /// The source of a version.
     pub fn version(&self, group: &str, version: &str) -> Option<&VersionSource> {
         self.fragments.get(&(group.to_owned(), version.to_owned())).map(|fragment| fragment.source())
     }
 }
 
-/// What a server answered last.
+/// The last answer of a server.
 #[derive(Clone, Default)]
 struct ServerDiscovery {
-    /// The tag of its document.
+    /// The ETag of its document.
     tag: Option<HeaderValue>,
     document: Arc<ServedVersions>,
-    /// The versions of which nothing is known.
+    /// The versions without an answer.
     failed: HashSet<(String, String)>,
-    /// Whether nothing is known at all.
+    /// True if there was no answer at all.
     is_silent: bool,
-    /// The APIServices as they were when it was asked.
+    /// The revisions of the APIServices at the time of the request.
     asked: HashMap<(String, String), Revision>,
-    /// The OpenAPI that it published.
+    /// Its OpenAPI documents.
     openapi: Arc<ServerOpenApi>,
 }
 
-/// What a document says, by group and version.
+/// The content of a document, by group and version.
 #[derive(Debug, Default)]
 struct ServedVersions {
     versions: HashMap<(String, String), Vec<DiscoveredResource>>,
@@ -121,7 +121,7 @@ pub(crate) struct DiscoveryFetcher {
     current: ArcSwap<AggregatedDiscovery>,
     queue: Queue<RemoteService>,
     fetched: Mutex<HashMap<RemoteService, ServerDiscovery>>,
-    /// For the documents of all servers that are kept.
+    /// The budget for the kept documents of all servers.
     kept: ByteBudget,
 }
 
@@ -141,7 +141,7 @@ impl DiscoveryFetcher {
         self.current.load_full()
     }
 
-    /// Shows what is registered now, and asks those anew of whom something has changed.
+    /// Shows the registered APIServices, and enqueues servers whose APIServices changed.
     pub(crate) fn update(&self, before: &ApiServices, now: &ApiServices) {
         for (service, remote) in now.remotes() {
             let known = before.of(&service.group, &service.version);
@@ -154,7 +154,7 @@ impl DiscoveryFetcher {
         self.publish(now);
     }
 
-    /// Asks servers for as long as it is polled.
+    /// Fetches documents until dropped.
     pub(crate) async fn run(&self, outbound: &Outbound, aggregated: impl Fn() -> Arc<ApiServices>) -> Infallible {
         let asking = self.queue.run(AT_ONCE, |remote| self.turn(remote, outbound, &aggregated));
         let again = async {
@@ -183,7 +183,7 @@ impl DiscoveryFetcher {
             .filter(|service| service.remote() == Some(&remote) && may_answer(service))
             .cloned()
             .collect();
-        // A server without a way to it is not asked: its versions are stale by that.
+        // A server without an address is not requested. Its versions become stale.
         if versions.is_empty() {
             self.publish(&aggregated());
             return Outcome::Done;
@@ -191,10 +191,10 @@ impl DiscoveryFetcher {
         let known = self.fetched.lock().get(&remote).cloned().unwrap_or_default();
         let mut fetched = fetch(&remote, outbound, &versions, &known, &self.kept).await;
         fetched.asked = versions.iter().map(|service| (service.group_version(), service.revision)).collect();
-        // Others are asked again when their condition changes, and now and then.
+        // Others are requested again after a change of their condition, and at each interval.
         let is_expected = versions.iter().any(|service| service.is_available());
         let outcome = if fetched.is_silent && is_expected { Outcome::Again } else { Outcome::Done };
-        // Served resources are shown at once, with the documents of before.
+        // Resources are shown at once, with the previous OpenAPI documents.
         fetched.openapi = known.openapi;
         self.fetched.lock().insert(remote.clone(), fetched.clone());
         self.publish(&aggregated());
@@ -204,9 +204,9 @@ impl DiscoveryFetcher {
         outcome
     }
 
-    /// Makes the fragments of what is known, if they are not those that are shown.
+    /// Rebuilds the fragments from the fetched documents, if they changed.
     fn publish(&self, now: &ApiServices) {
-        // Held to the end, so that what is shown never goes back.
+        // Held to the end, so that published values never go back.
         let fetched = self.fetched.lock();
         let shown = self.current.load_full();
         let (mut next, mut descriptions, mut paths) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
@@ -238,12 +238,12 @@ fn is_same<T>(new: &ByVersion<T>, old: &ByVersion<T>) -> bool {
     new.len() == old.len() && new.iter().zip(old).all(|(new, old)| new.0 == old.0 && Arc::ptr_eq(new.1, old.1))
 }
 
-/// Returns true for a version whose server is available, or fails its check and may still say what it serves.
+/// Returns true for a version whose server is available, or fails its check but may still serve discovery.
 fn may_answer(service: &ApiService) -> bool {
     service.is_available() || service.condition.as_ref().is_some_and(|condition| condition.reason == FAILED_CHECK)
 }
 
-/// The version as discovery shows it.
+/// The source of a version for discovery.
 fn source(service: &ApiService, fetched: Option<&ServerDiscovery>) -> VersionSource {
     let name = service.group_version();
     let is_fresh =
@@ -260,7 +260,7 @@ fn source(service: &ApiService, fetched: Option<&ServerDiscovery>) -> VersionSou
     }
 }
 
-/// What a server says that it serves. Those behind its service are asked one after the other until one says so.
+/// Fetches the discovery of a server. Tries its endpoints in turn until one answers.
 async fn fetch(
     remote: &RemoteService,
     outbound: &Outbound,
@@ -276,7 +276,7 @@ async fn fetch(
                     Ok(fetched) => {
                         if let Some(due) = SILENT.worked(remote) {
                             let (service, repeats) = (remote.to_string(), due.repeats);
-                            tracing::info!(service, repeats, "an aggregated server says again what it serves");
+                            tracing::info!(service, repeats, "an aggregated server answers discovery requests again");
                         }
                         return fetched;
                     }
@@ -287,16 +287,16 @@ async fn fetch(
         }
         Err(why) => why,
     };
-    // Others say so in their conditions.
+    // The condition of other servers reports the failure.
     let is_expected = versions.iter().any(|service| service.is_available());
     if let Some(due) = is_expected.then(|| SILENT.failed(remote)).flatten() {
         let (service, repeats) = (remote.to_string(), due.repeats);
-        tracing::warn!(service, repeats, why, "an aggregated server does not say what it serves");
+        tracing::warn!(service, repeats, why, "an aggregated server does not answer discovery requests");
     }
     ServerDiscovery { is_silent: true, ..ServerDiscovery::default() }
 }
 
-/// What one of those behind a service says, by whichever document it has.
+/// Fetches discovery from one endpoint, in either format.
 async fn of_peer(
     client: &RestClient,
     versions: &[Arc<ApiService>],
@@ -326,7 +326,7 @@ async fn of_peer(
     }
 }
 
-/// The same by the older documents, one for each version.
+/// Fetches the older documents, one for each version.
 async fn by_version(client: &RestClient, versions: &[Arc<ApiService>], kept: &ByteBudget) -> ServerDiscovery {
     let mut fetched = ServerDiscovery::default();
     let asked = versions.iter().map(|service| async move {
@@ -349,7 +349,7 @@ async fn by_version(client: &RestClient, versions: &[Arc<ApiService>], kept: &By
                 document._reservations.push(reservation);
             }
             Err(why) => {
-                warn_repeated!(&service.name; name = service.name, why, "an aggregated server does not say what it serves");
+                warn_repeated!(&service.name; name = service.name, why, "an aggregated server does not answer discovery requests");
                 fetched.failed.insert(name);
             }
         }
@@ -358,7 +358,7 @@ async fn by_version(client: &RestClient, versions: &[Arc<ApiService>], kept: &By
     fetched
 }
 
-/// Whether a media type is that of an aggregated document.
+/// Returns true for the media type of aggregated discovery.
 pub(crate) fn is_aggregated(content_type: &str) -> bool {
     let mut parts = content_type.split(';').map(str::trim);
     let media = parts.next();
@@ -370,7 +370,7 @@ pub(crate) fn is_aggregated(content_type: &str) -> bool {
         && is("as", &["APIGroupDiscoveryList"])
 }
 
-/// What a document says. It is read where that keeps nobody waiting.
+/// Parses a response, on a blocking thread if it is large.
 pub(crate) async fn read<T: Send + 'static>(
     answer: RestResponse,
     of: impl Fn(&Value, &Bytes) -> Result<T, String> + Send + 'static,
@@ -380,7 +380,7 @@ pub(crate) async fn read<T: Send + 'static>(
     if is_large { keelson_supervision::outcome(tokio::task::spawn_blocking(read)).await } else { read() }
 }
 
-/// JSON, or YAML, which upstream reads too.
+/// Parses JSON, or YAML, which upstream accepts too.
 fn value(body: &[u8]) -> Result<Value, String> {
     match keelson_codec::json::parse(body) {
         Ok(parsed) => Ok(parsed.value),

@@ -1,6 +1,6 @@
-//! The service of an aggregated server as the store knows it: whether it is there, has the port, and leads to anybody.
+//! Checks the service of an aggregated server in the store: it must exist, have the port, and have ready endpoints.
 //!
-//! Upstream looks at this before it asks the server, and only of services with addresses of their own.
+//! Upstream checks this before it calls the server, and only for services with cluster IPs.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(crate) struct Endpoints<'t> {
 }
 
 impl Endpoints<'_> {
-    /// What is wrong with a service, if anything.
+    /// Returns the condition for a problem with a service, if there is one.
     ///
     /// # Errors
     /// 500 when services are not served.
@@ -55,7 +55,7 @@ impl Endpoints<'_> {
     }
 }
 
-/// Whether a slice has an endpoint that is ready, at this port.
+/// Returns true if a slice has this port and a ready endpoint.
 fn leads_to_somebody(slice: &Arc<Entry>, port_name: &str) -> bool {
     let slice = slice.object.decode(Revision::ZERO);
     let list = |field: &str| slice.get(&[field]).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();

@@ -1,8 +1,8 @@
-//! Aggregated API servers: which server serves a version of a group, as the stored APIService objects say.
+//! Aggregated API servers: the stored APIServices decide which server serves a version of a group.
 //!
-//! Each server follows these objects in its cache and keeps what they say in one immutable value, [`ApiServices`], which a request takes
-//! as it is. Servers on one store do the same without knowing of each other, unless they are to answer for each other (`peers`). What a
-//! registered server is sent, and what becomes of its answers, is not here.
+//! Each server follows these objects in its cache and keeps them in one immutable value, [`ApiServices`], which each
+//! request reads. Servers on one store do so independently, unless they forward requests to each other (`peers`). The
+//! forwarding of requests and responses is not here.
 
 mod aggregator;
 mod api_service;

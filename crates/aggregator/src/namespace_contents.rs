@@ -1,8 +1,8 @@
-//! Contents of namespaces that other servers hold, for the controller that empties namespaces: aggregated ones, and peers of another
-//! release, whose objects this server does not know.
+//! Namespace contents on other servers, for the controller that empties namespaces: on aggregated servers, and on peers
+//! of another release with kinds that this server does not know.
 //!
-//! Each kind that a server says it has in namespaces, and can delete, is deleted there in the name of that controller. Of a server that
-//! does not say what it has, nobody knows: its versions are told, and hold every namespace that is being deleted.
+//! Each namespaced kind that supports deletion is deleted there in the name of that controller. Versions of a server
+//! without discovery are reported as unknown, and delay every namespace deletion.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,28 +22,28 @@ use crate::discovery;
 use crate::peers::{PeerResource, PeerServers};
 use crate::requester::Requester;
 
-/// Who empties namespaces.
+/// The requester: the namespace controller.
 const CONTROLLER: Requester = Requester {
     user: "system:serviceaccount:kube-system:namespace-controller",
     groups: &["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"],
 };
-/// How many objects are asked for at once.
+/// The number of objects in a page.
 const CHUNK: usize = 500;
-/// How many objects are deleted at once where a server does not delete collections.
+/// The number of concurrent deletions on a server without deletion of collections.
 const DELETES_AT_ONCE: usize = 16;
-/// How many bytes an answer may have.
+/// The most bytes of a response.
 const ANSWER_BYTES: usize = 32 << 20;
-/// Of the objects nothing but their metadata is wanted, from who can leave the rest out.
+/// The preferred media type: metadata only, from servers that support it.
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
-/// What namespaces hold on all other servers.
+/// Namespace contents on all other servers.
 pub struct RemoteContents {
     aggregator: Arc<Aggregator>,
     peers: Option<Arc<PeerServers>>,
 }
 
 impl RemoteContents {
-    /// That of the servers that are registered, and of the peers if there are any.
+    /// Creates the contents of registered servers, and of peers if there are any.
     pub fn new(aggregator: Arc<Aggregator>, peers: Option<Arc<PeerServers>>) -> Self {
         Self { aggregator, peers }
     }
@@ -64,7 +64,7 @@ impl Elsewhere for RemoteContents {
             let Some(remote) = service.remote() else { continue };
             for resource in version.resources.iter().filter(|resource| is_deleted(resource)) {
                 let name = GroupResource { group: version.group.to_string(), resource: resource.plural.to_string() };
-                // A kind is deleted in one of its versions.
+                // Each kind is deleted in one of its versions.
                 if known.insert((name.group.clone(), name.resource.clone())) {
                     contents.push(Box::new(RemoteContent {
                         aggregator: self.aggregator.clone(),
@@ -103,12 +103,12 @@ fn can(resource: &DiscoveredResource, verb: &str) -> bool {
     resource.verbs.iter().any(|known| known == verb)
 }
 
-/// Whether a kind is deleted with its namespace.
+/// Returns true if a kind is deleted with its namespace.
 fn is_deleted(resource: &DiscoveredResource) -> bool {
     resource.is_namespaced() && can(resource, "delete") && can(resource, "list")
 }
 
-/// A server that holds objects.
+/// A server with objects.
 enum Server {
     Aggregated(RemoteService),
     Peer(ClientConfig),
@@ -141,7 +141,7 @@ impl Content for RemoteContent {
             if found.is_empty() {
                 return Ok(Left::default());
             }
-            // Everything goes, so nothing is left for dependents to be kept for.
+            // All objects go, so no dependent needs to be kept for another owner.
             let options = json!({ "kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background" });
             if self.deletes_collections {
                 self.delete(&peer, &path, &options).await?;
@@ -162,7 +162,7 @@ impl Content for RemoteContent {
 }
 
 impl RemoteContent {
-    /// The objects at a path: as many as one answer has, since they are all the same to who only wants to know what is left.
+    /// Lists one page of objects at a path. One page is enough to report that something is left.
     async fn list(&self, peer: &RestClient, path: &str) -> Result<Vec<Value>, ApiError> {
         let path = format!("{path}?limit={CHUNK}");
         let answer = CONTROLLER.get(peer, &path, Some(METADATA), HeaderMap::new(), ANSWER_BYTES).await;
@@ -176,7 +176,7 @@ impl RemoteContent {
         self.accepted(answer.map_err(|error| self.failed(&error.to_string()))?).map(|_| ())
     }
 
-    /// An answer that is good; `None` where there is no such thing.
+    /// Returns a successful response; `None` after a 404.
     fn accepted(&self, answer: RestResponse) -> Result<Option<RestResponse>, ApiError> {
         match answer.status {
             200..300 => Ok(Some(answer)),
@@ -190,7 +190,7 @@ impl RemoteContent {
     }
 }
 
-/// The items of a list, with nothing but what is asked of them. A list that has none and goes on holds what is not known.
+/// The metadata of a list's items. A list without items but with a continue token has unknown content.
 fn items_of(list: &Value) -> Result<Vec<Value>, String> {
     let goes_on = list["metadata"]["continue"].as_str().is_some_and(|token| !token.is_empty());
     match list.get("items") {

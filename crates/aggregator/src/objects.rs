@@ -1,8 +1,8 @@
-//! Objects of aggregated servers, and of kinds that only a peer knows, for the controller that collects garbage: their metadata, what
-//! happens to them, and what is done about them, in the name of that controller.
+//! Objects of aggregated servers, and of kinds that only a peer knows, for the garbage collector: their metadata,
+//! changes and deletion, in the name of that controller.
 //!
-//! That an object is gone is believed when its server says so in a `Status` about this very object. A server that is away, or answers
-//! anything else, has said nothing.
+//! An object counts as gone only when its server sends a `Status` about this very object. No response or any other one
+//! proves nothing.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -30,37 +30,37 @@ use crate::discovery;
 use crate::peers::PeerServers;
 use crate::requester::{RESPONSE_TIME, Requester};
 
-/// Who collects garbage.
+/// The requester: the garbage collector.
 const CONTROLLER: Requester = Requester {
     user: "system:serviceaccount:kube-system:generic-garbage-collector",
     groups: &["system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"],
 };
-/// What can be done with the objects of a kind that is followed.
+/// The verbs that a followed kind must support.
 const VERBS: [&str; 5] = ["delete", "get", "list", "patch", "watch"];
-/// How many objects a page of a list has.
+/// The number of objects in a page.
 const PAGE: usize = 500;
-/// How many bytes a page may have.
+/// The most bytes of a page.
 const PAGE_BYTES: usize = 32 << 20;
-/// How many bytes an object, or the event with it, may have.
+/// The most bytes of an object, or of an event with it.
 const OBJECT_BYTES: usize = 4 << 20;
-/// How long a watch lasts.
+/// The duration of a watch.
 const WATCH_TIME: Duration = Duration::from_mins(5);
-/// How much longer its server may take to end it.
+/// The extra time for its server to end it.
 const WATCH_GRACE: Duration = Duration::from_secs(30);
-/// Of objects nothing but their metadata is wanted, from who can leave the rest out.
+/// The preferred media types: metadata only, from servers that support it.
 const OBJECT: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 const LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
-/// What stands in a part of a path or of a query as it is.
+/// The characters that a path segment or query value keeps unescaped.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The objects that all aggregated servers have.
+/// The objects of all aggregated servers.
 pub struct AggregatedObjects {
     aggregator: Arc<Aggregator>,
     peers: Option<Arc<PeerServers>>,
 }
 
-/// Who keeps the objects of a kind.
+/// The server of a kind.
 enum Keeper {
     /// An aggregated server.
     Aggregated(RemoteService),
@@ -69,12 +69,15 @@ enum Keeper {
 }
 
 impl AggregatedObjects {
-    /// Those of the servers that are registered, and of the peers if there are any.
+    /// Creates the access to objects of registered servers, and of peers if there are any.
     pub fn new(aggregator: Arc<Aggregator>, peers: Option<Arc<PeerServers>>) -> Self {
         Self { aggregator, peers }
     }
 
-    /// Who keeps a kind, if its server is known to be there.
+    /// The server of a kind.
+    ///
+    /// # Errors
+    /// 503 when it is not available.
     fn keeper(&self, resource: &ResourceElsewhere) -> Result<Keeper, ApiError> {
         let services = self.aggregator.current();
         let ResourceElsewhere { group, version, plural, .. } = resource;
@@ -98,14 +101,14 @@ impl AggregatedObjects {
         Ok((peer.map_err(|why| unavailable(resource, &why))?, version_path(&resource.group, &resource.version)))
     }
 
-    /// The kinds that only peers know and can be followed.
+    /// The kinds that only peers know and that can be followed.
     fn of_peers(&self) -> impl Iterator<Item = ResourceElsewhere> {
         let unknown = self.peers.as_ref().map(|peers| peers.unknown_here()).unwrap_or_default();
         let followed = unknown.into_iter().filter(|it| can_be_followed(&it.resource));
         followed.map(|it| resource_of(it.group, it.version, &it.resource))
     }
 
-    /// Has something done to an object there.
+    /// Sends a change of an object to its server.
     async fn change<'a, F: Future<Output = Result<RestResponse, CallError>> + Send>(
         &'a self,
         resource: &'a ResourceElsewhere,
@@ -188,7 +191,7 @@ impl AggregatedObjects {
 
 impl ObjectsElsewhere for AggregatedObjects {
     fn generation(&self) -> u64 {
-        // Each of them only grows.
+        // Each of them only increases.
         let of_peers = self.peers.as_ref().map_or(0, |peers| peers.generation());
         self.aggregator.current().generation() + self.aggregator.discovery().generation() + of_peers
     }
@@ -215,7 +218,7 @@ impl ObjectsElsewhere for AggregatedObjects {
         let mut resources = Vec::new();
         for version in versions.into_iter().filter(|it| services.remote(&it.group, &it.version).is_some()) {
             for resource in version.resources.iter().filter(|resource| can_be_followed(resource)) {
-                // A kind is followed in one of its versions.
+                // Each kind is followed in one of its versions.
                 if known.insert((version.group.to_string(), resource.plural.to_string())) {
                     resources.push(resource_of(version.group.to_string(), version.version.to_string(), resource));
                 }
@@ -272,7 +275,7 @@ impl ObjectsElsewhere for AggregatedObjects {
     }
 }
 
-/// Whether all can be done with the objects of a kind that has to be.
+/// Returns true if a kind supports all needed verbs.
 fn can_be_followed(resource: &DiscoveredResource) -> bool {
     VERBS.iter().all(|wanted| resource.verbs.iter().any(|verb| *verb == *wanted))
 }
@@ -287,11 +290,11 @@ fn resource_of(group: String, version: String, resource: &DiscoveredResource) ->
     }
 }
 
-/// A watch that is under way.
+/// A running watch.
 struct Watch {
     resource: ResourceElsewhere,
     body: AnswerStream,
-    /// What is there of the next line.
+    /// The start of the next line.
     line: BytesMut,
     until: Instant,
 }
@@ -325,7 +328,7 @@ impl Watch {
         }
     }
 
-    /// What a line tells, if it tells anything.
+    /// The event of a line, if it has one.
     fn event(&self, line: &[u8]) -> Result<Option<EventElsewhere>, ApiError> {
         let parsed =
             keelson_codec::json::parse(line).map_err(|_| unavailable(&self.resource, "an event is no JSON"))?;
@@ -357,7 +360,7 @@ fn path_of(resource: &ResourceElsewhere, version: &str, key: &str) -> String {
     format!("{version}/{below}{}/{}", resource.plural, encoded(name))
 }
 
-/// The objects of a page. What is none of this kind makes the whole list worthless: what it leaves out might be taken for gone.
+/// The objects of a page. One invalid object fails the whole list, since a skipped one could be taken for deleted.
 fn page_of(resource: &ResourceElsewhere, list: &Value) -> Result<PageElsewhere, String> {
     let items = match list.get("items") {
         Some(Value::Array(items)) => items.as_slice(),
@@ -373,14 +376,14 @@ fn page_of(resource: &ResourceElsewhere, list: &Value) -> Result<PageElsewhere, 
     })
 }
 
-/// An answer that is good. That an object is gone has to be said of it by its name.
+/// Returns a successful response. A 404 counts only if its body names the object.
 fn accepted(
     resource: &ResourceElsewhere,
     key: Option<&str>,
     answer: Result<RestResponse, CallError>,
 ) -> Result<RestResponse, ApiError> {
     let answer = answer.map_err(|error| match error {
-        // The caller looks at the object again before it repeats the change.
+        // The caller reads the object again before it repeats the change.
         CallError::Unknown(why) => ApiError::Timeout(format!("{}: {why}", resource.name())),
         error => unavailable(resource, &error.to_string()),
     })?;
@@ -400,7 +403,7 @@ fn accepted(
     }
 }
 
-/// Whether a body says that there is no object of this name.
+/// Returns true if a body is a `Status` that the object of this name does not exist.
 fn says_missing(body: &[u8], name: &str) -> bool {
     let Ok(parsed) = keelson_codec::json::parse(body) else { return false };
     let status = &parsed.value;

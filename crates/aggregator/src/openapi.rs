@@ -1,9 +1,9 @@
-//! The OpenAPI documents of aggregated servers: fetched after their discovery, and published as they are.
+//! The OpenAPI documents of aggregated servers: fetched after their discovery, and published unchanged.
 //!
-//! Of each version that is registered the document of version 3 is fetched, when the server's index names another one than before, and
-//! of the server its document of version 2, of which what concerns these versions is merged into the one for all. A server that has no
-//! other one has it published as version 3 too.
-//! What is no such document is left out, and the log says so; what was published stays while the server is away.
+//! For each registered version, the version 3 document is fetched when the server's index names another URL than
+//! before. The server's version 2 document is fetched too, and its parts about these versions are merged into the
+//! common one. If the server has only version 2, it is also converted to version 3. Invalid documents are left out and
+//! logged. Published documents stay while the server is away.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use crate::api_service::ApiService;
 use crate::discovery::read;
 use crate::requester::Requester;
 
-/// In whose name the documents are asked for.
+/// The requester of the documents.
 const REQUESTER: Requester = Requester { user: "system:aggregator", groups: &[] };
-/// Where the index is, and below which the documents are.
+/// The path of the index and prefix of the documents.
 pub(crate) const INDEX: &str = "/openapi/v3";
-/// The document of version 2, of which what concerns its versions is merged into that of all.
+/// The path of the version 2 document.
 pub(crate) const V2: &str = "/openapi/v2";
-/// How many bytes a document may have.
+/// The most bytes of a document.
 pub(crate) const DOCUMENT_BYTES: usize = 16 << 20;
 
-/// What one server published.
+/// The OpenAPI documents of one server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServerOpenApi {
     /// The documents of version 3, by group and version.
@@ -41,14 +41,14 @@ pub(crate) struct ServerOpenApi {
 #[derive(Clone, Debug, Default)]
 struct PublishedPaths {
     tag: Option<HeaderValue>,
-    /// What it says of each version of a group.
+    /// Its parts for each version of a group.
     versions: HashMap<(String, String), Arc<ForeignPaths>>,
-    /// The same in version 3, of a server that has nothing of that version.
+    /// Its parts converted to version 3, for a server without version 3.
     converted: HashMap<(String, String), Arc<ForeignDocument>>,
     _reservation: Option<Arc<ByteReservation>>,
 }
 
-/// A document, and where the server says it is.
+/// A document with its URL on the server.
 #[derive(Clone, Debug)]
 pub(crate) struct PublishedDocument {
     url: String,
@@ -70,14 +70,14 @@ impl ServerOpenApi {
         published.or_else(|| self.paths.converted.get(version))
     }
 
-    /// What the document of version 2 says of a version of a group.
+    /// The part of the version 2 document for a version of a group.
     pub(crate) fn paths(&self, version: &(String, String)) -> Option<&Arc<ForeignPaths>> {
         self.paths.versions.get(version)
     }
 }
 
-/// What a server publishes of these versions now, where `known` was published before. Those behind its service are asked one after
-/// the other until one answers.
+/// Fetches the documents of these versions, given the ones published before. Tries the server's endpoints in turn until
+/// one answers.
 pub(crate) async fn fetch(
     remote: &RemoteService,
     outbound: &Outbound,
@@ -97,10 +97,10 @@ pub(crate) async fn fetch(
     known.clone()
 }
 
-/// Its documents of version 3; `None` where it knows of no such thing.
+/// Fetches the version 3 documents; `None` where the server has no index.
 ///
 /// # Errors
-/// When it does not say which ones it has.
+/// Errors of the index.
 async fn documents(
     client: &RestClient,
     remote: &RemoteService,
@@ -136,11 +136,11 @@ async fn documents(
     Ok(Some(named.collect()))
 }
 
-/// What its document of version 2 says of these versions, in version 3 too where that is all it has. One that does not answer has what
-/// it had.
+/// Fetches the version 2 parts of these versions, and converts them if the server has no version 3. Without an answer,
+/// returns the known ones.
 ///
 /// # Errors
-/// What is wrong with the document.
+/// The fault of the document.
 async fn paths(
     client: &RestClient,
     versions: &[Arc<ApiService>],
@@ -174,7 +174,7 @@ async fn paths(
     }
     let new: HashMap<_, _> = names.iter().cloned().zip(of_parts).collect();
     let converted: HashMap<_, _> = names.into_iter().zip(converted).collect();
-    // What says the same is the same, so that nothing is made anew for it.
+    // Equal content keeps the old value, so that nothing is rebuilt.
     if new == known.versions && is_same_text(&converted, &known.converted) {
         return Ok(PublishedPaths { tag, ..known.clone() });
     }
@@ -189,8 +189,8 @@ fn is_same_text(
     new.len() == old.len() && new.keys().all(|name| hash(new, name) == hash(old, name))
 }
 
-/// The document of a version, whose path is one such as `apis/apps/v1`, unless the one known before is still the newest; `None` where
-/// the index has none.
+/// The document at a version's path such as `apis/apps/v1`, or the known one if it is current; `None` where the index
+/// has none.
 pub(crate) async fn of_version(
     (client, requester): (&RestClient, Requester),
     path: &str,
@@ -200,7 +200,7 @@ pub(crate) async fn of_version(
 ) -> Result<Option<PublishedDocument>, String> {
     let Some(url) = index["paths"][path]["serverRelativeURL"].as_str() else { return Ok(None) };
     if !url.starts_with("/openapi/v3/") {
-        return Err(format!("its document is said to be at {url:?}"));
+        return Err(format!("its index names the document {url:?}"));
     }
     // The hash in a URL is that of the content.
     if let Some(same) = before.filter(|before| before.url == url && url.contains("hash=")) {

@@ -1,9 +1,10 @@
-//! The other servers on the store: what each of them has built in, and who of them answers a request that this one can't.
+//! The other servers on the store: their built-in resources, and the choice of one for a request that this server can't
+//! serve.
 //!
-//! Their discovery is fetched in the background, each server's on its own, whenever its identity lease changes hands, and again every few
-//! seconds: no request waits for that. A server is known as long as its lease tells that it may live, also while it does not answer: to
-//! say meanwhile that what it serves is not there would be a lie. What every server has from the store, custom resources and aggregated
-//! servers, is left out of what a peer serves. What is asked of one is `peers/asked.rs`; how requests are passed on is not here.
+//! Each server's discovery is fetched in the background, on every change of its identity lease and every few seconds;
+//! no request waits for it. A server stays known while its lease may be valid, even without answers, since reporting
+//! its resources as missing would be wrong. Resources that every server gets from the store (custom and aggregated) are
+//! left out of a peer's. Requests to peers are in `peers/asked.rs`; forwarding is not here.
 
 mod asked;
 
@@ -33,21 +34,21 @@ use tokio_util::sync::CancellationToken;
 use self::asked::{Asked, OpenApi, PeerDocument, paths_of};
 use crate::aggregator::Aggregator;
 
-/// The name that the certificates of servers have, as upstream has it.
+/// The server name in the certificates of servers, as upstream.
 const SERVER_NAME: &str = "kubernetes.default.svc";
-/// How many servers are asked and shown at the most, those first by name.
+/// The most peers, the first by name.
 const PEERS: usize = 64;
-/// How many are asked at once. Each takes a few seconds at the most.
+/// The number of concurrent requests. Each takes a few seconds at the most.
 const AT_ONCE: usize = 8;
-/// How many bytes the documents of all servers may have that are kept.
+/// The most bytes of all kept documents.
 const KEPT_BYTES: usize = 64 << 20;
-/// How often servers are asked again of which nothing has changed.
+/// The interval between requests to an unchanged server.
 const INTERVAL: Duration = Duration::from_secs(10);
-/// How soon one is asked again that did not answer.
+/// The backoff of a server that did not answer.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(250), longest: INTERVAL };
-/// How often it is looked who lives, beside each change of a lease.
+/// The interval between looks at the leases, beside each change of one.
 const LOOK: Duration = Duration::from_secs(2);
-/// How long that rests at the least, so that a burst of changes is taken in at once.
+/// The shortest time between two looks, so that a burst of changes is one look.
 const REST: Duration = Duration::from_millis(50);
 /// The other servers on the store.
 pub struct PeerServers {
@@ -55,7 +56,7 @@ pub struct PeerServers {
     servers: Arc<RegisteredServers>,
     /// The name of this server.
     own: String,
-    /// The authorities that may have signed the certificates of others (PEM).
+    /// The authorities for the certificates of other servers (PEM).
     ca_bundle: ArcSwap<Vec<u8>>,
     current: ArcSwap<ServedElsewhere>,
     known: Mutex<BTreeMap<String, KnownPeer>>,
@@ -64,12 +65,12 @@ pub struct PeerServers {
     kept: ByteBudget,
     turn: AtomicUsize,
     failures: AtomicU64,
-    /// The failures of peers to say what they serve.
+    /// Failed discovery requests to peers.
     silent: RepeatLog,
     rerouted: Mutex<BTreeMap<Rerouted, u64>>,
 }
 
-/// Requests for a resource that were passed on to peers, and answered so.
+/// Requests for a resource that peers answered with a status code.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rerouted {
     /// The group, empty for the core group.
@@ -94,47 +95,47 @@ pub(crate) struct PeerResource {
 /// A resource in a version: group, version and plural name.
 type ResourceName = (String, String, String);
 
-/// What all peers serve, as documents show it.
+/// The documents of all peers.
 #[derive(Clone, Default)]
 pub struct PeerDescriptions {
-    /// Which state of it this is: the number goes up with each change.
+    /// The generation, which increases with each change.
     pub generation: u64,
-    /// What each of them has built in.
+    /// The discovery of their built-in resources.
     pub discovery: Arc<PeerDocuments>,
-    /// What they publish of the versions that this server does not serve, each as one of them has it.
+    /// OpenAPI 3 documents of versions that this server does not serve, one for each.
     pub openapi: Vec<Arc<ForeignDocument>>,
-    /// The same in version 2.
+    /// OpenAPI 2 parts of versions that this server does not serve.
     pub paths: Vec<Arc<ForeignPaths>>,
 }
 
-/// What all peers serve at one moment.
+/// The resources of all peers at one moment.
 #[derive(Default)]
 struct ServedElsewhere {
-    /// What this server had itself, as of these generations.
+    /// The generations of this server's own resources that the value was computed with.
     here: (u64, u64),
     described: PeerDescriptions,
-    /// By resource: the peers that have it, those that answered last if any did.
+    /// The peers with each resource, without silent ones unless all are silent.
     ways: HashMap<ResourceName, Vec<Arc<Upstream>>>,
 }
 
-/// A server that may live.
+/// A server that may be live.
 #[derive(Clone)]
 struct KnownPeer {
     holder: String,
     address: SocketAddr,
-    /// The authorities by which it is known.
+    /// The authorities for its certificate.
     ca_bundle: Arc<Vec<u8>>,
     upstream: Arc<Upstream>,
-    /// Whether it did when it was asked last.
+    /// True if it answered the last request.
     answers: bool,
-    /// What it said that it serves: of the core group, and of the others.
+    /// Its discovery: the core group, and the others.
     documents: [PeerDocument; 2],
-    /// What it publishes of the versions that this server does not serve.
+    /// Its OpenAPI documents of versions that this server does not serve.
     openapi: OpenApi,
 }
 
 impl PeerServers {
-    /// Those beside the server of this name, whose certificates these authorities have signed (PEM).
+    /// Creates the peers of the server `own`, whose certificates these authorities have signed (PEM).
     pub fn new(
         aggregator: Arc<Aggregator>,
         servers: Arc<RegisteredServers>,
@@ -158,23 +159,23 @@ impl PeerServers {
         })
     }
 
-    /// Knows them by other authorities from now on (PEM). All are asked again.
+    /// Replaces the authorities (PEM). All peers are requested again.
     pub fn change_authorities(&self, ca_bundle: Vec<u8>) {
         self.ca_bundle.store(Arc::new(ca_bundle));
         self.changed.notify_one();
     }
 
-    /// Which state of what they serve is the newest: the number goes up with each change.
+    /// The generation of the peers' documents, which increases with each change.
     pub fn generation(&self) -> u64 {
         self.current.load().described.generation
     }
 
-    /// What they serve, as documents show it.
+    /// The documents of all peers.
     pub fn described(&self) -> PeerDescriptions {
         self.current.load().described.clone()
     }
 
-    /// A peer that serves a resource; of several each in turn.
+    /// A peer with a resource. Several take turns.
     pub fn find(&self, group: &str, version: &str, resource: &str) -> Option<Arc<Upstream>> {
         let current = self.current.load();
         if current.ways.is_empty() {
@@ -184,12 +185,12 @@ impl PeerServers {
         ways.get(self.turn.fetch_add(1, Ordering::Relaxed) % ways.len()).cloned()
     }
 
-    /// The resources whose objects this server does not know, each in the first of its versions.
+    /// The resources that this server does not know, each in its first version.
     pub(crate) fn unknown_here(&self) -> Vec<PeerResource> {
         let surface = self.aggregator.registry().surface();
         let known = self.known.lock();
         let mut found: BTreeMap<(&str, &str), PeerResource> = BTreeMap::new();
-        // Of one that does not answer only what no other has.
+        // From silent peers, only resources that no other peer has.
         let (answering, silent): (Vec<_>, Vec<_>) = known.values().partition(|peer| peer.answers);
         for peer in answering.into_iter().chain(silent) {
             for version in peer.documents.iter().flat_map(|document| &document.versions) {
@@ -208,29 +209,29 @@ impl PeerServers {
         found.into_values().collect()
     }
 
-    /// How a peer is called.
+    /// The client configuration for a peer.
     fn config(&self, peer: &KnownPeer) -> ClientConfig {
         let (host, port) = (peer.address.ip().to_string(), peer.address.port());
         let destination = Destination::Server { host, port, server_name: SERVER_NAME.to_owned() };
         ClientConfig::new(destination, peer.ca_bundle.to_vec())
     }
 
-    /// Notes that a request was passed on, and how it was answered.
+    /// Counts a forwarded request with its status code.
     pub fn note_rerouted(&self, rerouted: Rerouted) {
         *self.rerouted.lock().entry(rerouted).or_default() += 1;
     }
 
-    /// How often requests were passed on for what a peer still serves.
+    /// The number of forwarded requests by resource and code, for resources that a peer still serves.
     pub fn rerouted(&self) -> Vec<(Rerouted, u64)> {
         self.rerouted.lock().iter().map(|(what, times)| (what.clone(), *times)).collect()
     }
 
-    /// How often a peer did not say what it serves.
+    /// The number of failed discovery requests.
     pub fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// Follows them until the server stops.
+    /// Follows the peers until the server stops.
     pub fn run(self: Arc<Self>, stopping: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(self.run_until(stopping))
     }
@@ -261,7 +262,7 @@ impl PeerServers {
         }
     }
 
-    /// Looks who lives, and what is served here, whenever either may have changed.
+    /// Updates the peers after changes of the leases or of the served resources.
     async fn look(&self) -> Infallible {
         let mut surfaces = self.aggregator.registry().surfaces().changes();
         loop {
@@ -284,12 +285,12 @@ impl PeerServers {
         }
     }
 
-    /// The states of what this server has itself, by which it is judged what is not a peer's.
+    /// The generations of this server's own resources, which are subtracted from a peer's.
     fn here(&self) -> (u64, u64) {
         (self.aggregator.registry().surface().generation(), self.aggregator.current().generation())
     }
 
-    /// Knows those that may live, and asks those that are new. Whether any came or went.
+    /// Records the live peers and requests new ones. Returns true if any came or went.
     fn take_in(&self, servers: Vec<RegisteredServer>) -> bool {
         let others = servers.into_iter().filter(|server| server.id != self.own && server.life != Life::Dead);
         let mut living: BTreeMap<String, (String, SocketAddr)> =
@@ -310,7 +311,7 @@ impl PeerServers {
             if before.is_some_and(is_same) {
                 continue;
             }
-            // Until a process that has taken another's place was asked, it is taken to serve the same.
+            // A new process under the same name is assumed to serve the same until it answers.
             let (documents, openapi) =
                 before.map(|before| (before.documents.clone(), before.openapi.clone())).unwrap_or_default();
             let upstream = self.aggregator.outbound().upstream_at(address, SERVER_NAME, &ca_bundle);
@@ -336,14 +337,19 @@ impl PeerServers {
             Ok(openapi) => {
                 self.take(&id, &known.holder, |peer| peer.openapi = openapi);
                 if let Some(due) = self.silent.worked(&id) {
-                    tracing::info!(server_id = id, repeats = due.repeats, "a peer says again what it serves");
+                    tracing::info!(server_id = id, repeats = due.repeats, "a peer answers discovery requests again");
                 }
                 Outcome::Done
             }
             Err::<_, String>(why) => {
                 self.failures.fetch_add(1, Ordering::Relaxed);
                 if let Some(due) = self.silent.failed(&id) {
-                    tracing::warn!(server_id = id, repeats = due.repeats, why, "a peer does not say what it serves");
+                    tracing::warn!(
+                        server_id = id,
+                        repeats = due.repeats,
+                        why,
+                        "a peer does not answer discovery requests"
+                    );
                 }
                 self.take(&id, &known.holder, |peer| peer.answers = false);
                 Outcome::Again
@@ -351,7 +357,7 @@ impl PeerServers {
         }
     }
 
-    /// Notes what a peer has said, and shows it, unless another process has taken its place.
+    /// Records a peer's answer and publishes it, unless another process has taken its name.
     fn take(&self, id: &str, holder: &str, note: impl FnOnce(&mut KnownPeer)) {
         match self.known.lock().get_mut(id).filter(|peer| peer.holder == holder) {
             Some(peer) => note(peer),
@@ -360,9 +366,9 @@ impl PeerServers {
         self.publish();
     }
 
-    /// Shows what is known now.
+    /// Publishes the current state.
     fn publish(&self) {
-        // Held to the end, so that what is shown never goes back.
+        // Held to the end, so that published values never go back.
         let mut known = self.known.lock();
         let here = self.here();
         known
@@ -407,12 +413,12 @@ impl PeerServers {
     }
 }
 
-/// Whether a lease is that of a server.
+/// Returns true for the lease of an API server.
 fn is_identity(lease: &Entry) -> bool {
     lease.labels.get(IDENTITY_LABEL) == Some(IDENTITY_VALUE)
 }
 
-/// What peers publish, of each version what the first says that has it, so that all servers show the same.
+/// The documents of peers, for each version that of the first peer with it, so that all servers show the same.
 fn first_of_each<'k, T: 'k, I: Iterator<Item = &'k Arc<T>>>(
     known: &'k BTreeMap<String, KnownPeer>,
     of_peer: impl Fn(&'k KnownPeer) -> I,
@@ -430,13 +436,13 @@ fn alike<T>(some: &[Arc<T>], others: &[Arc<T>]) -> bool {
 }
 
 impl KnownPeer {
-    /// What it publishes of versions that it still serves, and this server does not.
+    /// Its OpenAPI 3 documents of versions that it still serves and this server does not.
     fn openapi(&self) -> impl Iterator<Item = &Arc<ForeignDocument>> {
         let served = self.served();
         self.openapi.documents().filter(move |document| served.contains(document.path()))
     }
 
-    /// The same in version 2.
+    /// Its OpenAPI 2 parts of versions that it still serves and this server does not.
     fn paths(&self) -> impl Iterator<Item = &Arc<ForeignPaths>> {
         let served = self.served();
         self.openapi.parts().filter(move |paths| served.contains(paths.path()))
@@ -449,7 +455,7 @@ impl KnownPeer {
     }
 }
 
-/// Who has each resource. Those that do not answer are left out where another does.
+/// The peers with each resource. Silent ones are left out where another one has it.
 fn ways(known: &BTreeMap<String, KnownPeer>) -> HashMap<ResourceName, Vec<Arc<Upstream>>> {
     let mut ways: HashMap<ResourceName, Vec<Arc<Upstream>>> = HashMap::new();
     for answers in [true, false] {

@@ -1,7 +1,7 @@
-//! Requests of this server itself to aggregated servers: what it asks them, in whose name, and how long they may take.
+//! This server's own requests to aggregated servers and peers: paths, requester identity and time limits.
 //!
-//! A question goes to an address of the server's service. The server is trusted no further than to answer: it may hang, lie or answer
-//! without end, and costs whoever asks no more than its bounds.
+//! Requests go to an address of the server's service. The server is not trusted: it may hang, send false data or stream
+//! without end, and limits on time and size bound its cost.
 
 use std::time::Duration;
 
@@ -11,24 +11,24 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue};
 use keelson_meta::json::Value;
 use keelson_outbound::{CallError, Effect, REMOTE_GROUP, REMOTE_USER, RestClient, RestRequest, RestResponse};
 
-/// How long a response may take altogether, as upstream has it.
+/// The time limit of a whole response, as upstream.
 pub(crate) const RESPONSE_TIME: Duration = Duration::from_secs(5);
 
-/// In whose name a question is asked, as the header fields for it say.
+/// The identity of a request, as sent in its header fields.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Requester {
     pub(crate) user: &'static str,
     pub(crate) groups: &'static [&'static str],
 }
 
-/// Who asks whether a server is there, and for its discovery.
+/// The identity of availability checks and discovery requests.
 pub(crate) const AGGREGATOR: Requester = Requester { user: "system:kube-aggregator", groups: &["system:masters"] };
 
-/// As whom a server asks its peers, as upstream has it.
+/// The identity of requests to peers, as upstream.
 pub(crate) const SERVER: Requester = Requester { user: "system:apiserver", groups: &["system:masters"] };
 
 impl Requester {
-    /// Asks for a path, and for these media types if there are any.
+    /// Sends a GET for a path, with an Accept header if given.
     pub(crate) async fn get(
         self,
         client: &RestClient,
@@ -45,7 +45,7 @@ impl Requester {
         client.send(RestRequest { method, path, headers, body, effect, time: RESPONSE_TIME, response_bytes }).await
     }
 
-    /// Has something deleted.
+    /// Sends a DELETE.
     pub(crate) async fn delete(
         self,
         client: &RestClient,
@@ -56,7 +56,7 @@ impl Requester {
         self.send(client, (Method::DELETE, path, JSON), options, response_bytes).await
     }
 
-    /// Has something changed by a merge patch.
+    /// Sends a merge patch.
     pub(crate) async fn patch(
         self,
         client: &RestClient,

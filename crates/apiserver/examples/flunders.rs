@@ -1,7 +1,7 @@
-//! A whole aggregated API server: flunders in a store of its own, with columns, a status, and a hook that changes and judges them.
+//! An aggregated API server: flunders in a store of its own, with columns, a status, and an admission hook.
 //!
-//! `docs/tutorials/aggregated-server.md` walks through it. It reads `LISTEN`, `STORE`, `DATA_DIR` and
-//! `KUBECONFIG` from the environment.
+//! `docs/tutorials/aggregated-server.md` walks through it. It reads `LISTEN`, `STORE`, `DATA_DIR` and `KUBECONFIG` from
+//! the environment.
 
 use std::env::var;
 use std::error::Error;
@@ -11,7 +11,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What somebody wants of a flunder.
+/// The desired state of a flunder.
 #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "wardle.example.com",
@@ -36,10 +36,10 @@ pub struct FlunderSpec {
     pub size: u32,
 }
 
-/// What has become of it.
+/// The observed state of a flunder.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 pub struct FlunderStatus {
-    /// Whether it shines.
+    /// True once it shines.
     #[serde(default)]
     pub polished: bool,
 }
@@ -48,7 +48,7 @@ fn one() -> u32 {
     1
 }
 
-/// Labels flunders by their colour, and keeps them from shrinking.
+/// Labels flunders by colour, and forbids a smaller size.
 struct Rules;
 
 #[async_trait]

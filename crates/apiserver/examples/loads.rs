@@ -1,6 +1,7 @@
-//! A server without storage: how loaded this host is, computed when somebody reads it.
+//! A server without storage: the load of this host, computed on each read.
 //!
-//! `docs/tutorials/aggregated-server.md` says more. It reads `LISTEN`, `DATA_DIR` and `KUBECONFIG` from the environment.
+//! `docs/tutorials/aggregated-server.md` says more. It reads `LISTEN`, `DATA_DIR` and `KUBECONFIG` from the
+//! environment.
 
 use std::env::var;
 use std::error::Error;
@@ -10,7 +11,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How many processes wanted to run in the last minutes, on average.
+/// The average number of runnable processes in the last minutes.
 #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "host.example.com",
@@ -20,13 +21,13 @@ use serde::{Deserialize, Serialize};
     printcolumn = r#"{"name": "Processes", "type": "number", "jsonPath": ".spec.processes"}"#
 )]
 pub struct LoadSpec {
-    /// Of how many minutes this is the average.
+    /// The length of the average in minutes.
     pub minutes: u32,
-    /// The average number of processes that wanted to run.
+    /// The average number of runnable processes.
     pub processes: f64,
 }
 
-/// What the kernel says of this host (proc(5), `/proc/loadavg`).
+/// The load from the kernel (proc(5), `/proc/loadavg`).
 struct Host;
 
 #[async_trait]

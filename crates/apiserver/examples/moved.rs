@@ -1,5 +1,5 @@
-//! An aggregated API server of one type in two versions, which stores objects in the one that `STORED` names: what lies in the other one is
-//! written anew by itself (`docs/tutorials/aggregated-server.md`).
+//! An aggregated API server of one type in two versions. It stores objects in the version that `STORED` names, and
+//! migrates objects stored in the other one (`docs/tutorials/aggregated-server.md`).
 //!
 //! It reads `LISTEN`, `STORE`, `DATA_DIR`, `STORED`, `LEASE_SECONDS` and `KUBECONFIG` from the environment.
 
@@ -16,11 +16,11 @@ use serde::{Deserialize, Serialize};
 mod v1 {
     use super::*;
 
-    /// What somebody wants of a crate.
+    /// The desired state of a crate.
     #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
     #[kube(group = "moved.example.com", version = "v1", kind = "Crate", namespaced)]
     pub(crate) struct CrateSpec {
-        /// What is in it.
+        /// The content.
         pub(crate) content: String,
     }
 }
@@ -28,11 +28,11 @@ mod v1 {
 mod v2 {
     use super::*;
 
-    /// What somebody wants of a crate.
+    /// The desired state of a crate.
     #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
     #[kube(group = "moved.example.com", version = "v2", kind = "Crate", namespaced)]
     pub(crate) struct CrateSpec {
-        /// What is in it.
+        /// The content.
         pub(crate) content: String,
     }
 }

@@ -1,7 +1,7 @@
-//! Admission hooks: what a program does with each write of a type of its own before it is stored.
+//! Admission hooks: a program's own code for each write of one of its types.
 //!
-//! A hook sees typed objects. It is asked twice: once to change the object, and once to judge what has become of it. When the stored
-//! object changes meanwhile it is asked again, so it should have no effect of its own.
+//! A hook sees typed objects. It runs twice: first to change the object, then to validate the result. It runs again
+//! when the stored object changed meanwhile, so it should have no side effects.
 
 use std::borrow::Cow;
 use std::marker::PhantomData;
@@ -15,56 +15,56 @@ use kube::Resource;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// A hook for writes of one type, in the version of that type.
+/// An admission hook for one type, in the version of that type.
 #[async_trait]
 pub trait AdmissionHook<K: Send + Sync>: Send + Sync + 'static {
-    /// Changes what will be written. Not asked of deletions. What it adds nobody owns.
+    /// Changes the object before it is stored. Not called for deletions. Its changes get no managedFields entry.
     ///
     /// # Errors
-    /// What the client is told when the write is refused.
+    /// The message to the client of a refused write.
     async fn mutate(&self, request: &AdmissionRequest<'_, K>, object: &mut K) -> Result<(), Refusal> {
         let (_, _) = (request, object);
         Ok(())
     }
 
-    /// Judges what will be stored, or what will be gone (`None`; it is in [`AdmissionRequest::old`]).
+    /// Validates the object before it is stored, or its deletion (`None`; the object is in [`AdmissionRequest::old`]).
     ///
     /// # Errors
-    /// What the client is told when the write is refused.
+    /// The message to the client of a refused write.
     async fn validate(&self, request: &AdmissionRequest<'_, K>, object: Option<&K>) -> Result<(), Refusal> {
         let (_, _) = (request, object);
         Ok(())
     }
 }
 
-/// A write, but for the object that it leaves.
+/// A write, without the new object.
 #[derive(Debug)]
 pub struct AdmissionRequest<'a, K> {
-    /// Who writes.
+    /// The user.
     pub user: &'a User,
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
     /// The namespace; `None` of an object in none.
     pub namespace: Option<&'a str>,
-    /// The name; empty where it is still to be generated, and where a collection is deleted.
+    /// The name; empty for a name still to be generated, and for the deletion of a collection.
     pub name: &'a str,
-    /// The subresource that is written, such as `status`.
+    /// The written subresource, such as `status`.
     pub subresource: Option<&'a str>,
-    /// The object as it is stored; `None` for a new one.
+    /// The stored object; `None` for a new one.
     pub old: Option<K>,
-    /// Whether nothing will be stored.
+    /// True for a dry run.
     pub dry_run: bool,
     attributes: &'a AdmissionAttributes<'a>,
 }
 
 impl<K> AdmissionRequest<'_, K> {
-    /// Warns who writes, whatever becomes of the write.
+    /// Adds a warning to the response, whatever the outcome of the write.
     pub fn warn(&self, text: impl Into<String>) {
         self.attributes.caller.warnings().add(text);
     }
 }
 
-/// Why a hook refuses a write: 403, with this text behind the name of the object.
+/// The refusal of a write: 403 with this text after the object's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Refusal(Cow<'static, str>);
@@ -76,7 +76,7 @@ impl Refusal {
     }
 }
 
-/// A hook as the write engine asks it.
+/// A hook as an admission plugin.
 pub(crate) struct Hooked<K, H> {
     hook: H,
     kind: GroupVersionKind,
@@ -99,7 +99,7 @@ where
     K: Serialize + DeserializeOwned + Send + Sync + 'static,
     H: AdmissionHook<K>,
 {
-    /// What the hook is told; `None` of writes that are not its.
+    /// The request for the hook; `None` for writes that it does not handle.
     fn request<'a>(
         &self,
         attributes: &'a AdmissionAttributes<'a>,
@@ -181,19 +181,19 @@ impl<K, H> std::fmt::Debug for Hooked<K, H> {
     }
 }
 
-/// An object as the program's type.
+/// Converts an object to the program's type.
 ///
 /// # Errors
-/// 500 when the type does not read what its schema allows.
+/// 500 when the type rejects an object that its schema allows.
 pub(crate) fn typed<K: DeserializeOwned>(object: &Object) -> Result<K, ApiError> {
     let read = serde_json::to_vec(object).and_then(|bytes| serde_json::from_slice(&bytes));
     read.map_err(|error| ApiError::Internal(format!("the type of the object does not read it: {error}")))
 }
 
-/// What the program's type is as an object.
+/// Converts a value of the program's type to an object.
 ///
 /// # Errors
-/// 500 when it is none.
+/// 500 when it does not serialize to an object.
 pub(crate) fn untyped<K: Serialize>(typed: &K) -> Result<Object, ApiError> {
     let object = serde_json::to_vec(typed).and_then(|bytes| serde_json::from_slice(&bytes));
     object.map_err(|error| ApiError::Internal(format!("the type of the object does not write it: {error}")))

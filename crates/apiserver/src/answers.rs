@@ -1,6 +1,6 @@
-//! A cache of the main server's answers to token reviews and access reviews, for a few seconds.
+//! A cache of the main server's answers to token and access reviews, for a few seconds.
 //!
-//! Without it every request would wait for one to the main server. Number and size of the answers are bounded.
+//! Without it every request would wait for the main server. Number and size of the answers are limited.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How long an answer is kept, as upstream has it: so long a right lasts that was taken away.
+/// The lifetime of an answer, as upstream: a revoked right stays valid that long.
 const KEPT_FOR: Duration = Duration::from_secs(10);
-/// How many answers are kept.
+/// The most answers.
 const MOST: usize = 4096;
-/// How many bytes a question may have whose answer is kept, as upstream has it.
+/// The largest question whose answer is cached, in bytes, as upstream.
 const MOST_QUESTION_BYTES: usize = 10_000;
 
 /// Answers by their questions.
@@ -26,13 +26,13 @@ impl<V> Default for Answers<V> {
 }
 
 impl<V: Clone> Answers<V> {
-    /// The answer to a question, if it was given of late.
+    /// The answer to a question, if it is recent.
     pub(crate) fn get(&self, question: &str) -> Option<V> {
         let kept = self.0.lock();
         kept.get(question).filter(|(given, _)| given.elapsed() < KEPT_FOR).map(|(_, answer)| answer.clone())
     }
 
-    /// Keeps an answer that was just given.
+    /// Caches an answer.
     pub(crate) fn keep(&self, question: String, answer: V) {
         if question.len() > MOST_QUESTION_BYTES {
             return;

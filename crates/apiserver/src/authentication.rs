@@ -1,6 +1,7 @@
-//! Bearer tokens of clients that come to this server directly: the main server is asked whose they are (`TokenReview`).
+//! Bearer tokens of clients that connect directly: the main server authenticates them (`TokenReview`).
 //!
-//! Clients that come through the main server are known by its front proxy (`keelson_access::PublishedAuthorities`).
+//! Clients that come through the main server are authenticated by its front proxy
+//! (`keelson_access::PublishedAuthorities`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +18,10 @@ use kube::api::{Api, PostParams};
 
 use crate::answers::Answers;
 
-/// How long an answer may take, as upstream has it.
+/// The time limit of a review, as upstream.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
 
-/// Asks the main server for the users of tokens.
+/// Authenticates tokens by reviews at the main server.
 pub(crate) struct TokenReviews {
     api: Api<TokenReview>,
     answers: Answers<Option<Arc<User>>>,

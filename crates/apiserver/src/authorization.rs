@@ -1,6 +1,6 @@
-//! Delegated authorization: the main server is asked what users may do (`SubjectAccessReview`), and its answer holds for ten seconds.
+//! Delegated authorization: the main server decides (`SubjectAccessReview`), and its answer is valid for ten seconds.
 //!
-//! Members of `system:masters` and questions whether the server is well pass unasked, as upstream has it.
+//! Members of `system:masters` and health checks need no review, as upstream.
 
 use std::time::Duration;
 
@@ -19,12 +19,12 @@ use kube::api::{Api, PostParams};
 
 use crate::answers::Answers;
 
-/// How long an answer may take, as upstream has it.
+/// The time limit of a review, as upstream.
 const ANSWER_TIME: Duration = Duration::from_secs(10);
-/// The paths that tell whether the server is well, which are answered whomever the main server believes.
+/// The health check paths, which every client may read.
 const HEALTH_PATHS: [&str; 3] = ["/livez", "/readyz", "/healthz"];
 
-/// Asks the main server what users may do.
+/// Authorizes requests by reviews at the main server.
 pub(crate) struct AccessReviews {
     api: Api<SubjectAccessReview>,
     answers: Answers<Verdict>,
@@ -61,9 +61,9 @@ impl AccessReviews {
     }
 }
 
-/// Nothing is allowed that nobody could be asked for, and it is asked again with the next request.
+/// The verdict without an answer: nothing is allowed. The next request tries again.
 fn failed(cause: &str) -> Verdict {
-    warn_repeated!(""; cause, "the main server can't be asked what a user may do");
+    warn_repeated!(""; cause, "access reviews at the main server fail");
     Verdict { decision: Decision::NoOpinion, reason: "the main server can't be asked".into() }
 }
 

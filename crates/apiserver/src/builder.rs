@@ -1,6 +1,6 @@
-//! The settings of a server: types, where objects are kept, hooks, address and names.
+//! The settings of a server: types, storage, hooks, address and names.
 //!
-//! This is what a program writes; `server.rs` makes a running server of it.
+//! A program calls these methods; `server.rs` starts the server.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ use crate::storage::Storage;
 pub struct ApiServer;
 
 impl ApiServer {
-    /// A server of nothing, in memory, on port 8443 of all addresses.
+    /// A builder without resources, with storage in memory, on port 8443 of all addresses.
     pub fn builder() -> ApiServerBuilder {
         ApiServerBuilder {
             definitions: Vec::new(),
@@ -64,7 +64,7 @@ impl ApiServer {
     }
 }
 
-/// Why a server does not start.
+/// The reason why a server does not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -77,30 +77,30 @@ pub enum StartError {
     /// There is no usable serving certificate.
     #[error("certificates: {0}")]
     Certificates(String),
-    /// The main server can't be reached, or does not say how its front proxy is known.
+    /// The main server can't be reached, or does not publish its front proxy's authorities.
     #[error("the main API server: {0}")]
     MainServer(String),
-    /// The address is taken, or is none of this host.
+    /// The address is in use, or belongs to another host.
     #[error("listening on {address}: {source}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
 }
 
-/// Why [`ApiServerBuilder::serve`] came to an end that nobody asked for.
+/// The reason why [`ApiServerBuilder::serve`] ended unexpectedly.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// It did not start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// Something has died that the server can't do without.
+    /// An essential task has died.
     #[error(transparent)]
     Failed(#[from] keelson_supervision::Failure),
-    /// The process can't be told of signals.
+    /// Signals can't be received.
     #[error("signals: {0}")]
     Signals(std::io::Error),
 }
@@ -109,7 +109,7 @@ pub enum ServeError {
 #[must_use]
 pub struct ApiServerBuilder {
     pub(crate) definitions: Vec<CustomResourceDefinition>,
-    /// Those whose objects the program keeps or computes by itself.
+    /// Resources whose objects the program keeps or computes itself.
     pub(crate) external: Vec<(CustomResourceDefinition, Arc<dyn External>)>,
     pub(crate) storage: Storage,
     pub(crate) hooks: Vec<Arc<dyn Admission>>,
@@ -124,21 +124,22 @@ pub struct ApiServerBuilder {
 }
 
 impl ApiServerBuilder {
-    /// Serves a type: `#[derive(CustomResource)]` of `kube` says its group, version, names, scope, columns and subresources,
-    /// `#[derive(JsonSchema)]` of `schemars` its schema, by which objects are judged, filled in, pruned and described.
+    /// Serves a type. `#[derive(CustomResource)]` of `kube` defines its group, version, names, scope, columns and
+    /// subresources. `#[derive(JsonSchema)]` of `schemars` defines its schema, which validates, defaults, prunes and
+    /// documents objects.
     pub fn resource<K: CustomResourceExt>(self) -> Self {
         self.definition(K::crd())
     }
 
-    /// Serves what a definition says, as a custom resource would be: one of several versions (`kube::core::crd::merge_crds`), or one
-    /// that was not derived. Its versions differ by name alone.
+    /// Serves a definition like that of a custom resource: with several versions (`kube::core::crd::merge_crds`), or
+    /// not derived. Its versions may differ only in name.
     pub fn definition(mut self, definition: CustomResourceDefinition) -> Self {
         self.definitions.push(definition);
         self
     }
 
-    /// Serves a type whose objects are in a store of the program's own. The server answers from a copy in memory, which it keeps as the
-    /// store tells it, and what clients write goes to the store first. Such a server keeps no other objects than in memory.
+    /// Serves a type whose objects are in a store of the program's own. Reads use a copy in memory that follows the
+    /// store, and writes go to the store first. Such a server keeps other objects only in memory.
     pub fn resource_in<K>(mut self, store: impl ObjectStore<K>) -> Self
     where
         K: CustomResourceExt + Resource<DynamicType = ()> + Serialize + DeserializeOwned + Send + Sync + 'static,
@@ -147,8 +148,8 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Serves a type whose objects are computed when they are read, and that nobody writes: it can be got, listed and watched. Who
-    /// watches is told every other second what is different. Such a server keeps no other objects than in memory.
+    /// Serves a read-only type whose objects are computed on each read. It supports get, list and watch; a watch gets
+    /// changes every other second. Such a server keeps other objects only in memory.
     pub fn computed<K>(mut self, source: impl Computed<K>) -> Self
     where
         K: CustomResourceExt + Resource<DynamicType = ()> + Serialize + Send + Sync + 'static,
@@ -157,13 +158,13 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Keeps objects there; in memory unless it is said.
+    /// Sets the storage; memory by default.
     pub fn storage(mut self, storage: Storage) -> Self {
         self.storage = storage;
         self
     }
 
-    /// Has a hook change and judge what is written of a type, behind those that were named before.
+    /// Adds an admission hook for a type, after those added before.
     pub fn admission<K>(mut self, hook: impl AdmissionHook<K>) -> Self
     where
         K: Resource<DynamicType = ()> + Serialize + DeserializeOwned + Send + Sync + 'static,
@@ -172,71 +173,72 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Listens there; port 0 is any free one.
+    /// Sets the address; port 0 is any free one.
     pub fn listen(mut self, address: SocketAddr) -> Self {
         self.listen = address;
         self
     }
 
-    /// Keeps the serving certificate and its authority in `pki` of this directory, where they are made at the first start. Without
-    /// one they last as long as the process. `pki/ca.crt` is what the `caBundle` of an APIService holds.
+    /// Keeps the serving certificate and its authority in `pki` of this directory, and creates them at the first start.
+    /// By default they live as long as the process. `pki/ca.crt` is the `caBundle` of an APIService.
     pub fn data_dir(mut self, directory: impl Into<PathBuf>) -> Self {
         self.data_dir = Some(directory.into());
         self
     }
 
-    /// Has the serving certificate answer to this name or address too. The main server calls a service `NAME.NAMESPACE.svc`.
+    /// Adds a name or address to the serving certificate. The main server calls a service by `NAME.NAMESPACE.svc`.
     pub fn serving_name(mut self, name: impl Into<String>) -> Self {
         self.pki.extra_names.push(name.into());
         self
     }
 
-    /// Serves with a certificate and a key of one's own, which are files in PEM.
+    /// Uses this serving certificate and key: PEM files.
     pub fn serving_certificate(mut self, certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         self.pki.serving = Some((certificate.into(), key.into()));
         self
     }
 
-    /// Asks this main server who clients are and what they may do. Without one it is found as kubectl finds it: by `KUBECONFIG`,
-    /// `~/.kube/config`, or the service account of the pod.
+    /// Sets the main server for authentication and authorization. By default it is found as kubectl finds it: by
+    /// `KUBECONFIG`, `~/.kube/config`, or the service account of the pod.
     pub fn main_server(mut self, client: Client) -> Self {
         self.main_server = Some(client);
         self
     }
 
-    /// How long the past can be read: lists that continue, watches that resume. Five minutes unless it is said.
+    /// Sets how long past revisions can be read, for lists that continue and watches that resume. Five minutes by
+    /// default.
     pub fn history(mut self, history: Duration) -> Self {
         self.history = history;
         self
     }
 
-    /// The name of this server, a DNS subdomain that no other server has: its lease in `kube-system` of the main server has it, and its
-    /// record in a store that is shared. Each process has one of its own unless it is said. A process of the same name takes another's
-    /// place.
+    /// Sets the unique name of this server, a DNS subdomain. It names the server's lease in `kube-system` of the main
+    /// server, and its record in a shared store. By default each process has its own. A new process replaces an earlier
+    /// one of the same name.
     pub fn server_id(mut self, name: impl Into<String>) -> Self {
         self.server_id = Some(name.into());
         self
     }
 
-    /// How long this server may go on without having renewed its lease, a minute unless it is said. After that it writes nothing before
-    /// it has registered anew: others take it for dead.
+    /// Sets how long this server may write without a renewal of its lease; a minute by default. After that it must
+    /// register again, since others consider it dead.
     pub fn lease(mut self, duration: Duration) -> Self {
         self.lease = duration;
         self
     }
 
-    /// Does not tell the main server in which versions objects are stored, for which the account of this server needs more rights: to
-    /// write `storageversions` and their status, and leases in `kube-system`. A main server that has no such objects is told nothing
-    /// anyway.
+    /// Does not publish storage versions at the main server. Publishing needs more rights for this server's account:
+    /// write access to `storageversions` and their status, and to leases in `kube-system`. If the main server does not
+    /// serve these objects, nothing is published anyway.
     pub fn without_storage_versions(mut self) -> Self {
         self.publishes_storage_versions = false;
         self
     }
 
-    /// The same with a name of its own, unless it has one.
+    /// Sets a generated name, unless there is one.
     ///
     /// # Errors
-    /// When the name that it has is none.
+    /// The name is not valid.
     pub(crate) fn with_server_id(mut self, random: &dyn Random) -> Result<Self, StartError> {
         let name = self.server_id.get_or_insert_with(|| format!("aggregated-{}", random.uuid()));
         let faults = dns_subdomain_faults(name);
@@ -246,19 +248,19 @@ impl ApiServerBuilder {
         }
     }
 
-    /// Starts the server, which answers requests when this returns.
+    /// Starts the server. It answers requests when this returns.
     ///
     /// # Errors
-    /// When the store can't be opened, the main server can't be reached within a minute, a resource can't be served, or the address
-    /// is taken.
+    /// The store can't be opened, the main server can't be reached within a minute, a resource can't be served, or the
+    /// address is in use.
     pub async fn start(self) -> Result<RunningApiServer, StartError> {
         RunningApiServer::start(self).await
     }
 
-    /// Serves until the process is told to end (SIGTERM, SIGINT), and stops in order.
+    /// Serves until SIGTERM or SIGINT, then shuts down.
     ///
     /// # Errors
-    /// When it does not start, or something dies that it can't do without.
+    /// The server does not start, or an essential task dies.
     pub async fn serve(self) -> Result<(), ServeError> {
         let told = |kind| signal(kind).map_err(ServeError::Signals);
         let (mut terminate, mut interrupt) = (told(SignalKind::terminate())?, told(SignalKind::interrupt())?);

@@ -1,6 +1,6 @@
-//! Conformance tests of a store that a program writes itself.
+//! Conformance tests for a program's own store.
 //!
-//! It belongs into the tests of the program: `check(&store, |name| ...).await` on an empty store.
+//! Use it in the program's tests: `check(&store, |name| ...).await` on an empty store.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use kube::Resource;
 
 use crate::external::{ObjectKey, ObjectStore, StoreFault};
 
-/// How long a change may take to be told.
+/// The time limit for a notification of a change.
 const TOLD_WITHIN: Duration = Duration::from_secs(30);
-/// How many writers try to change one object at once.
+/// The number of concurrent writers of one object.
 const WRITERS: usize = 8;
 
-/// Checks that an empty store keeps what [`ObjectStore`] asks for. `object` makes a new object of a name, without a version, in a
-/// namespace of the test's choice or none.
+/// Checks that an empty store satisfies [`ObjectStore`]. `object` makes a new object with a name, without a version, in
+/// any namespace or none.
 ///
 /// # Panics
-/// When it does not, and says what it did instead.
+/// The store violates the contract; the text says how.
 pub async fn check<K, S>(store: &S, object: impl Fn(&str) -> K)
 where
     K: Resource + Clone + Debug + Send + Sync,
@@ -32,7 +32,7 @@ where
     check_writers(store, &object).await;
 }
 
-/// One object is made, changed and deleted.
+/// Creates, changes and deletes an object.
 async fn check_life<K, S>(store: &S, changes: &mut BoxStream<'static, ObjectKey>, object: &impl Fn(&str) -> K)
 where
     K: Resource + Clone + Debug + Send + Sync,
@@ -51,11 +51,11 @@ where
     check_version(store, &key, &second).await;
     store.write(&key, Some(&second), None).await.expect("an object can be deleted");
     told(changes, &key).await;
-    assert!(store.get(&key).await.expect("get").is_none(), "what was deleted is gone");
-    assert_eq!(store.list().await.expect("list").len(), 0, "what was deleted is gone");
+    assert!(store.get(&key).await.expect("get").is_none(), "the deleted object is gone");
+    assert_eq!(store.list().await.expect("list").len(), 0, "the deleted object is gone");
 }
 
-/// Writes that expect another version than there is change nothing.
+/// Writes that expect another version than the stored one change nothing.
 async fn check_refusals<K, S>(store: &S, object: &impl Fn(&str) -> K)
 where
     K: Resource + Clone + Debug + Send + Sync,
@@ -64,10 +64,10 @@ where
     let new = object("refusals");
     let key = key_of(&new);
     let conflict = Err(StoreFault::Conflict);
-    assert_eq!(store.write(&key, Some("x"), Some(&new)).await, conflict, "what is not there has no version");
-    assert_eq!(store.write(&key, Some("x"), None).await, conflict, "what is not there can't be deleted");
+    assert_eq!(store.write(&key, Some("x"), Some(&new)).await, conflict, "a missing object has no version");
+    assert_eq!(store.write(&key, Some("x"), None).await, conflict, "a missing object can't be deleted");
     let first = store.write(&key, None, Some(&new)).await.expect("an object can be made");
-    assert_eq!(store.write(&key, None, Some(&new)).await, conflict, "what is there can't be made again");
+    assert_eq!(store.write(&key, None, Some(&new)).await, conflict, "an existing object can't be created");
     let second = store.write(&key, Some(&first), Some(&new)).await.expect("an object can be written");
     assert_eq!(store.write(&key, Some(&first), Some(&new)).await, conflict, "it has changed meanwhile");
     assert_eq!(store.write(&key, Some(&first), None).await, conflict, "it has changed meanwhile");
@@ -75,7 +75,7 @@ where
     store.write(&key, Some(&second), None).await.expect("an object can be deleted");
 }
 
-/// Of writers that expect one version, one succeeds.
+/// Of several writers that expect one version, one succeeds.
 async fn check_writers<K, S>(store: &S, object: &impl Fn(&str) -> K)
 where
     K: Resource + Clone + Debug + Send + Sync,
@@ -93,24 +93,24 @@ where
     store.write(&key, Some(version), None).await.expect("an object can be deleted");
 }
 
-/// Both reads show the object in this version.
+/// Both reads return the object in this version.
 async fn check_version<K, S>(store: &S, key: &ObjectKey, version: &str)
 where
     K: Resource + Debug + Send + Sync,
     S: ObjectStore<K>,
 {
-    let found = store.get(key).await.expect("get").expect("what was written is there");
+    let found = store.get(key).await.expect("get").expect("the written object exists");
     assert_eq!(found.meta().resource_version.as_deref(), Some(version), "get shows the version of the last write");
     let listed = store.list().await.expect("list");
     let listed: Vec<_> = listed.iter().filter(|object| key_of(*object) == *key).collect();
-    assert_eq!(listed.len(), 1, "what was written is listed once");
+    assert_eq!(listed.len(), 1, "the written object is listed once");
     assert_eq!(listed[0].meta().resource_version.as_deref(), Some(version), "list shows the version of the last write");
 }
 
 async fn told(changes: &mut BoxStream<'static, ObjectKey>, key: &ObjectKey) {
     let found = changes.any(|changed| std::future::ready(changed == *key));
     let found = tokio::time::timeout(TOLD_WITHIN, found).await;
-    assert_eq!(found, Ok(true), "a watch that was begun before is told of {key:?}");
+    assert_eq!(found, Ok(true), "an earlier watch yields {key:?}");
 }
 
 fn key_of<K: Resource>(object: &K) -> ObjectKey {

@@ -1,7 +1,7 @@
-//! Objects that a program keeps or computes by itself, and what it has to tell the server of them.
+//! Objects that a program keeps or computes itself, and the traits for them.
 //!
-//! The server keeps a copy in memory, from which it answers in the ways of any other resource: in chunks, selected, as Tables, to
-//! watches. `mirror.rs` keeps the copy; this is what a program writes, and how the server asks it without knowing its types.
+//! The server keeps a copy in memory and serves it like any other resource: in chunks, selected, as Tables, in watches.
+//! `mirror.rs` keeps the copy. This module has the traits for programs, and the server's untyped access.
 
 use async_trait::async_trait;
 use futures::StreamExt as _;
@@ -13,33 +13,33 @@ use serde::de::DeserializeOwned;
 
 use crate::admission::{typed, untyped};
 
-/// Where an object is.
+/// The key of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
-    /// Its namespace; `None` of an object in none.
+    /// The namespace; `None` for an object without one.
     pub namespace: Option<String>,
-    /// Its name.
+    /// The name.
     pub name: String,
 }
 
-/// Why a store of a program's own did not do what it was asked.
+/// The failure of a program's store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreFault {
-    /// The object is not in the version that was expected. Nothing was written.
+    /// The object is not in the expected version. Nothing was written.
     #[error("the object is in another version")]
     Conflict,
-    /// It can't be done now. Nothing was written; clients are told 503 and may try again.
+    /// It is unavailable. Nothing was written; clients get 503 and may try again.
     #[error("{0}")]
     Unavailable(String),
 }
 
-/// A store of objects that a program writes itself: four functions.
+/// A program's own store of objects: four functions.
 ///
-/// Each object that it gives says its version in `metadata.resourceVersion`: any text that changes with every write of it. Clients
-/// never see it. [`conformance`](crate::conformance) checks what is asked for here.
+/// Each returned object has its version in `metadata.resourceVersion`: any text that changes with every write. Clients
+/// never see it. [`conformance`](crate::conformance) checks this contract.
 #[async_trait]
 pub trait ObjectStore<K>: Send + Sync + 'static {
-    /// An object, as it is after every write that was acknowledged; `None` where there is none.
+    /// Returns an object as of all acknowledged writes; `None` where there is none.
     ///
     /// # Errors
     /// [`StoreFault::Unavailable`].
@@ -51,57 +51,58 @@ pub trait ObjectStore<K>: Send + Sync + 'static {
     /// [`StoreFault::Unavailable`].
     async fn list(&self) -> Result<Vec<K>, StoreFault>;
 
-    /// Tells where objects have changed from this moment on, whoever has written them; too often does no harm. When the stream ends,
-    /// all objects are listed again and a new one is asked for.
+    /// Yields the keys of objects changed from now on by any writer; extra keys do no harm. When the stream ends, all
+    /// objects are listed again and a new stream is opened.
     fn watch(&self) -> BoxStream<'static, ObjectKey>;
 
-    /// Writes an object that is in the version `expected`, or that is not there (`None`): to `new`, or deletes it (`None`). Returns its
-    /// new version; that of an object that is gone nobody looks at.
+    /// Writes an object that is in the version `expected`, or absent (`None`): to `new`, or deletes it (`None`).
+    /// Returns its new version, which is ignored for a deletion.
     ///
     /// # Errors
-    /// [`StoreFault::Conflict`] when it is in another version, and [`StoreFault::Unavailable`]. Nothing was written then.
+    /// [`StoreFault::Conflict`] when it is in another version, and [`StoreFault::Unavailable`]. Nothing was written
+    /// then.
     async fn write(&self, key: &ObjectKey, expected: Option<&str>, new: Option<&K>) -> Result<String, StoreFault>;
 }
 
-/// Objects that are computed when they are read, and that nobody writes.
+/// Read-only objects that are computed on each read.
 #[async_trait]
 pub trait Computed<K>: Send + Sync + 'static {
-    /// An object as it is now; `None` where there is none.
+    /// Returns an object as of now; `None` where there is none.
     ///
     /// # Errors
     /// [`StoreFault::Unavailable`].
     async fn get(&self, key: &ObjectKey) -> Result<Option<K>, StoreFault>;
 
-    /// All objects as they are now, of all namespaces, in any order.
+    /// Returns all objects as of now, of all namespaces, in any order.
     ///
     /// # Errors
     /// [`StoreFault::Unavailable`].
     async fn list(&self) -> Result<Vec<K>, StoreFault>;
 }
 
-/// Objects of somebody else, whatever their type.
+/// Untyped access to objects of a program.
 #[async_trait]
 pub(crate) trait External: Send + Sync {
     async fn get(&self, key: &ObjectKey) -> Result<Option<Object>, StoreFault>;
 
     async fn list(&self) -> Result<Vec<Object>, StoreFault>;
 
-    /// Whether nobody tells of changes, so that it has to be asked before each read.
+    /// Returns true if there are no notifications, so that each read must compute the objects.
     fn is_computed(&self) -> bool;
 
-    /// Where objects have changed from now on.
+    /// Yields the keys of objects changed from now on.
     fn watch(&self) -> BoxStream<'static, ObjectKey>;
 
     async fn write(&self, key: &ObjectKey, expected: Option<&str>, new: Option<Object>) -> Result<String, StoreFault>;
 }
 
-/// What a program keeps, as the server asks it.
+/// Untyped access to a program's store.
 pub(crate) struct Kept<K, S> {
     store: S,
     of: std::marker::PhantomData<fn() -> K>,
 }
 
-/// What a program computes, as the server asks it.
+/// Untyped access to computed objects.
 pub(crate) struct ComputedOnRead<K, S> {
     source: S,
     of: std::marker::PhantomData<fn() -> K>,
@@ -170,7 +171,7 @@ where
     }
 
     async fn write(&self, _: &ObjectKey, _: Option<&str>, _: Option<Object>) -> Result<String, StoreFault> {
-        Err(StoreFault::Unavailable("what is computed can't be written".to_owned()))
+        Err(StoreFault::Unavailable("computed objects can't be written".to_owned()))
     }
 }
 

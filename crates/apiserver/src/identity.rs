@@ -1,6 +1,6 @@
-//! The identity of a server: its record in a store that it shares, and its lease at the main server.
+//! The identity of a server: its record in a shared store, and its lease at the main server.
 //!
-//! Both are kept until the last request has ended, and taken away then, so that nobody waits for their end.
+//! Both are kept until the last request has ended, and then deleted, so that no other server waits for their expiry.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use tokio_util::sync::CancellationToken;
 use crate::main_lease::MainLease;
 use crate::membership::Membership;
 
-/// What this server is known by, as far as somebody asks.
+/// The registrations of this server.
 pub(crate) struct Identity {
-    /// Its record, where others write to the store.
+    /// The record, in a store with several servers.
     pub(crate) membership: Option<Membership>,
-    /// Its lease, where it publishes anything.
+    /// The lease, if the server publishes anything.
     pub(crate) lease: Option<MainLease>,
 }
 
 impl Identity {
-    /// Takes away what the server is known by.
+    /// Deletes the registrations.
     pub(crate) async fn leave(self) {
         if let Some(lease) = self.lease {
             lease.leave().await;
@@ -30,7 +30,7 @@ impl Identity {
         }
     }
 
-    /// Keeps it until it is no longer needed.
+    /// Keeps the registrations until they are no longer needed.
     pub(crate) async fn keep(
         self,
         registry: Arc<Registry>,

@@ -1,8 +1,10 @@
-//! A library for aggregated API servers: a program with a few Rust types becomes a server for them, behind a main API server.
+//! A library for aggregated API servers: a program with a few Rust types becomes a server for them, behind a main API
+//! server.
 //!
-//! A type is described as a custom resource is, with `kube`'s `#[derive(CustomResource)]` and `schemars`; what is served of it, and
-//! how, is what keelson serves of a custom resource: chunked lists, watches, Tables, discovery, OpenAPI, validation, patches and
-//! server-side apply. The main server says who asks, as a front proxy, and is asked what he may do. [`ApiServer`] has an example.
+//! A type is described like a custom resource, with `kube`'s `#[derive(CustomResource)]` and `schemars`. It is served
+//! like keelson's custom resources: chunked lists, watches, Tables, discovery, OpenAPI, validation, patches and
+//! server-side apply. The main server authenticates users as a front proxy, and authorizes them by access reviews.
+//! [`ApiServer`] has an example.
 
 mod admission;
 mod answers;

@@ -1,7 +1,7 @@
-//! The lease by which the main server knows that this one lives: what this server has published there stands as long as the lease does.
+//! This server's lease at the main server. Everything published there is valid as long as the lease.
 //!
-//! It is a Lease in `kube-system` with a label of its own, so that nobody takes this server for a main one. A server whose lease is gone,
-//! or was not renewed in time, writes nothing until it is there again and everything is published anew.
+//! It is a Lease in `kube-system` with a label of its own, so that it does not count as a main server's. A server whose
+//! lease is gone or expired writes nothing until the lease is back and everything is published again.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ use tokio_util::sync::CancellationToken;
 use crate::main_server::MainServer;
 use crate::membership::Terms;
 
-/// Where the leases of servers are.
+/// The path of the servers' leases.
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
-/// How long a server that stops tries to take its lease with it.
+/// The time limit for deleting the lease at shutdown.
 const LEAVING_TIME: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// The lease of this server.
@@ -30,14 +30,14 @@ pub(crate) struct MainLease {
     server_id: String,
     holder: String,
     terms: Terms,
-    /// When it was written last, if it stands.
+    /// The time of the last write, while the lease is valid.
     renewed: Option<Instant>,
-    /// When the last renewal began that was acknowledged.
+    /// The start of the last acknowledged renewal.
     acknowledged: watch::Sender<Option<Instant>>,
 }
 
 impl MainLease {
-    /// That of the server of this name; `holder` tells its processes apart.
+    /// The lease of the server of this name; `holder` identifies the process.
     pub(crate) fn new(
         main_server: MainServer,
         registry: Arc<Registry>,
@@ -48,12 +48,12 @@ impl MainLease {
         Self { main_server, registry, server_id, holder, terms, renewed: None, acknowledged }
     }
 
-    /// Tells when the last renewal began that was acknowledged: the lease stood at some time since then.
+    /// The start of the last acknowledged renewal: the lease was valid at some time since then.
     pub(crate) fn acknowledged(&self) -> watch::Receiver<Option<Instant>> {
         self.acknowledged.subscribe()
     }
 
-    /// Renews it until the server stops.
+    /// Renews the lease until the server stops.
     pub(crate) async fn run(mut self, stopping: CancellationToken) -> Self {
         tokio::select! {
             () = stopping.cancelled() => {}
@@ -62,7 +62,7 @@ impl MainLease {
         self
     }
 
-    /// Deletes it, so that what was published goes at once.
+    /// Deletes the lease, which voids everything published at once.
     pub(crate) async fn leave(self) {
         if self.renewed.is_none() {
             return;
@@ -85,12 +85,12 @@ impl MainLease {
                     self.judge().await;
                 }
             }
-            // Who publishes anew waits for a renewal. The registry holds the sender.
+            // The publication waits for a renewal. The registry holds the sender.
             let _ = tokio::time::timeout(self.terms.interval, closings.changed()).await;
         }
     }
 
-    /// Has nothing written any more under a lease that has ended.
+    /// Stops all writes once the lease has expired.
     async fn judge(&mut self) {
         if self.renewed.is_some_and(|renewed| renewed.elapsed() >= self.terms.duration) {
             self.lost("it was not renewed in time").await;
@@ -101,7 +101,7 @@ impl MainLease {
         tracing::error!(
             server_id = self.server_id,
             why,
-            "this server lost its lease at the main server; it publishes anew"
+            "this server lost its lease at the main server and publishes again"
         );
         self.renewed = None;
         self.registry.close_encodings().await;
@@ -137,7 +137,8 @@ impl MainLease {
         format!("{LEASES}/{}", self.server_id)
     }
 
-    /// It stands longer than this server writes without having renewed it, and than its record in a store that it shares.
+    /// Its duration exceeds the time that this server writes without a renewal, and that of its record in a shared
+    /// store.
     fn lease(&self) -> Value {
         let duration = self.terms.duration + self.terms.interval;
         json!({

@@ -1,6 +1,6 @@
-//! The main API server, as this one asks it: which authorities it trusts, and which namespaces there are.
+//! The main API server: the authorities that it trusts, and its namespaces.
 //!
-//! Both are followed by watches in the background and answered from what was last seen, so that requests go on while the main server
+//! Watches follow both in the background and requests use the last known state, so they continue while the main server
 //! is away.
 
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 
 use crate::builder::StartError;
 
-/// The config map in which the main server publishes how its front proxy is known, and where it is.
+/// The config map with the main server's authentication information.
 const AUTHENTICATION: (&str, &str) = ("kube-system", "extension-apiserver-authentication");
-/// How long a start waits for the main server.
+/// The longest wait for the main server at start.
 const START_PATIENCE: Duration = Duration::from_secs(60);
-/// How long until it is asked again.
+/// The delay between two attempts.
 const START_AGAIN: Duration = Duration::from_millis(500);
-/// How long one question may take.
+/// The time limit of a request.
 const QUESTION_TIME: Duration = Duration::from_secs(10);
 
 /// The main server.
@@ -47,10 +47,10 @@ impl MainServer {
         &self.client
     }
 
-    /// Asks for something, or has it written, in JSON.
+    /// Sends a request with a JSON body.
     ///
     /// # Errors
-    /// 404 and 409 as the main server says them, 503 for whatever else goes wrong.
+    /// 404 and 409 as from the main server, 503 for any other failure.
     pub(crate) async fn ask(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, ApiError> {
         let bytes = body.map(keelson_codec::json::to_vec).unwrap_or_default();
         let request = Request::builder().method(method).uri(path).header(CONTENT_TYPE, "application/json");
@@ -70,7 +70,7 @@ impl MainServer {
         }
     }
 
-    /// What it publishes of its front proxy, which it may not have done yet.
+    /// Reads the main server's authentication information, and waits until it is published.
     pub(crate) async fn authentication(&self) -> Result<AuthenticationInfo, StartError> {
         let (namespace, name) = AUTHENTICATION;
         let maps = Api::<ConfigMap>::namespaced(self.client.clone(), namespace);
@@ -89,7 +89,7 @@ impl MainServer {
         answer.map_err(|_| StartError::MainServer(format!("reading the config map {namespace}/{name}: {last}")))
     }
 
-    /// Follows what it publishes of its front proxy.
+    /// Follows the main server's authentication information.
     pub(crate) async fn follow_authentication(self, authorities: Arc<PublishedAuthorities>) {
         let (namespace, name) = AUTHENTICATION;
         let maps = Api::<ConfigMap>::namespaced(self.client, namespace);
@@ -106,7 +106,7 @@ impl MainServer {
     }
 }
 
-/// What the main server says of an object that is not there, or not as it was read.
+/// The main server's error for an object that is absent or has changed.
 fn refusal(status: &Status, path: &str) -> Option<ApiError> {
     let name = path.rsplit('/').next().unwrap_or_default().to_owned();
     let resource = GroupResource::default();
@@ -122,28 +122,28 @@ fn read(map: ConfigMap) -> AuthenticationInfo {
     AuthenticationInfo::read(&map.data.unwrap_or_default())
 }
 
-/// The namespaces of the main server, as they were last seen.
+/// The last known namespaces of the main server.
 #[derive(Clone)]
 pub(crate) struct Namespaces {
     api: Api<PartialObjectMeta<Namespace>>,
     seen: reflector::Store<PartialObjectMeta<Namespace>>,
 }
 
-/// What is known of a namespace.
+/// The state of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NamespaceState {
-    /// There is none of the name.
+    /// It does not exist.
     Missing,
-    /// Objects may be made in it.
+    /// Objects may be created in it.
     Active,
     /// It is being deleted.
     Terminating,
 }
 
 impl Namespaces {
-    /// Those of a server, and what follows them.
+    /// The namespaces of a server, and the stream that follows them.
     pub(crate) fn follow(server: &MainServer) -> (Self, impl Stream<Item = watcher::Result<()>> + Send + use<>) {
-        // Of each its metadata is wanted alone.
+        // Only the metadata is needed.
         let api = Api::<PartialObjectMeta<Namespace>>::all(server.client.clone());
         let (seen, writer) = reflector::store();
         let changes = watcher(api.clone(), watcher::Config::default())
@@ -153,7 +153,7 @@ impl Namespaces {
         (Self { api, seen }, changes)
     }
 
-    /// The state of a namespace. One that was not seen yet is asked for.
+    /// The state of a namespace. An unknown one is requested.
     ///
     /// # Errors
     /// 503 when the main server does not answer.
@@ -167,7 +167,7 @@ impl Namespaces {
         {
             return Ok(NamespaceState::Active);
         }
-        // It may have been made, or gone and been made anew, a moment ago.
+        // It may have been created, or deleted and recreated, a moment ago.
         let asked = tokio::time::timeout(QUESTION_TIME, self.api.get_opt(name)).await;
         let unavailable = |cause: String| {
             warn_repeated!(""; namespace = name, cause, "the main server can't be asked for a namespace");

@@ -1,10 +1,12 @@
-//! The place of this server among those that share its store: a record that it renews, and without which it writes nothing.
+//! The membership of this server among those that share its store: a record that it renews, and that all its writes
+//! need.
 //!
-//! It is what an identity lease is to a main server, in a store that has no leases: the fence in front of the store compares the record in
-//! every transaction. A server that was paused past its time, or whose record another has taken away, registers anew before it writes. Who
-//! lives is seen by whether records change; clocks are never compared. The later of two processes of one name stays.
+//! It corresponds to a main server's identity lease, in a store without leases: the fence compares the record in every
+//! transaction. A server that was paused too long, or whose record was removed, registers again before it writes.
+//! Changes of records show which servers are live; clocks are never compared. Of two processes of one name the later
+//! stays.
 //!
-//! A store that answers and takes no puts keeps no server from starting: it registers as soon as there is room, and serves until then.
+//! A store that answers but refuses puts does not keep a server from starting. The server registers once there is room.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,59 +25,59 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-/// Where the records are: beside the objects, which are below `/registry/`.
+/// The prefix of the records, outside of the objects' `/registry/`.
 const PREFIX: &str = "/keelson-apiserver/servers/";
-/// How many records are looked at: many times the servers that share a store.
+/// The most records that are read: many times the servers of a store.
 const MOST: usize = 1_000;
-/// How long after a failure a registration or renewal is tried again.
+/// The delay before a failed registration or renewal is retried.
 const RETRY: Duration = Duration::from_secs(1);
-/// After how many times of a renewal the time between two looks at the others was a pause, which is not held against anybody.
+/// The number of renewal intervals between two looks that counts as a pause, which no server is blamed for.
 const MISSED_LOOKS: u32 = 3;
-/// After how many times of a renewal another does what a server that does not renew its record would do.
+/// The number of missed renewals after which another server takes over a server's work.
 const MISSED_RENEWALS: u32 = 3;
-/// How often a registration is tried at once when others write the same record.
+/// The most immediate attempts to register when others write the same record.
 const ATTEMPTS: usize = 4;
-/// How long a server that stops tries to take its record with it.
+/// The time limit for deleting the record at shutdown.
 const LEAVING_TIME: Duration = Duration::from_secs(2);
 
-/// How long a server may go on without being heard of.
+/// The time limits of a registration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    /// How long what it has registered stands without a renewal.
+    /// Its validity without a renewal.
     pub(crate) duration: Duration,
-    /// How often that is renewed.
+    /// The renewal interval.
     pub(crate) interval: Duration,
 }
 
 impl Terms {
-    /// What is registered stands so long, and is renewed often enough that a few renewals may fail.
+    /// The limits for a validity, with renewals often enough that a few may fail.
     pub(crate) fn of(duration: Duration) -> Self {
         Self { duration, interval: duration / 6 }
     }
 }
 
-/// What is stored of a server.
+/// The stored record of a server.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Record {
-    /// By what processes of one name are told apart.
+    /// The identity of the process.
     holder: String,
-    /// When it was written, by the clock of its server: milliseconds since 1970.
+    /// The time of the write by the server's clock, in milliseconds since 1970.
     renewed: u64,
-    /// How long it stands.
+    /// The validity.
     milliseconds: u64,
 }
 
-/// The servers that may use the store beside this one, as far as it sees them: one that has missed a few renewals may still live, so this
-/// is no ground to take anything from it.
+/// The other servers of the store, as seen by this one. A server that missed a few renewals may still be alive, so
+/// nothing may be taken from it.
 #[derive(Clone, Debug)]
 pub(crate) struct Neighbours {
-    /// Those that renew their records; `None` before anybody has looked.
+    /// The servers that renew their records; `None` before the first look.
     seen: Arc<Mutex<Option<HashSet<String>>>>,
 }
 
 impl Neighbours {
-    /// Of a store that no other server can use.
+    /// The neighbours in a store for one server: none.
     pub(crate) fn none() -> Self {
         Self { seen: Arc::new(Mutex::new(Some(HashSet::new()))) }
     }
@@ -84,7 +86,7 @@ impl Neighbours {
         Self { seen: Arc::default() }
     }
 
-    /// Whether the server of this name seems to live. All do before anybody has looked.
+    /// Returns true if the server of this name seems alive. All do before the first look.
     pub(crate) fn live(&self, server_id: &str) -> bool {
         self.seen.lock().as_ref().is_none_or(|seen| seen.contains(server_id))
     }
@@ -99,37 +101,37 @@ pub(crate) struct Membership {
     key: StoreKey,
     holder: String,
     terms: Terms,
-    /// Which registration the record that is held belongs to.
+    /// The number of the registration that the record belongs to.
     registration: u64,
     has_registered: bool,
     held: Option<Held>,
-    /// What was seen of the records of others.
+    /// The observations of other records.
     others: Observations,
     neighbours: Neighbours,
 }
 
-/// The record as it stands.
+/// The written record.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     revision: Revision,
     until: SystemTime,
 }
 
-/// Who holds the name of a server that registers.
+/// The treatment of another process of the same name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Namesake {
-    /// Whoever was there before is replaced: this process starts.
+    /// It is replaced by this process, which is starting.
     Replace,
-    /// Another process of the name has started later.
+    /// It started later, so this process gives way.
     GiveWay,
 }
 
 impl Membership {
-    /// Registers a server of this name, and gives the store that it writes through from now on. [`run`](Self::run) registers it
-    /// later where the store takes no puts.
+    /// Registers a server and returns the store for its writes. If the store refuses puts, [`run`](Self::run) registers
+    /// it later.
     ///
     /// # Errors
-    /// When the store is away, or damaged.
+    /// The store does not answer, or is damaged.
     pub(crate) async fn join(
         store: Arc<dyn Store>,
         (clock, random): (Arc<dyn Clock>, &dyn Random),
@@ -170,13 +172,13 @@ impl Membership {
         Ok((membership, fenced))
     }
 
-    /// The other servers on the store, as they are seen from now on.
+    /// The other servers of the store, updated from now on.
     pub(crate) fn neighbours(&self) -> Neighbours {
         self.neighbours.clone()
     }
 
-    /// Renews the record until the server stops, registers anew whenever it is lost, and takes away the records of servers that no longer
-    /// renew theirs. When another process of this name has started, the server has failed.
+    /// Renews the record until the server stops, registers again after a loss, and removes records that are no longer
+    /// renewed. Fails when another process of this name has started.
     pub(crate) async fn run(
         mut self,
         registry: Arc<Registry>,
@@ -195,7 +197,7 @@ impl Membership {
         self
     }
 
-    /// Takes the record away, so that nobody waits for its end.
+    /// Deletes the record, so that no server waits for its expiry.
     pub(crate) async fn leave(mut self) {
         let Some(held) = self.held.take() else { return };
         self.fence.lose();
@@ -226,7 +228,7 @@ impl Membership {
 
     async fn renew(&mut self, registry: &Registry) -> Result<(), StoreError> {
         let Some(held) = self.held else {
-            // An earlier process of this name may have left a record that could not be written over.
+            // An earlier process of this name may have left a record that could not be replaced at start.
             let namesake = if self.has_registered { Namesake::GiveWay } else { Namesake::Replace };
             return self.take(namesake).await;
         };
@@ -252,8 +254,8 @@ impl Membership {
     async fn lost(&mut self, registry: &Registry, why: &str) -> Result<(), StoreError> {
         self.fence.lose();
         self.held = None;
-        tracing::error!(server_id = self.server_id, why, "this server lost its record; it registers anew");
-        // ORDER: before it registers, since what it had published may be collected.
+        tracing::error!(server_id = self.server_id, why, "this server lost its record and registers again");
+        // ORDER: before the registration, since the published versions may have been collected.
         registry.close_encodings().await;
         self.take(Namesake::GiveWay).await
     }
@@ -287,7 +289,8 @@ impl Membership {
         self.held = None;
     }
 
-    /// ORDER: the record is written before the fence is told, so that what passes the fence was compared with it.
+    /// ORDER: the record is written before the fence accepts it, so a transaction behind the fence compares with the
+    /// written record.
     async fn write(&mut self, condition: Condition) -> Result<(), CommitError> {
         let now = self.clock.now();
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -298,7 +301,7 @@ impl Membership {
         };
         let record = Bytes::from(serde_json::to_vec(&record).expect("a record of texts and numbers is written"));
         let write = Transaction::default().when(self.key.clone(), condition).put(self.key.clone(), record);
-        // A full store takes it: a server that can't renew its record writes nothing more.
+        // A full store accepts it: a server without a renewed record could not write any more.
         let write = Transaction { relief: Relief::Upkeep, ..write };
         let committed = self.store.commit(write).await;
         self.fence.note(&committed);
@@ -315,7 +318,8 @@ impl Membership {
         self.fence.hold(Identity { key, revision, until, registration });
     }
 
-    /// Takes away the records that nobody renews. Only as they were seen: a server that comes back meanwhile keeps its own.
+    /// Removes records that are no longer renewed, if they are unchanged: a server that comes back meanwhile keeps its
+    /// own.
     async fn collect(&mut self) -> Result<(), StoreError> {
         let (from, to) = (StoreKey::new(PREFIX), StoreKey::prefix_end(PREFIX));
         let all = self.store.range(RangeRequest { from, to, revision: None, limit: Some(MOST) }).await?;
@@ -382,7 +386,7 @@ mod tests {
             written.map(|_| ()).map_err(|error| error.to_string())
         }
 
-        /// Lives for a time, by its clock and the others'.
+        /// Renews for a time, by its own clock and the others'.
         async fn live(&mut self, time: Duration) {
             tokio::time::advance(time).await;
             self.clock.advance(time);
@@ -405,7 +409,7 @@ mod tests {
             other.live(DURATION / 6).await;
         }
         assert!(store.get(&paused.membership.key).await.unwrap().is_none(), "it is taken for dead");
-        // Its own clock may have stood still, as that of a machine that was suspended.
+        // Its own clock may have stopped, as on a suspended machine.
         let refused = paused.writes().await.unwrap_err();
         assert!(refused.contains("identity has ended"), "{refused}");
         paused.clock.advance(DURATION);
@@ -428,7 +432,7 @@ mod tests {
             two.live(DURATION / 12).await;
         }
         assert_eq!((one.membership.registration, two.membership.registration), (1, 1));
-        // A pause of who looks is not held against the others.
+        // The observer's pause does not count against the others.
         tokio::time::advance(DURATION * 2).await;
         two.live(Duration::from_secs(1)).await;
         one.writes().await.unwrap();
@@ -441,7 +445,7 @@ mod tests {
         let store = shared();
         let mut one = Server::join(&store, "one").await;
         let neighbours = one.membership.neighbours();
-        assert!(neighbours.live("two"), "nobody has looked yet");
+        assert!(neighbours.live("two"), "before the first look");
         one.live(DURATION / 6).await;
         assert!(!neighbours.live("two"));
         let mut two = Server::join(&store, "two").await;

@@ -1,9 +1,9 @@
-//! Migrations of what this server stores: what lies in its store in another version than its processes have published is written anew,
-//! by one of them, and the main server's StorageVersionMigration objects say how far that is.
+//! Migrations of this server's stored objects: one of its processes rewrites objects stored in another version than the
+//! published one. StorageVersionMigration objects at the main server show the progress.
 //!
-//! What is stale is known here alone, where the store is. ORDER: the agreement of the processes is read at the main server before the cache
-//! catches up with the store and knows of nothing stale, so what a migration says when it succeeds was true then. Who writes
-//! in another version later has published that before, and what he wrote is seen to be stale.
+//! Only this server can count stale objects, since it has the store. ORDER: the processes' agreement is read at the
+//! main server before the cache catches up with the store and shows no stale objects. So a reported success was true at
+//! that time. A process that later writes another version has published it before, and its objects count as stale.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,19 +25,19 @@ use crate::main_server::MainServer;
 use crate::membership::Neighbours;
 use crate::storage_versions;
 
-/// Where migrations are.
+/// The path of migrations.
 const MIGRATIONS: &str = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations";
-/// The account by which objects are written anew, as of the main server's controller.
+/// The account that rewrites objects, as for the main server's controller.
 const ACCOUNT: &str = "storage-version-migrator-controller";
-/// How often it is looked whether anything is stale, or somebody asks for a migration.
+/// The interval between checks for stale objects and requested migrations.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
-/// How often a walk says how far it is, and looks whether it is still wanted.
+/// The interval between progress reports of a walk, with a check of the migration.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
-/// How long until a resource is looked at again of which something could not be written.
+/// The delay before a resource with a failed write is processed again.
 const AGAIN: Duration = Duration::from_secs(10);
-/// How often an object is written at once when others write it.
+/// The most immediate attempts to write an object after conflicts.
 const ATTEMPTS: usize = 8;
-/// How many migrations of a resource are kept that were made without anybody asking and have ended.
+/// The number of ended automatic migrations kept for each resource.
 const KEPT: usize = 3;
 
 /// The migrator of this server.
@@ -45,29 +45,29 @@ pub(crate) struct Migrations {
     main_server: MainServer,
     registry: Arc<Registry>,
     server_id: String,
-    /// Who may use the store beside this one. Entries of processes that were before are left to their leases.
+    /// The other servers of the store. Entries of earlier processes expire with their leases.
     neighbours: Neighbours,
     rewriter: Rewriter,
 }
 
-/// A migration that is under way.
+/// A running migration.
 struct Request {
     path: String,
     uid: String,
-    /// How many objects it found when it began.
+    /// The number of stale objects at its start.
     total: usize,
 }
 
-/// How a walk ended.
+/// The outcome of a walk.
 enum Walked {
     Through(Failures),
     Disagreed(String),
-    /// Nobody wants it any more, or what is served has changed.
+    /// The migration was deleted or ended, or the served resources changed.
     CutOff,
 }
 
 impl Migrations {
-    /// Those of the server of this name, which has these neighbours on its store.
+    /// The migrator of the server of this name, with its neighbours on the store.
     pub(crate) fn new(
         main_server: MainServer,
         registry: Arc<Registry>,
@@ -78,17 +78,17 @@ impl Migrations {
         Self { main_server, registry, server_id: server_id.to_owned(), neighbours, rewriter }
     }
 
-    /// Looks after all that is stored, from when it is published on. A main server that has no such objects is asked for none, and what
-    /// is stale is written when it changes.
+    /// Migrates all stored resources, once they are published. If the main server does not serve migrations, stale
+    /// objects are rewritten only by later changes.
     pub(crate) async fn run(self, mut published: watch::Receiver<bool>) {
-        // The publication outlives this.
+        // The publication outlives this task.
         let _ = published.wait_for(|published| *published).await;
         loop {
             let wait = match self.look().await {
                 Ok(Outcome::Done) => LOOK_INTERVAL,
                 Ok(Outcome::Again) => AGAIN,
                 Err(error) => {
-                    warn_repeated!(""; %error, "migrations of what is stored did not get on; they are looked at again");
+                    warn_repeated!(""; %error, "migrations of stored objects failed and will be tried again");
                     AGAIN
                 }
             };
@@ -96,7 +96,7 @@ impl Migrations {
         }
     }
 
-    /// What is stored, and what is published of it.
+    /// The stored resources with their entries.
     fn subjects(&self) -> impl Iterator<Item = (Subject, StorageVersionEntry)> {
         let surface = self.registry.surface();
         let all: Vec<_> = surface.resources().cloned().collect();
@@ -128,7 +128,8 @@ impl Migrations {
             return Ok(Outcome::Done);
         }
         let Some(published) = self.published(entry).await? else { return Ok(Outcome::Done) };
-        // Where two take themselves for the first, both write anew what is stale, and each looks by itself whether anything is left.
+        // If two processes both count as the first, both rewrite stale objects, and each checks for itself if any is
+        // left.
         if !entry.is_first(&published, |server| self.neighbours.live(server)) {
             return Ok(Outcome::Done);
         }
@@ -142,7 +143,7 @@ impl Migrations {
                 self.end(&Request::of(first), &End::Failed(why)).await?;
                 return Ok(Outcome::Again);
             }
-            // It is looked at again, until they agree.
+            // It is processed again until they agree.
             (None, Some(_)) => return Ok(Outcome::Done),
             (Some(first), None) => (*first).clone(),
             (None, None) => self.begin(stored.resource(), &of_resource).await?,
@@ -154,7 +155,7 @@ impl Migrations {
         self.migrate(&first, stored, entry).await
     }
 
-    /// Makes a migration, and takes away old ones that were made so.
+    /// Creates a migration, and deletes old automatic ones.
     async fn begin(&self, of: &GroupResource, known: &[&Object]) -> Result<Object, ApiError> {
         let stored = |object: &&Object| {
             let revision = object.resource_version().parse().map(Revision::new).unwrap_or_default();
@@ -218,7 +219,7 @@ impl Migrations {
         Ok(Outcome::Done)
     }
 
-    /// Writes anew what is stale, once through the collection.
+    /// Rewrites stale objects in one pass through the collection.
     async fn walk(&self, request: &Request, stored: &Subject, entry: &StorageVersionEntry) -> Result<Walked, ApiError> {
         let (mut failures, mut told) = (Failures::default(), Instant::now());
         self.say_progress(request, stored).await?;
@@ -233,7 +234,7 @@ impl Migrations {
                     return Ok(Walked::CutOff);
                 }
                 let published = self.published(entry).await?;
-                let why = published.map_or(Some("nobody has published it any more".to_owned()), |published| {
+                let why = published.map_or(Some("no server publishes it any more".to_owned()), |published| {
                     entry.disagreement(&published)
                 });
                 if let Some(why) = why {
@@ -246,7 +247,7 @@ impl Migrations {
         Ok(Walked::Through(failures))
     }
 
-    /// What the processes have published of a resource.
+    /// The published storage version of a resource.
     async fn published(&self, entry: &StorageVersionEntry) -> Result<Option<Object>, ApiError> {
         let path = storage_versions::path(entry);
         match self.main_server.ask(Method::GET, &path, None).await {
@@ -256,7 +257,7 @@ impl Migrations {
         }
     }
 
-    /// All migrations that the main server has; `None` where it does not serve them.
+    /// All migrations of the main server; `None` where it does not serve them.
     async fn all(&self) -> Result<Option<Vec<Object>>, ApiError> {
         let list = match self.main_server.ask(Method::GET, MIGRATIONS, None).await {
             Err(ApiError::NotFound { .. }) => return Ok(None),
@@ -272,7 +273,7 @@ impl Migrations {
         self.edit(request, "/status", say).await.map(drop)
     }
 
-    /// Says how far it is; whether it still is wanted.
+    /// Reports the progress. Returns false if the migration is no longer wanted.
     async fn say_progress(&self, request: &Request, stored: &Subject) -> Result<bool, ApiError> {
         let done = request.total - stored.stale().min(request.total);
         let say = |migration: &mut Object| request.total > 0 && say_progress(migration, done, request.total);
@@ -291,7 +292,7 @@ impl Migrations {
         self.edit(request, "/status", say).await.map(drop)
     }
 
-    /// Changes a migration where it needs a change; how it is then, if it still is there.
+    /// Changes a migration where needed. Returns the result, if it still exists.
     async fn edit(
         &self,
         request: &Request,
@@ -323,8 +324,8 @@ impl Request {
     }
 }
 
-/// What the main server has answered.
+/// Converts a response of the main server to an object.
 fn object(value: Value, path: &str) -> Result<Object, ApiError> {
     Object::from_value(value)
-        .ok_or_else(|| ApiError::Internal(format!("what the main server has at {path} is no object")))
+        .ok_or_else(|| ApiError::Internal(format!("the response of the main server at {path} is not an object")))
 }

@@ -1,8 +1,9 @@
-//! The copy of a program's own objects that the server answers from, and the way of writes to the program.
+//! The in-memory copy of a program's objects for reads, and the path of writes to the program.
 //!
-//! The copy lies in the server's store in memory, where cache and verbs find it as they find everything. A write goes to the program
-//! first, under the lock that also guards what the program tells: so the copy never shows what the program has not taken, and a write
-//! that was decided by an old copy is decided anew. An object of the program's that has changed there meanwhile is taken over first.
+//! The copy is in the server's memory store, where cache and verbs find it like any object. A write goes to the program
+//! first, under the lock that also guards updates from the program. So the copy never shows a write that the program
+//! has not accepted, and a write based on an old copy is computed again. A concurrent change by the program is copied
+//! first.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,44 +24,44 @@ use tokio::time::Instant;
 
 use crate::external::{External, ObjectKey, StoreFault};
 
-/// How many objects of the copy are changed at once.
+/// The most objects of the copy in one transaction.
 const WRITES_AT_ONCE: usize = 500;
-/// How often a write is tried that is in nobody's way though the program says so.
+/// The most attempts of a write that conflicts at the program although the copy is up to date.
 const ATTEMPTS: usize = 5;
-/// How long the program may take to answer.
+/// The time limit of an answer from the program.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
-/// How often what is computed is looked at while somebody watches it.
+/// The interval between computations while a watch is open.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// How long after a failure its changes are followed anew.
+/// The delay after a failure before the program's changes are followed again.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The copy of the objects of one resource.
 pub(crate) struct Mirror {
     external: Arc<dyn External>,
     kind: GroupVersionKind,
-    /// The beginning of the keys of its objects.
+    /// The key prefix of its objects.
     prefix: String,
     namespaced: bool,
     copy: Arc<dyn Store>,
     random: Arc<dyn Random>,
     state: Mutex<State>,
-    /// How many watches are open.
+    /// The number of open watches.
     watches: AtomicUsize,
 }
 
-/// A watch that is open.
+/// An open watch.
 pub(crate) struct OpenWatch(Arc<Mirror>);
 
 #[derive(Default)]
 struct State {
-    /// The program's versions of the objects in the copy.
+    /// The program's versions of the copied objects.
     versions: HashMap<ObjectKey, String>,
-    /// When the last listing that was taken over had begun.
+    /// The start of the last complete listing.
     listed: Option<Instant>,
 }
 
 impl Mirror {
-    /// An empty copy, of the objects of this resource, in this store.
+    /// Creates an empty copy for a resource in this store.
     pub(crate) fn new(
         external: Arc<dyn External>,
         resource: &Arc<Resource>,
@@ -81,15 +82,15 @@ impl Mirror {
         }
     }
 
-    /// Whether the program is asked before each read.
+    /// Returns true if each read must ask the program.
     pub(crate) fn is_computed(&self) -> bool {
         self.external.is_computed()
     }
 
-    /// Takes over all objects as they are at some moment after this call. Calls at the same time share a listing.
+    /// Copies all objects as of a time after this call. Concurrent calls share a listing.
     ///
     /// # Errors
-    /// Why the program does not give them.
+    /// The failure of the program.
     pub(crate) async fn refresh(&self) -> Result<(), StoreFault> {
         let asked = Instant::now();
         let mut state = self.state.lock().await;
@@ -124,20 +125,20 @@ impl Mirror {
         Ok(())
     }
 
-    /// Takes over one object as it is now.
+    /// Copies one object as of now.
     ///
     /// # Errors
-    /// Why the program does not give it.
+    /// The failure of the program.
     pub(crate) async fn refresh_one(&self, key: &ObjectKey) -> Result<(), StoreFault> {
         let mut state = self.state.lock().await;
         self.take_over(&mut state, key).await
     }
 
-    /// Follows what the program tells of changes, for as long as the future runs.
+    /// Follows the program's changes while the future runs.
     pub(crate) async fn follow(self: Arc<Self>) {
         loop {
             let mut changes = self.external.watch();
-            // ORDER: the changes are told before all objects are listed, so that none falls in between.
+            // ORDER: the watch starts before the listing, so that no change is lost in between.
             let mut outcome = self.refresh().await;
             while outcome.is_ok() {
                 let Some(key) = changes.next().await else { break };
@@ -150,13 +151,13 @@ impl Mirror {
         }
     }
 
-    /// Has what is computed looked at for a watch, until that is closed.
+    /// Keeps computed objects up to date for a watch, until that is closed.
     pub(crate) fn watched(self: &Arc<Self>) -> OpenWatch {
         self.watches.fetch_add(1, Ordering::Relaxed);
         OpenWatch(self.clone())
     }
 
-    /// Looks now and then at what is computed while somebody watches it, for as long as the future runs.
+    /// Updates computed objects at intervals while a watch is open. Runs with the future.
     pub(crate) async fn look(self: Arc<Self>) {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
@@ -164,7 +165,7 @@ impl Mirror {
                 continue;
             }
             if let Err(fault) = self.refresh().await {
-                warn_repeated!(&self.kind.kind; kind = self.kind.kind, %fault, "objects can't be computed for who watches them");
+                warn_repeated!(&self.kind.kind; kind = self.kind.kind, %fault, "objects can't be computed for their watches");
             }
         }
     }
@@ -182,7 +183,7 @@ impl Mirror {
         self.put(write.into_iter().collect()).await
     }
 
-    /// What has to be written to the copy for an object to be in it; `None` where it is there as it is.
+    /// The write that brings the copy of an object up to date; `None` if it already is.
     fn taken_over(
         &self,
         state: &mut State,
@@ -217,7 +218,7 @@ impl Mirror {
         self.copy.commit(transaction).await.map(drop).map_err(|error| StoreFault::Unavailable(error.to_string()))
     }
 
-    /// Has the program take a write, and then the copy.
+    /// Sends a write to the program, then to the copy.
     pub(crate) async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError> {
         let [write] = &transaction.writes[..] else {
             return Err(StoreError::Unavailable("objects of a program are written one by one".to_owned()).into());
@@ -239,7 +240,7 @@ impl Mirror {
             for compare in &transaction.compares {
                 let current = self.copy.get(&compare.key).await?.map(|entry| entry.revision);
                 if !compare.condition.holds(current) {
-                    // The copy says which one, and what it has; the write is decided anew.
+                    // The copy reports the failed compare with the current value; the write is computed again.
                     return self.copy.commit(transaction).await;
                 }
             }
@@ -256,7 +257,7 @@ impl Mirror {
                     };
                     return self.copy.commit(transaction).await;
                 }
-                // Somebody else has written it: the copy shows that first.
+                // Another writer changed it: the copy is updated first.
                 Err(StoreFault::Conflict) => {
                     let taken = self.take_over(&mut state, &key).await;
                     taken.map_err(|fault| StoreError::Unavailable(fault.to_string()))?;
@@ -267,7 +268,7 @@ impl Mirror {
         Err(StoreError::Unavailable("others write the object too fast".to_owned()).into())
     }
 
-    /// Whether it has the object of this key.
+    /// Returns true if the object of this key belongs to the resource.
     pub(crate) fn has(&self, key: &StoreKey) -> bool {
         key.as_str().starts_with(&self.prefix)
     }
@@ -304,7 +305,7 @@ impl Drop for OpenWatch {
     }
 }
 
-/// An answer of the program, unless it takes too long.
+/// Limits the time of an answer from the program.
 async fn in_time<T>(asked: impl Future<Output = Result<T, StoreFault>>) -> Result<T, StoreFault> {
     let late = |_| StoreFault::Unavailable(format!("no answer in {ANSWER_TIME:?}"));
     tokio::time::timeout(ANSWER_TIME, asked).await.map_err(late)?

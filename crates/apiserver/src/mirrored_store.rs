@@ -1,6 +1,6 @@
-//! The server's store in memory, with copies of what programs keep: what is written of these goes to the program first.
+//! The server's memory store with copies of programs' objects: writes of these go to the program first.
 //!
-//! Everything else is the store's that holds the copies.
+//! All other calls go to the store that holds the copies.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -30,7 +30,7 @@ impl Store for MirroredStore {
         let mirrors = self.mirrors.iter().map(|(_, mirror)| mirror);
         let of = |mirror: &&Arc<Mirror>| transaction.writes.iter().any(|write| mirror.has(write.key()));
         let Some(mirror) = mirrors.into_iter().find(of).cloned() else { return self.copy.commit(transaction).await };
-        // A write that the program has taken is shown whether or not its client waits for it.
+        // A write that the program accepted is copied even if its client gives up.
         keelson_supervision::outcome(tokio::spawn(async move { mirror.commit(transaction).await })).await
     }
 

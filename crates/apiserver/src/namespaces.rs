@@ -1,6 +1,6 @@
-//! Admission that has nothing created in a namespace that is missing or going away, as far as this server has seen.
+//! Admission that forbids creation in a missing or terminating namespace, according to this server's last known state.
 //!
-//! Namespaces are the main server's, so that a namespace may go at the moment in which an object is made in it: the main server
+//! Namespaces belong to the main server, so one may be deleted while an object is created in it. The main server then
 //! empties it again until nothing is found.
 
 use futures::future::BoxFuture;

@@ -1,7 +1,7 @@
-//! The handlers of requests, before which what is computed on read is computed.
+//! Request handlers that compute computed-on-read objects first.
 //!
-//! A get asks for one object, a list and a watch for all of them; then the verbs answer from the copy as they do of any resource. As long
-//! as a watch is open, `mirror.rs` looks again now and then.
+//! A get computes one object, a list or watch all of them. Then the verbs read the copy as for any resource. While a
+//! watch is open, `mirror.rs` repeats the computation.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ impl ReadThrough {
         Self { handlers, computed }
     }
 
-    /// Has what a request is about computed; what is returned is kept until the answer has been sent.
+    /// Computes the objects of a request. The result must be kept until the response has been sent.
     async fn compute(&self, info: &RequestInfo, target: &Target) -> Result<Option<OpenWatch>, StoreFault> {
         let resource = target.group_resource();
         let Some((_, mirror)) = self.computed.iter().find(|(computed, _)| *computed == resource) else {

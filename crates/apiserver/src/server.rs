@@ -1,6 +1,7 @@
-//! The composition of an aggregated server: opens its parts in order, and closes them in the opposite one.
+//! The composition of an aggregated server: starts its parts in order, and stops them in reverse.
 //!
-//! The order is main server, store, cache, registry, resources, port: whatever can fail is done before the port answers.
+//! The order is main server, store, cache, registry, resources, port: everything that can fail comes before the port
+//! answers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -50,19 +51,19 @@ use crate::shared;
 use crate::storage::Storage;
 use crate::storage_versions::{self, StorageVersions};
 
-/// How long requests in flight may take to end when the server stops.
+/// The time limit of running requests at shutdown.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(30);
 
-/// How long a start waits until storage versions are published.
+/// The longest wait for the publication of storage versions at start.
 const PUBLISHING_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What can be done with objects that are computed.
+/// The verbs of computed objects.
 const READING: &[Verb] = &[Verb::Get, Verb::List, Verb::Watch];
 
 /// A resource whose objects the program keeps or computes.
 type ExternalResource = (Arc<Resource>, Arc<dyn External>);
 
-/// Copies of such objects, by their resources.
+/// The copies by resource.
 type Mirrors = Arc<[(GroupResource, Arc<Mirror>)]>;
 
 /// A server that answers requests, until it is shut down. Dropping it stops it at once.
@@ -70,16 +71,16 @@ pub struct RunningApiServer {
     addr: SocketAddr,
     ca_pem: String,
     serving: Serving,
-    /// Keeps what the server is known by, until the last request has been answered.
+    /// Keeps the registrations until the last request has been answered.
     identity: Option<Keeper<Identity>>,
 }
 
-/// What requests are answered from.
+/// The parts that answer requests.
 struct Parts {
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     store: Arc<dyn Store>,
-    /// Copies of what the program keeps or computes.
+    /// Copies of objects that the program keeps or computes.
     mirrors: Mirrors,
     cache: Arc<Cache>,
     registry: Arc<Registry>,
@@ -87,7 +88,7 @@ struct Parts {
     authorities: Arc<PublishedAuthorities>,
     namespaces: BoxStream<'static, watcher::Result<()>>,
     identity: Identity,
-    /// What is published at the main server.
+    /// The publication at the main server.
     publication: Option<StorageVersions>,
     server_id: String,
 }
@@ -112,7 +113,7 @@ impl RunningApiServer {
         for (resource, mirror) in parts.mirrors.iter().filter(|(_, mirror)| !mirror.is_computed()) {
             mirror.refresh().await.map_err(|fault| StartError::Storage(format!("listing {resource}: {fault}")))?;
         }
-        // ORDER: nobody connects before there is something to answer from.
+        // ORDER: no client connects before everything can answer.
         let listening = |source| StartError::Listen { address, source };
         let port = TcpListener::bind(address).await.map_err(listening)?;
         let addr = port.local_addr().map_err(listening)?;
@@ -136,27 +137,27 @@ impl RunningApiServer {
         Ok(Self { addr, ca_pem, serving, identity: Some(identity) })
     }
 
-    /// Where it listens.
+    /// The address of the server.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The authority of its serving certificate, or that certificate itself where it was given one: in PEM, and in base64 what the
-    /// `caBundle` of an APIService holds.
+    /// The authority of its serving certificate, or a given certificate itself, in PEM. In base64 it is the `caBundle`
+    /// of an APIService.
     pub fn ca_pem(&self) -> &str {
         &self.ca_pem
     }
 
-    /// Waits until something has died that the server can't do without, and tells what. It is to be shut down then.
+    /// Waits until an essential task has died, and returns its failure. The server must be shut down then.
     pub async fn failed(&self) -> Failure {
         self.serving.supervisor().failed().await
     }
 
-    /// Stops: no new requests, lists in flight end, watches are closed cleanly. Takes half a minute at the most.
+    /// Shuts down: no new requests, running lists end, watches are closed cleanly. Takes at most half a minute.
     pub async fn shutdown(mut self) {
         self.serving.answered().await;
         self.serving.ended().await;
-        // What has panicked ends by itself.
+        // A task that panicked has ended by itself.
         if let Some(identity) = self.identity.take()
             && let Some(identity) = identity.end().await
         {
@@ -191,7 +192,7 @@ impl Parts {
             let (joined, fenced) = joined.map_err(|error| StartError::Storage(error.to_string()))?;
             (membership, store) = (Some(joined), fenced);
         }
-        // What the program keeps is in no encoding of this server's.
+        // The program's objects have no encoding of this server.
         let publishes = settings.publishes_storage_versions && external.is_empty();
         let publishes = publishes && storage_versions::are_served(&main_server).await.map_err(|error| asked(&error))?;
         let mirrored = |(resource, external): ExternalResource| {
@@ -238,8 +239,8 @@ impl Parts {
         })
     }
 
-    /// Begins to be known, and to publish in which versions objects are stored. Waits until that is done, but not for long: what is not
-    /// published is not written.
+    /// Registers, and publishes the storage versions. Waits for a short time only: unpublished resources can't be
+    /// written.
     async fn publish(&mut self, background: &TaskGroup) -> Keeper<Identity> {
         let identity = std::mem::replace(&mut self.identity, Identity { membership: None, lease: None });
         let acknowledged = identity.lease.as_ref().map(MainLease::acknowledged);
@@ -262,7 +263,7 @@ impl Parts {
         keeper
     }
 
-    /// Starts what runs beside requests, and puts together what answers them.
+    /// Starts background tasks, and builds the pipeline for requests.
     fn run(self, addr: SocketAddr, history: Duration, background: &TaskGroup) -> Pipeline {
         let Self { clock, random, store, mirrors, cache, registry, main_server, authorities, namespaces, .. } = self;
         let stopping = background.stopping().clone();
@@ -311,7 +312,7 @@ impl Parts {
     }
 }
 
-/// Does work that has no end of its own until the server stops.
+/// Runs endless work until the server stops.
 fn until(
     stopping: &CancellationToken,
     work: impl Future<Output = ()> + Send + 'static,
@@ -322,12 +323,12 @@ fn until(
     }
 }
 
-/// What a start says of a question that the main server did not answer.
+/// The start error for a failed request to the main server.
 fn asked(error: &ApiError) -> StartError {
     StartError::MainServer(error.to_string())
 }
 
-/// The client of the main server, which is found as kubectl finds it unless it is given.
+/// The client of the main server, found as kubectl finds it unless given.
 async fn client(given: Option<Client>) -> Result<Client, StartError> {
     match given {
         Some(client) => Ok(client),
@@ -335,7 +336,7 @@ async fn client(given: Option<Client>) -> Result<Client, StartError> {
     }
 }
 
-/// What definitions contribute to what is served, and the resources among them whose objects the program keeps or computes.
+/// The served resources of all definitions, with those whose objects the program keeps or computes.
 fn contributions(settings: &ApiServerBuilder) -> Result<(Vec<Contribution>, Vec<ExternalResource>), StartError> {
     if settings.definitions.is_empty() && settings.external.is_empty() {
         return Err(StartError::Resource("the server has no resources: name one with `resource`".to_owned()));
@@ -358,7 +359,7 @@ fn contributions(settings: &ApiServerBuilder) -> Result<(Vec<Contribution>, Vec<
     Ok((all, external))
 }
 
-/// What a definition contributes, with these verbs alone where they are given.
+/// The served resource of a definition, limited to these verbs if given.
 fn contribution(
     definition: &CustomResourceDefinition,
     verbs: Option<&'static [Verb]>,
@@ -371,7 +372,7 @@ fn contribution(
     keelson_extensions::of_program(&object, verbs).map_err(|error| named(error.to_string()))
 }
 
-/// What `/livez`, `/readyz` and `/healthz` check. A server lives as long as each of its background tasks does.
+/// The checks of `/livez`, `/readyz` and `/healthz`. A server is live while all its background tasks are.
 fn health(background: &TaskGroup, well: HealthChecks) -> Health {
     let live = HealthChecks::new().add_tasks(background.supervisor().clone());
     Health::new(live, well, background.stopping().clone())

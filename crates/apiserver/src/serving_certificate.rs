@@ -1,6 +1,6 @@
-//! Renews the serving certificate of a running server before it ends, unless it was given one.
+//! Renews the serving certificate of a running server before it expires, unless it was given.
 //!
-//! Connections that come later are shown the new one. It is written to the data directory, where there is one.
+//! New connections get the new one. It is written to the data directory, if there is one.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use keelson_http::listener::TlsSettings;
 use keelson_meta::{Clock, Random};
 use keelson_supervision::outcome;
 
-/// The time between two looks at the end of the certificate.
+/// The interval between checks of the certificate's expiry.
 const LOOK: Duration = Duration::from_mins(1);
 
 /// The certificate of a running server.
@@ -24,12 +24,12 @@ pub(crate) struct ServingCertificate {
 }
 
 impl ServingCertificate {
-    /// The one that the server starts with.
+    /// The certificate at start.
     pub(crate) fn new(current: ServingPki, data_dir: Option<PathBuf>, options: PkiOptions, tls: TlsSettings) -> Self {
         Self { current, data_dir, options, tls }
     }
 
-    /// Renews it whenever it is time to. Never ends.
+    /// Renews it when due. Never ends.
     pub(crate) async fn keep(mut self, clock: Arc<dyn Clock>, random: Arc<dyn Random>) {
         let time = RenewalTime::new(&*random);
         loop {

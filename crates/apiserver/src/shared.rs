@@ -1,6 +1,6 @@
-//! The definitions that every document of OpenAPI refers to, such as `ObjectMeta` and `Status`: they are those of the built-in schemas.
+//! The definitions shared by all OpenAPI documents, such as `ObjectMeta` and `Status`: those of the built-in schemas.
 //!
-//! They are read here alone; what a server serves comes from the types of the program.
+//! Only this module reads them; all others come from the program's types.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use keelson_http::version::GIT_VERSION;
 use keelson_openapi::SharedDefinitions;
 use keelson_schema::Schemas;
 
-/// What all documents share. It speaks of no kinds but those that are served.
+/// The shared definitions, without kinds that are not served.
 pub(crate) fn definitions() -> Arc<SharedDefinitions> {
     SharedDefinitions::new(Schemas::builtin(), &[], GIT_VERSION)
 }

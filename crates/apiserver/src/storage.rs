@@ -1,6 +1,6 @@
-//! The engines in which a server keeps its objects: memory, and those that features of this crate bring along.
+//! The storage engines of a server: memory, and those enabled by this crate's features.
 //!
-//! A program that asks for none has none compiled in.
+//! Without features no other engine is compiled in.
 
 #[cfg(feature = "sqlite")]
 use std::path::PathBuf;
@@ -12,29 +12,29 @@ use keelson_supervision::Supervisor;
 
 use crate::builder::StartError;
 
-/// Where the objects of a server are kept.
+/// The storage of a server's objects.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum Storage {
-    /// In memory: everything is gone when the server stops.
+    /// In memory: all objects are gone when the server stops.
     #[default]
     Memory,
-    /// In SQLite, in this directory, which no other server may use at the same time.
+    /// In SQLite, in this directory, which only one server may use at a time.
     #[cfg(feature = "sqlite")]
     Sqlite(PathBuf),
-    /// In PostgreSQL (`postgres://...`): a database that servers of the same resources may share, and nobody else.
+    /// In PostgreSQL (`postgres://...`): a database for servers of the same resources only.
     #[cfg(feature = "postgres")]
     Postgres(String),
-    /// In etcd (`etcd://...`), below a prefix that servers of the same resources may share, and nobody else.
+    /// In etcd (`etcd://...`): a prefix for servers of the same resources only.
     #[cfg(feature = "etcd")]
     Etcd(String),
 }
 
 impl Storage {
-    /// Reads `memory:`, `sqlite:DIRECTORY`, `postgres://...` or `etcd://...`, as far as features bring the engines along.
+    /// Parses `memory:`, `sqlite:DIRECTORY`, `postgres://...` or `etcd://...`, as far as features enable the engines.
     ///
     /// # Errors
-    /// [`StartError::Storage`] for any other text, without repeating it: it may hold a password.
+    /// [`StartError::Storage`] for any other text, which is not repeated, since it may hold a password.
     pub fn parse(url: &str) -> Result<Self, StartError> {
         match url.split_once(':') {
             Some(("memory", "")) => Ok(Self::Memory),
@@ -48,7 +48,7 @@ impl Storage {
         }
     }
 
-    /// Whether other servers can use it at the same time.
+    /// Returns true if several servers can use it at the same time.
     pub(crate) fn is_shared(&self) -> bool {
         match self {
             Self::Memory => false,
@@ -61,7 +61,7 @@ impl Storage {
         }
     }
 
-    /// Opens it.
+    /// Opens the store.
     pub(crate) async fn open(&self, supervisor: &Supervisor) -> Result<Arc<dyn Store>, StartError> {
         let _ = supervisor;
         Ok(match self {

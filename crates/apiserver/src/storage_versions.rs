@@ -1,7 +1,8 @@
-//! The publication of this server's storage versions at the main server: nothing is written in a version that is not published there.
+//! Publishes this server's storage versions at the main server: nothing is written in an unpublished version.
 //!
-//! What is published is what main servers publish of their own resources (`keelson_controllers`). It stands as long as the lease of this
-//! server does (`main_lease.rs`), and is looked after as often as that is renewed. A main server that has no such objects is told nothing.
+//! The entries equal those of main servers for their own resources (`keelson_controllers`). They are valid as long as
+//! this server's lease (`main_lease.rs`), and are checked at its renewal interval. If the main server does not serve
+//! storage versions, nothing is published.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +17,13 @@ use tokio::time::Instant;
 
 use crate::main_server::MainServer;
 
-/// The version of their group.
+/// The path of their version.
 const VERSION: &str = "/apis/internal.apiserver.k8s.io/v1alpha1";
-/// What has to be served for anything to be published.
+/// The subresource that the main server must serve.
 const STATUS: &str = "storageversions/status";
-/// How often a publication is tried at once when others write the same object.
+/// The most immediate attempts to publish after conflicts.
 const ATTEMPTS: usize = 8;
-/// How soon a publication is tried again that failed.
+/// The delay before a failed publication is retried.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// The storage versions of this server.
@@ -30,15 +31,15 @@ pub(crate) struct StorageVersions {
     main_server: MainServer,
     registry: Arc<Registry>,
     server_id: String,
-    /// How often it is looked whether what was published is still there.
+    /// The interval between checks of the published entries.
     interval: Duration,
     is_published: watch::Sender<bool>,
 }
 
-/// Whether a main server has such objects.
+/// Returns true if a main server serves storage versions.
 ///
 /// # Errors
-/// When it does not say.
+/// It does not answer.
 pub(crate) async fn are_served(main_server: &MainServer) -> Result<bool, ApiError> {
     match main_server.ask(Method::GET, VERSION, None).await {
         Ok(list) => {
@@ -49,24 +50,24 @@ pub(crate) async fn are_served(main_server: &MainServer) -> Result<bool, ApiErro
     }
 }
 
-/// Where what is published of a resource is.
+/// The path of a resource's storage version.
 pub(crate) fn path(entry: &StorageVersionEntry) -> String {
     format!("{VERSION}/storageversions/{}", entry.name())
 }
 
 impl StorageVersions {
-    /// Those of the server of this name, which are looked after so often.
+    /// The publication of the server of this name, checked at this interval.
     pub(crate) fn new(main_server: MainServer, registry: Arc<Registry>, server_id: &str, interval: Duration) -> Self {
         let (server_id, is_published) = (server_id.to_owned(), watch::Sender::new(false));
         Self { main_server, registry, server_id, interval, is_published }
     }
 
-    /// Tells whether everything was published once.
+    /// True once everything has been published.
     pub(crate) fn is_published(&self) -> watch::Receiver<bool> {
         self.is_published.subscribe()
     }
 
-    /// Publishes as soon as the lease of this server stands, and again whenever that or its record in the store was lost.
+    /// Publishes once this server's lease is valid, and again whenever the lease or the store's record was lost.
     pub(crate) async fn run(self, mut acknowledged: watch::Receiver<Option<Instant>>) {
         let mut closings = self.registry.encodings_closed();
         loop {
@@ -75,12 +76,13 @@ impl StorageVersions {
             else {
                 return;
             };
-            // ORDER: the lease is renewed after what was published was given up. A server that was away too long may have lost both its
-            // record and its lease and hear of the record first; what it published then would be taken away while it writes.
+            // ORDER: the lease is renewed after the publication was given up. A server that was away too long may have
+            // lost both its record and its lease, and learn of the record first. Anything published then would be
+            // removed while it writes.
             let stands = |renewal: &Option<Instant>| {
                 renewal.is_some_and(|begun| closing.ended.is_none_or(|ended| begun >= ended))
             };
-            // The lease outlives this.
+            // The lease outlives this task.
             let _ = acknowledged.wait_for(stands).await;
             let wait = match self.publish_all(closing.begun).await {
                 Ok(()) => {
@@ -97,7 +99,7 @@ impl StorageVersions {
         }
     }
 
-    /// All of them, of which one that fails keeps no other from being published. Nothing is opened that was closed meanwhile.
+    /// Publishes all entries, even if one fails. Gates closed meanwhile stay closed.
     async fn publish_all(&self, begun: u64) -> Result<(), ApiError> {
         let mut outcome = Ok(());
         let closings = self.registry.encodings_closed();
@@ -107,7 +109,7 @@ impl StorageVersions {
             let opening = gate.prepare(kind).await;
             match retry_conflicts(ATTEMPTS, || self.publish(&entry)).await {
                 Ok(()) if closings.borrow().begun == begun => gate.open(kind, opening),
-                // It is published anew when the lease was renewed.
+                // It is published again after the lease was renewed.
                 Ok(()) => {}
                 Err(error) => {
                     gate.note_failure(&error);
@@ -127,7 +129,7 @@ impl StorageVersions {
             }
             found => found?,
         };
-        let no_object = || ApiError::Internal(format!("what the main server has at {one} is no object"));
+        let no_object = || ApiError::Internal(format!("the response of the main server at {one} is not an object"));
         let mut object = Object::from_value(found).ok_or_else(no_object)?;
         if entry.publish_in(&mut object, self.registry.now()) {
             self.main_server.ask(Method::PUT, &format!("{one}/status"), Some(&object.into_value())).await?;

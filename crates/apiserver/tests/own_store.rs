@@ -1,6 +1,6 @@
-//! Objects that a program keeps in a store of its own, or computes, as clients of the main server meet them.
+//! Tests of objects in a program's own store, or computed, for clients of the main server.
 //!
-//! The store that the library brings is tested beside the examples; here is what the mirror of another one owes: order, revisions,
+//! The built-in stores are tested with the examples. These tests cover the mirror of another store: order, revisions,
 //! refusals.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
@@ -32,7 +32,7 @@ struct BookSpec {
     pages: u32,
 }
 
-/// How often it was asked.
+/// The number of computations.
 #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[kube(group = "library.example.com", version = "v1", kind = "Count")]
 struct CountSpec {
@@ -51,7 +51,7 @@ impl Shelf {
         Self { books: Arc::default(), changes: broadcast::Sender::new(1000) }
     }
 
-    /// Writes as somebody else does, who does not go through the server.
+    /// Writes past the server, as another client of the store.
     async fn write_beside(&self, name: &str, pages: u32) {
         let key = ObjectKey { namespace: Some("default".to_owned()), name: name.to_owned() };
         let version = self.get(&key).await.unwrap().and_then(|book| book.metadata.resource_version);
@@ -99,13 +99,13 @@ impl ObjectStore<Book> for Shelf {
             None => drop(books.1.remove(key)),
         }
         drop(books);
-        // Nobody may be listening.
+        // There may be no receiver.
         let _ = self.changes.send(key.clone());
         Ok(version)
     }
 }
 
-/// One object that says how often it was computed, and fails when it is told to.
+/// An object with the number of its computations, which can be made to fail.
 #[derive(Default)]
 struct Counter(Arc<AtomicU32>);
 
@@ -150,7 +150,7 @@ async fn start(main: &TestServer, server: ApiServerBuilder) -> RunningApiServer 
     server
 }
 
-/// What is at a path once it is as it should be.
+/// Waits until the value at a path is as expected.
 async fn until(main: &TestServer, path: &str, done: impl Fn(&Value) -> bool) -> Value {
     let waiting = async {
         loop {
@@ -182,7 +182,7 @@ async fn what_clients_write_is_in_the_programs_store_and_the_other_way_round() {
     raw.post(BOOKS, &sent).await.expect(201);
     let key = ObjectKey { namespace: Some("default".to_owned()), name: "new".to_owned() };
     assert_eq!(shelf.get(&key).await.unwrap().unwrap().spec.pages, 20);
-    // Somebody else writes to the store: the server's copy follows, and a patch never undoes it.
+    // Another client writes to the store: the server's copy follows, and a patch never undoes it.
     for pages in 30..40 {
         shelf.write_beside("new", pages).await;
         let label = json!({ "metadata": { "labels": { "seen": pages.to_string() } } });

@@ -1,8 +1,8 @@
-//! The files of the console: a page for browsers below `/console/`, which talks to the same API as every other client.
+//! The files of the console: a page for browsers below `/console/`, which is an ordinary client of the API.
 //!
-//! They are built from `web` by `cargo xtask console`, checked in below `assets`, and embedded, so that a build needs no Node.js and a
-//! server no files. Any path below `/console/` that is no file is the page itself, which reads its own path. Nothing here knows HTTP
-//! but the names of types.
+//! `cargo xtask console` builds them from `web` into `assets`. They are checked in and embedded, so that a build needs
+//! no Node.js and a server no files. Any path below `/console/` without a file is the page itself, which reads its own
+//! path. Nothing here knows HTTP except for the names of types.
 
 use std::io::Write as _;
 use std::sync::{LazyLock, OnceLock};
@@ -15,12 +15,12 @@ use sha2::{Digest as _, Sha256};
 
 /// The path of the console.
 pub const ROOT: &str = "/console/";
-/// Where its files are, below which there is a directory named after what they hold.
+/// The path of its files, below which a directory is named after their content.
 const ASSETS: &str = "/console/assets/";
-/// How many bytes of a hash name a version of the files.
+/// The bytes of a hash that identify a version of the files.
 const VERSION_BYTES: usize = 8;
 
-/// What is embedded: name, type, content.
+/// The embedded files: name, type, content.
 const EMBEDDED: [(&str, &str, &[u8]); 6] = [
     ("app.css", "text/css; charset=utf-8", include_bytes!("../assets/app.css")),
     ("app.js", "text/javascript; charset=utf-8", include_bytes!("../assets/app.js")),
@@ -29,7 +29,7 @@ const EMBEDDED: [(&str, &str, &[u8]); 6] = [
     ("licenses.txt", "text/plain; charset=utf-8", include_bytes!("../assets/licenses.txt")),
     ("yaml.js", "text/javascript; charset=utf-8", include_bytes!("../assets/yaml.js")),
 ];
-/// The page, which leads to the others.
+/// The page, which loads the others.
 const PAGE: &str = "index.html";
 
 /// A file of the console.
@@ -38,24 +38,24 @@ pub struct File {
     name: &'static str,
     /// The value of `Content-Type`.
     pub content_type: &'static str,
-    /// What it holds.
+    /// The content.
     pub bytes: Bytes,
     /// A strong validator, in quotes.
     pub etag: String,
     compressed: OnceLock<Bytes>,
 }
 
-/// What stands for a path.
+/// The result for a path.
 #[derive(Debug)]
 pub enum Found {
     /// A file.
     File {
         /// The file.
         file: &'static File,
-        /// Whether another version of the file has another path, so that this one can be kept for good.
+        /// True if each version of the file has its own path, so that this one can be cached forever.
         lasting: bool,
     },
-    /// The console is somewhere else.
+    /// The console has moved there.
     Moved(&'static str),
     /// There is no such file.
     Nothing,
@@ -67,7 +67,7 @@ impl File {
         Self { name, content_type, bytes, etag, compressed: OnceLock::new() }
     }
 
-    /// The same in the gzip format, which is made once.
+    /// The content in gzip format, compressed once.
     pub fn compressed(&self) -> Bytes {
         let compress = || {
             let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
@@ -99,7 +99,7 @@ static FILES: LazyLock<Files> = LazyLock::new(|| {
     Files { all: all.into(), directory }
 });
 
-/// Finds what stands for a path; `None` where the path is not one of the console.
+/// Finds the file of a path; `None` for a path outside of the console.
 pub fn find(path: &str) -> Option<Found> {
     if path == ROOT.trim_end_matches('/') {
         return Some(Found::Moved(ROOT));
@@ -110,7 +110,7 @@ pub fn find(path: &str) -> Option<Found> {
     let (name, lasting) = match (path.strip_prefix(files.directory.as_str()), path.strip_prefix(ASSETS)) {
         (Some(name), _) => (name, true),
         (None, Some(name)) => (name, false),
-        // A path of the page, unless it is one that browsers ask for by themselves.
+        // A path of the page, unless browsers request it by themselves.
         (None, None) if !below.contains('.') || below.contains('/') => (PAGE, false),
         (None, None) => return Some(Found::Nothing),
     };

@@ -1,7 +1,8 @@
-//! The config map `kube-system/extension-apiserver-authentication`, by which aggregated servers know who may pass requests on to them.
+//! Keeps the config map `kube-system/extension-apiserver-authentication`: the authorities and header fields with which
+//! aggregated servers authenticate clients and front proxies.
 //!
-//! Every server adds what is its own, so this runs in each. It is made again when somebody deletes it, and written as a whole: keys that
-//! upstream's controller does not know are not kept.
+//! Each server adds its own entries, so the controller runs in each. It recreates the config map after a deletion and
+//! writes it as a whole: keys that upstream's controller does not know are dropped.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,26 +25,26 @@ use crate::queue::{Backoff, Outcome, Queue};
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "extension-apiserver-authentication";
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(30) };
-/// How many times in a row a write that somebody else was faster with is begun anew.
+/// The most attempts in a row after conflicts with other writers.
 const TRIES: usize = 8;
-/// How often it is looked for certificates that have expired.
+/// The interval between checks for expired certificates.
 const LOOK_AGAIN: Duration = Duration::from_secs(60 * 60);
 
-/// Publishes what this server tells aggregated ones, beside what others tell.
+/// Publishes this server's authentication information for aggregated servers, beside that of other servers.
 pub struct AuthenticationPublication {
     registry: Arc<Registry>,
     client: Client,
-    /// What this server tells, which changes with the files that it is read from.
+    /// This server's information. It changes with the files that hold it.
     own: watch::Receiver<AuthenticationInfo>,
-    /// Is told which header fields are believed, as often as that is looked at.
+    /// Receives the believed header fields after each check.
     published: Box<dyn Fn(&RequestHeaders) + Send + Sync>,
-    /// There is one thing to look at.
+    /// A single key: there is one config map.
     queue: Queue<()>,
 }
 
 impl AuthenticationPublication {
-    /// For the servers of this registry. Whoever passes requests on is told by `published` which header fields aggregated servers
-    /// believe, by this server's word or another's: no client may set them.
+    /// Creates the controller for the servers of a registry. `published` receives the header fields that aggregated
+    /// servers believe, from this server's information or another's. Clients must not be able to set these fields.
     pub fn new(
         registry: Arc<Registry>,
         own: watch::Receiver<AuthenticationInfo>,
@@ -89,16 +90,16 @@ impl AuthenticationPublication {
         match self.ensure().await {
             Ok(()) => Outcome::Done,
             Err(error) => {
-                warn_repeated!(""; %error, "what aggregated servers are told could not be written; trying again");
+                warn_repeated!(""; %error, "authentication information for aggregated servers could not be written; trying again");
                 Outcome::Again
             }
         }
     }
 
-    /// Writes what this server tells, if it is not there.
+    /// Adds this server's information where it is missing.
     ///
     /// # Errors
-    /// Those of the verbs.
+    /// Errors of the verbs.
     pub async fn ensure(&self) -> Result<(), ApiError> {
         let target = self.client.collection("", "v1", "configmaps", Some(NAMESPACE))?;
         let own = self.own.borrow().clone();
@@ -114,14 +115,14 @@ impl AuthenticationPublication {
                 }
             };
             match written {
-                // Another server was faster, and knows nothing of this one.
+                // Another server was faster and did not know this server's information.
                 Err(ApiError::AlreadyExists { .. } | ApiError::Conflict { .. }) if tries < TRIES => {}
                 written => return written,
             }
         }
     }
 
-    /// Adds what this server tells to what stands there.
+    /// Adds this server's information to the stored object.
     async fn complete(&self, target: &Target, own: &AuthenticationInfo, current: Object) -> Result<(), ApiError> {
         let told = data_of(&current);
         let all = AuthenticationInfo::read(&told).with(own, self.client.now());
@@ -130,14 +131,14 @@ impl AuthenticationPublication {
         if data == told {
             return Ok(());
         }
-        info_repeated!(""; "adding what this server tells aggregated ones");
+        info_repeated!(""; "adding this server's authentication information for aggregated servers");
         let with = |data: BTreeMap<String, String>| {
             let mut next = current.clone();
             next.0.insert("data", json!(data));
             next
         };
         match self.client.update(target, with(data)).await {
-            // It has grown too large to be kept. Each server adds its own again.
+            // The object has grown past the size limit. Each server adds its own information again.
             Err(ApiError::TooLarge { .. } | ApiError::ObjectTooLarge { .. } | ApiError::Invalid { .. }) => {
                 self.client.update(target, with(own.to_data())).await.map(|_| ())
             }

@@ -1,12 +1,12 @@
-//! The objects that every cluster has: the service of its API servers, priority classes, roles and bindings, levels of flow
-//! control, the APIServices of what is built in. Made at start where it is missing, in the background, while requests are answered already.
+//! Creates the objects of every cluster: the `kubernetes` service, priority classes, roles and bindings, flow control
+//! levels, and the APIServices of built-in groups. Runs in the background at start, while the server answers requests.
 //!
-//! An object that exists belongs to the operator. Of it only roles and bindings are touched: what they lack is added, as
-//! long as they carry no `rbac.authorization.kubernetes.io/autoupdate: "false"`. Nothing is ever taken away.
+//! Existing objects belong to the operator. Only roles and bindings change: missing rules and subjects are added unless
+//! the object carries `rbac.authorization.kubernetes.io/autoupdate: "false"`. Nothing is removed.
 //!
-//! No authorizer, webhook or policy is called for any of it. An object can be refused all the same, such as by a quota or because the
-//! stored one can't be read. It is tried again at growing intervals, the others are made, and the server becomes ready. Only a store
-//! that does not answer holds readiness back.
+//! No authorizer, webhook or policy is called. An object can still be refused, for example by a quota or because the
+//! stored one can't be read. The bootstrap retries it with backoff, creates the others, and the server becomes ready.
+//! Only a store that does not answer holds readiness back.
 
 mod flow_control;
 mod policy;
@@ -32,7 +32,7 @@ use crate::flow_schema_status::FlowSchemaStatus;
 use crate::kubernetes_service::KubernetesService;
 use policy::Piece;
 
-/// How many objects are made at once: enough for a few commits to hold them all.
+/// The number of objects created concurrently: enough for a few commits to hold them all.
 const AT_ONCE: usize = 64;
 /// The backoff before a failed step is tried again.
 const AGAIN: Backoff = Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(30) };
@@ -40,12 +40,12 @@ const AGAIN: Backoff = Backoff { first: Duration::from_millis(200), longest: Dur
 const ATTEMPTS: usize = 8;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
-/// Bindings, each with the one of which it was a part in earlier releases.
+/// Bindings, each with the binding that contained it in earlier releases.
 const INHERITED: [(&str, &str); 1] = [("system:public-info-viewer", "system:discovery")];
 const LEGACY_TOKENS: &str = "kube-apiserver-legacy-service-account-token-tracking";
 const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
-/// The hooks, by the names that the reference server's health checks give them.
+/// The hooks, by the names of their health checks in kube-apiserver.
 const HOOKS: [(&str, Hook); 8] = [
     ("poststarthook/start-cluster-authentication-info-controller", Hook::AuthenticationInfo),
     ("poststarthook/start-kubernetes-service-cidr-controller", Hook::ServiceRange),
@@ -69,7 +69,7 @@ enum Hook {
     ApiServices,
 }
 
-/// Makes what every cluster has.
+/// Creates the objects of every cluster.
 pub struct Bootstrap {
     client: Client,
     authentication: Arc<AuthenticationPublication>,
@@ -79,31 +79,32 @@ pub struct Bootstrap {
     progress: Arc<Progress>,
 }
 
-/// How far it has come.
+/// The progress of the bootstrap.
 pub struct Progress {
     done: [AtomicBool; HOOKS.len()],
     finished: watch::Sender<bool>,
 }
 
-/// The config map that says since when the use of legacy tokens is noted, so that one without a note is known to be unused since.
+/// The config map with the date since when the server records the use of legacy tokens. A token without a record has
+/// not been used since.
 fn legacy_tokens(now: &str) -> Value {
     let since = now.split('T').next().unwrap_or_default();
     json!({ "metadata": { "name": LEGACY_TOKENS }, "data": { "since": since } })
 }
 
 impl Progress {
-    /// The steps, by the name of their health check.
+    /// The names of the steps' health checks.
     pub fn steps() -> impl Iterator<Item = &'static str> {
         HOOKS.iter().map(|(name, _)| *name)
     }
 
-    /// Returns true once a step is done, or once the rest of it was refused and is tried again.
+    /// Returns true once a step is done, or once its remaining objects were refused and wait for a retry.
     pub fn is_done(&self, step: &str) -> bool {
         let place = HOOKS.iter().position(|(name, _)| *name == step);
         place.is_some_and(|place| self.done[place].load(Ordering::Acquire))
     }
 
-    /// Waits until all steps are done, as far as that is not refused.
+    /// Waits until all steps are done. Steps with refused objects count as done.
     pub async fn finished(&self) {
         // The sender is in `self`, so waiting can't end otherwise.
         let _ = self.finished.subscribe().wait_for(|finished| *finished).await;
@@ -118,8 +119,8 @@ impl Progress {
 }
 
 impl Bootstrap {
-    /// For the objects of this registry, what its servers tell aggregated ones, and the service of its servers. Roles that are made of
-    /// others are filled by the controller for them, if there is one.
+    /// Creates the bootstrap for a registry, its servers' authentication information, and the service of its servers.
+    /// The cluster role aggregation controller, if there is one, fills the aggregated roles.
     pub fn new(
         registry: Arc<Registry>,
         authentication: Arc<AuthenticationPublication>,
@@ -131,19 +132,19 @@ impl Bootstrap {
         Self { client, authentication, service, aggregation, api_services: Vec::new(), progress }
     }
 
-    /// Has it make these APIServices too: those of what the server has built in.
+    /// Adds the APIServices of built-in groups.
     #[must_use]
     pub fn with_api_services(mut self, objects: Vec<Value>) -> Self {
         self.api_services = objects;
         self
     }
 
-    /// To be asked how far it has come.
+    /// A handle for reading the progress.
     pub fn progress(&self) -> Arc<Progress> {
         self.progress.clone()
     }
 
-    /// Runs until everything is made, or the server stops.
+    /// Runs until every object exists, or the server stops.
     pub fn run(self, stopping: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(self.run_until(stopping))
     }
@@ -189,7 +190,7 @@ impl Bootstrap {
                 let levels = flow_control::priority_levels();
                 let levels = self.ensure_all(group, "prioritylevelconfigurations", levels).await;
                 let schemas = self.ensure_all(group, "flowschemas", flow_control::flow_schemas()).await;
-                // A store that takes no writes keeps no server from starting: the controller tries again.
+                // A store that refuses writes must not keep a server from starting. The controller tries again.
                 if let Err(error) = FlowSchemaStatus::fill_all(self.client.registry().clone()).await {
                     tracing::debug!(%error, "the conditions of flow schemas are left to their controller");
                 }
@@ -205,14 +206,14 @@ impl Bootstrap {
         }
     }
 
-    /// Returns true where clients find ClusterTrustBundles.
+    /// Returns true where ClusterTrustBundles are served.
     fn has_trust_bundles(&self) -> bool {
         let surface = self.client.registry().surface();
         let serves = |version: &str| surface.lookup("certificates.k8s.io", version, "clustertrustbundles").is_some();
         ["v1beta1", "v1alpha1"].into_iter().any(serves)
     }
 
-    /// Makes all of these, whatever becomes of the others; of several errors one that holds readiness back.
+    /// Runs all operations even if some fail. Of several errors, returns one that holds readiness back.
     async fn each<T, F: Future<Output = Result<(), ApiError>>>(
         &self,
         things: Vec<T>,
@@ -227,8 +228,8 @@ impl Bootstrap {
         self.each(objects, |object| self.ensure(&target, object)).await
     }
 
-    /// Makes an object where there is none of its name. Nothing is written where there is one, so that a webhook that refuses everything
-    /// keeps no server from being ready.
+    /// Creates an object if its name is free. An existing object is not written, so a webhook that refuses everything
+    /// can't keep the server from being ready.
     async fn ensure(&self, target: &Target, object: Value) -> Result<(), ApiError> {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         if self.client.get(target, name).await?.is_some() {
@@ -240,8 +241,8 @@ impl Bootstrap {
         }
     }
 
-    /// Makes the bindings that were a part of another one in earlier releases as that one is: an operator who took rights away keeps them
-    /// taken away after an upgrade.
+    /// Creates bindings that were split from another binding as copies of it. Rights that an operator removed stay
+    /// removed after an upgrade.
     async fn inherit_bindings(&self) -> Result<(), ApiError> {
         let target = self.client.collection(RBAC, "v1", "clusterrolebindings", None)?;
         for (name, earlier) in INHERITED {
@@ -263,7 +264,7 @@ impl Bootstrap {
         Ok(())
     }
 
-    /// Makes a role or binding, or adds to one that exists what it lacks.
+    /// Creates a role or binding, or adds the missing parts to an existing one.
     async fn reconcile(&self, piece: Piece) -> Result<(), ApiError> {
         let Piece { plural, namespace, object } = piece;
         let target = self.client.collection(RBAC, "v1", plural, namespace.as_deref())?;
@@ -279,7 +280,7 @@ impl Bootstrap {
                 return Ok(());
             }
             if current.object.get(&["roleRef"]) != object.get("roleRef").filter(|role| !role.is_null()) {
-                // A binding can't be bound to another role, only made anew.
+                // The role of a binding is immutable, so the binding is replaced.
                 if current.object.deletion_timestamp().is_some() {
                     let what = target.group_resource();
                     return Err(ApiError::Internal(format!("{what} {name:?} is being deleted; finalizers hold it")));
@@ -292,24 +293,24 @@ impl Bootstrap {
             if next == current.object {
                 return Ok(());
             }
-            info_repeated!(&name; resource = %target.group_resource(), name, "adding what the cluster's policy says is missing");
+            info_repeated!(&name; resource = %target.group_resource(), name, "adding missing rules or subjects of the default policy");
             match self.client.update(&target, next).await {
                 Err(ApiError::Conflict { .. } | ApiError::NotFound { .. }) => {}
                 other => return other.map(|_| ()),
             }
         }
-        // Such as a binding that is being deleted, and is held by a finalizer.
-        Err(ApiError::Internal(format!("{plural} {name:?} could not be brought to what the cluster's policy says")))
+        // For example a binding in deletion that a finalizer holds.
+        Err(ApiError::Internal(format!("{plural} {name:?} could not be reconciled with the default policy")))
     }
 }
 
-/// Returns true for failures that end by themselves: the store does not answer, or another server is at work on the same objects.
-/// Other failures last until an operator changes something, and operators need a server that is ready.
+/// Returns true for failures that end by themselves: the store does not answer, or another server writes the same
+/// objects. Other failures last until an operator acts, and operators need a server that is ready.
 fn holds_readiness_back(error: &ApiError) -> bool {
     error.is_retryable() || matches!(error, ApiError::Conflict { .. } | ApiError::AlreadyExists { .. })
 }
 
-/// Of two outcomes the one that says more about readiness.
+/// Returns the outcome that matters more for readiness.
 fn worse(one: Result<(), ApiError>, other: Result<(), ApiError>) -> Result<(), ApiError> {
     match (one, other) {
         (Err(error), Ok(())) | (Ok(()), Err(error)) => Err(error),
@@ -318,7 +319,7 @@ fn worse(one: Result<(), ApiError>, other: Result<(), ApiError>) -> Result<(), A
     }
 }
 
-/// Adds to an object what it lacks of another: labels, annotations, rules, selectors and subjects.
+/// Adds labels, annotations, rules, selectors and subjects that an object lacks.
 fn complete(object: &mut Object, wanted: &Value) {
     for field in ["labels", "annotations"] {
         let Some(entries) = wanted["metadata"][field].as_object() else { continue };
@@ -329,7 +330,7 @@ fn complete(object: &mut Object, wanted: &Value) {
         }
     }
     if let Some(selectors) = wanted["aggregationRule"]["clusterRoleSelectors"].as_array() {
-        // The rules of such a role are others' to fill in.
+        // Other roles fill the rules of such a role.
         let rule = object.0.entry("aggregationRule").or_insert_with(|| json!({}));
         if let Some(rule) = rule.as_object_mut() {
             add(rule, "clusterRoleSelectors", |held| missing(held, selectors));

@@ -1,7 +1,7 @@
-//! Signs the certificates of clients: requests for the signer `kubernetes.io/kube-apiserver-client` that somebody has approved.
+//! Signs client certificates: approved requests for the signer `kubernetes.io/kube-apiserver-client`.
 //!
-//! Who may ask, approve and sign is decided when the request is written. A request that asks for more than a client needs fails, with the
-//! reason and the texts of the reference controller.
+//! Admission and authorization decide at write time which users may request, approve and sign. A request for more than
+//! a client needs fails with the reason and text of the reference controller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,14 +23,14 @@ use crate::client::{Client, collection};
 use crate::follow::follow;
 use crate::queue::{Backoff, Outcome, Queue};
 
-/// Its service account.
+/// The controller's service account.
 const ACCOUNT: &str = "certificate-controller";
-/// The name by which it owns fields.
+/// The controller's field manager.
 const MANAGER: &str = "certificatesigningrequest-signing-controller";
-/// The signer that it is.
+/// The signer that the controller implements.
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(60) };
-/// How many requests are looked at once.
+/// The number of requests processed concurrently.
 const WORKERS: usize = 2;
 
 /// The controller.
@@ -38,7 +38,7 @@ pub struct CertificateSigning {
     registry: Arc<Registry>,
     client: Client,
     requests: Target,
-    /// The authority of now.
+    /// The current authority.
     signer: watch::Receiver<Arc<ClientSigner>>,
     random: Arc<dyn Random>,
     /// Names of requests.
@@ -46,10 +46,10 @@ pub struct CertificateSigning {
 }
 
 impl CertificateSigning {
-    /// A controller over a registry that signs with this authority, which may change.
+    /// Creates a controller that signs with the current authority of `signer`.
     ///
     /// # Errors
-    /// 500 when the catalogue has no such requests.
+    /// 500 when the registry does not serve CertificateSigningRequests.
     pub fn new(
         registry: Arc<Registry>,
         signer: watch::Receiver<Arc<ClientSigner>>,
@@ -108,7 +108,7 @@ impl CertificateSigning {
         self.client.update(&self.requests.clone().below("status"), object).await.map(|_| ())
     }
 
-    /// The certificate that a request gets, or why it gets none.
+    /// Returns the certificate for a request, or the reason of the refusal.
     fn sign(&self, object: &Object) -> Result<Result<String, String>, ApiError> {
         let spec = |field: &str| object.get(&["spec", field]);
         let usages = spec("usages").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
@@ -122,7 +122,7 @@ impl CertificateSigning {
             Ok(_) => return Ok(Err("the request is not signed by the key that it is for".to_owned())),
             Err(error) => return Ok(Err(error.to_string())),
         };
-        // Admission refuses these when they are made; what was stored before it did, or past it, is not signed either.
+        // Admission refuses such requests now. Requests that were stored earlier or bypassed it are not signed either.
         if let Some(ambiguity) = request.ambiguity() {
             return Ok(Err(ambiguity.to_owned()));
         }
@@ -137,7 +137,7 @@ impl CertificateSigning {
     }
 }
 
-/// Whether a request is for this signer, is approved and has neither failed nor been answered.
+/// Returns true for an approved request to this signer that has neither failed nor been signed.
 fn waits_for_certificate(request: &Object) -> bool {
     let is_for_this = request.get(&["spec", "signerName"]).is_some_and(|signer| signer == SIGNER);
     let conditions = request.get(&["status", "conditions"]).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
@@ -146,7 +146,7 @@ fn waits_for_certificate(request: &Object) -> bool {
     is_for_this && certificate.is_empty() && has("Approved") && !has("Denied") && !has("Failed")
 }
 
-/// What a key of a client may be used for, as a request asks it. The texts are the reference controller's.
+/// The key usages that a request names. The texts are the reference controller's.
 fn usages_of(asked: &[Value]) -> Result<KeyUsages, String> {
     let mut usages = KeyUsages::default();
     let mut is_client = false;

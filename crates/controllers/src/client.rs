@@ -1,6 +1,6 @@
-//! Objects by the verbs of the registry, as a controller thinks of them: get, create, update what was read, delete.
+//! Registry verbs as controllers use them: get, list, create, update of an object that was read, delete.
 //!
-//! An update always states the revision that was read, so that a controller never overwrites what it has not seen.
+//! Every update states the revision that was read, so a controller never overwrites a change that it has not seen.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -18,29 +18,29 @@ use keelson_meta::{ApiError, Object, Revision};
 use keelson_registry::{Caller, Registry, Target, Written, accept};
 use keelson_storage::Compare;
 
-/// How many objects a chunk of a list has.
+/// The number of objects in a chunk of a list.
 const CHUNK: usize = 500;
-/// The most times that a list is begun, when it takes longer than history is kept.
+/// The most times that an expired list starts again.
 const LISTS: usize = 4;
-/// How many deletes are under way at once where a collection is emptied: enough to share commits, few enough to leave room for
-/// clients.
+/// The number of concurrent deletes while a collection is emptied: enough to share commits, few enough to leave room
+/// for clients.
 const DELETES_AT_ONCE: usize = 32;
-/// How long a server that stops may take to give up one thing that it holds.
+/// The time limit of one cleanup at shutdown.
 const CLEAN_UP_TIME: Duration = Duration::from_secs(2);
 
-/// The verbs for one controller.
+/// The verbs, with the identity of one controller.
 #[derive(Clone)]
 pub struct Client {
     registry: Arc<Registry>,
     caller: Caller,
 }
 
-/// The name by which the server owns fields of what it writes by itself, as the reference server does.
+/// The field manager of the server's own writes, as in kube-apiserver.
 pub const SERVER_MANAGER: &str = "kube-apiserver";
-/// The name by which controllers own fields that run in kube-controller-manager elsewhere, unless they apply what they write.
+/// The field manager of controllers that belong to kube-controller-manager upstream, unless they use apply.
 pub(crate) const CONTROLLER_MANAGER: &str = "kube-controller-manager";
 
-/// An object, and the revision that wrote it.
+/// An object with the revision that wrote it.
 #[derive(Clone, Debug)]
 pub struct Stored {
     /// The object.
@@ -50,36 +50,37 @@ pub struct Stored {
 }
 
 impl Client {
-    /// The verbs for the server itself, which owns fields by this name.
+    /// A client for the server itself with this field manager.
     pub fn of_server(registry: Arc<Registry>, manager: &'static str) -> Self {
         Self { registry, caller: Caller::server().managing(manager) }
     }
 
-    /// The verbs for the server itself where it needs the objects to become ready or to stay known to others ([`Caller::upkeep`]).
+    /// A client for upkeep of the server itself: objects that it needs to become ready or to stay known to other
+    /// servers ([`Caller::upkeep`]).
     pub fn of_upkeep(registry: Arc<Registry>, manager: &'static str) -> Self {
         Self { registry, caller: Caller::upkeep().managing(manager) }
     }
 
-    /// The verbs for a controller with this service account, which owns fields by another name.
+    /// A client for a controller with this service account and field manager.
     pub fn of_controller(registry: Arc<Registry>, account: &str, manager: &'static str) -> Self {
         let caller = registry.controller(account).managing(manager);
         Self { registry, caller }
     }
 
-    /// What the verbs are of.
+    /// The registry.
     pub(crate) fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }
 
-    /// Who calls.
+    /// The identity that the verbs use.
     pub fn caller(&self) -> &Caller {
         &self.caller
     }
 
-    /// The collection of a resource, in a namespace or in none.
+    /// Resolves the collection of a resource, in a namespace or in none.
     ///
     /// # Errors
-    /// 500 when it is not served.
+    /// 500 when the resource is not served.
     pub fn collection(
         &self,
         group: &str,
@@ -95,10 +96,10 @@ impl Client {
         self.registry.now()
     }
 
-    /// The object of this name, as it is at this moment or later; `None` when there is none.
+    /// Returns the object of this name at the newest revision; `None` when there is none.
     ///
     /// # Errors
-    /// Those of the verb.
+    /// Errors of the verb.
     pub async fn get(&self, target: &Target, name: &str) -> Result<Option<Stored>, ApiError> {
         match self.registry.get(target, name, &self.caller, &GetOptions::default()).await {
             Ok(entry) => Ok(Some(read(&entry))),
@@ -107,10 +108,11 @@ impl Client {
         }
     }
 
-    /// The objects that the selector selects, in chunks; begun anew a few times when it takes longer than history is kept.
+    /// Returns all objects that the selector matches. Reads in chunks, and starts again a few times when the list
+    /// expires.
     ///
     /// # Errors
-    /// Those of the verb.
+    /// Errors of the verb.
     pub async fn list(&self, target: &Target, label_selector: LabelSelector) -> Result<Vec<Stored>, ApiError> {
         let mut options = ListOptions { label_selector, limit: NonZeroUsize::new(CHUNK), ..ListOptions::default() };
         let (mut found, mut begun) = (Vec::new(), 1);
@@ -125,7 +127,7 @@ impl Client {
                 page => page?,
             };
             found.extend(page.items.into_entries().await?.iter().map(|entry| read(entry)));
-            // Some 10 ms of decoding.
+            // A chunk takes some 10 ms of decoding.
             tokio::task::yield_now().await;
             options.continue_token = page.continue_token;
             if options.continue_token.is_none() {
@@ -137,15 +139,15 @@ impl Client {
     /// Creates an object.
     ///
     /// # Errors
-    /// Those of the verb.
+    /// Errors of the verb.
     pub async fn create(&self, target: &Target, object: Value) -> Result<Stored, ApiError> {
         self.create_while(target, object, Vec::new()).await
     }
 
-    /// The same on these conditions besides, which are compared in the transaction of the write.
+    /// Creates an object if the conditions hold. The write's transaction compares them.
     ///
     /// # Errors
-    /// Those of the verb, and 503 when they do not hold.
+    /// Errors of the verb, and 503 when a condition does not hold.
     pub(crate) async fn create_while(
         &self,
         target: &Target,
@@ -157,18 +159,18 @@ impl Client {
         Ok(stored(&self.registry.create_while(target, object, &self.caller, &options, conditions).await?))
     }
 
-    /// Replaces an object that was read; refused when it has changed since.
+    /// Replaces an object that was read.
     ///
     /// # Errors
-    /// Those of the verb, of which 409 says that it has changed.
+    /// Errors of the verb: 409 when the object has changed since.
     pub async fn update(&self, target: &Target, object: Object) -> Result<Stored, ApiError> {
         self.update_while(target, object, Vec::new()).await
     }
 
-    /// The same on these conditions besides, which are compared in the transaction of the write.
+    /// Replaces an object if the conditions hold. The write's transaction compares them.
     ///
     /// # Errors
-    /// Those of an update, and 503 when they do not hold.
+    /// Errors of an update, and 503 when a condition does not hold.
     pub(crate) async fn update_while(
         &self,
         target: &Target,
@@ -182,10 +184,10 @@ impl Client {
         Ok(stored(&written))
     }
 
-    /// Deletes all objects of a collection that nobody holds; what is left then.
+    /// Deletes all objects of a collection that no finalizer holds. Returns the objects that are left.
     ///
     /// # Errors
-    /// Those of the verbs. What was deleted before an error stays deleted.
+    /// Errors of the verbs. Objects deleted before an error stay deleted.
     pub async fn empty(&self, target: &Target) -> Result<Vec<Arc<Entry>>, ApiError> {
         let found = self.entries(target).await?;
         if found.is_empty() {
@@ -205,7 +207,7 @@ impl Client {
 
     async fn delete_entry(&self, target: &Target, entry: Arc<Entry>) -> Result<(), ApiError> {
         let target = target.clone().in_namespace(entry.namespace());
-        // Everything goes, so nothing is left for dependents to be kept for.
+        // All objects go, so no dependent needs to be kept for another owner.
         let propagation_policy = Some(PropagationPolicy::Background);
         let options = DeleteOptions { propagation_policy, ..DeleteOptions::default() };
         match self.registry.delete(&target, entry.name(), &self.caller, &options).await {
@@ -214,10 +216,10 @@ impl Client {
         }
     }
 
-    /// Deletes an object if it still is as it was read. That it is gone already is as good.
+    /// Deletes an object if it has not changed since it was read. An object that is gone already is no error.
     ///
     /// # Errors
-    /// Those of the verb, of which 409 says that it has changed.
+    /// Errors of the verb: 409 when the object has changed.
     pub async fn delete(&self, target: &Target, read: &Stored) -> Result<(), ApiError> {
         let preconditions = Preconditions {
             uid: Some(read.object.uid().to_owned()),
@@ -231,10 +233,10 @@ impl Client {
     }
 }
 
-/// The collection of a resource, in a namespace or in none.
+/// Resolves the collection of a resource, in a namespace or in none.
 ///
 /// # Errors
-/// 500 when it is not served.
+/// 500 when the resource is not served.
 pub(crate) fn collection(
     registry: &Registry,
     group: &str,
@@ -247,8 +249,8 @@ pub(crate) fn collection(
     Ok(found.in_namespace(namespace))
 }
 
-/// Takes away what a server that stops would leave behind, if the store answers in time: a store that is away does not keep a server
-/// from stopping. `left_behind` is what the log says otherwise.
+/// Removes objects of a server that stops, within [`CLEAN_UP_TIME`]: an unreachable store must not keep a server from
+/// stopping. `left_behind` is the log message for a failure.
 pub(crate) async fn clean_up(act: impl Future<Output = Result<(), ApiError>>, left_behind: &str) {
     match tokio::time::timeout(CLEAN_UP_TIME, act).await {
         Ok(Ok(())) => {}

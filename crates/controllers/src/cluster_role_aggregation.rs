@@ -1,8 +1,8 @@
-//! Fills cluster roles that are made of others: those with an `aggregationRule` have the rules of all roles that its
-//! selectors find, which may be made of others too.
+//! Aggregates cluster roles: a role with an `aggregationRule` gets the rules of all roles that its selectors match,
+//! aggregated ones included.
 //!
-//! Only rules that a role without an `aggregationRule` states count. Roles that select each other in a ring have the same rules then;
-//! passing on what each was filled with last would have them take turns without end.
+//! Only rules of roles without an `aggregationRule` are copied. So roles that select each other in a cycle end with the
+//! same rules; copying each role's last result would make them alternate forever.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::client::{Client, Stored, collection};
 use crate::follow::follow;
 use crate::queue::{Backoff, Outcome, Queue};
 
-/// Who owns the rules that are filled in.
+/// The field manager of aggregated rules.
 const MANAGER: &str = "clusterrole-aggregation-controller";
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(20), longest: Duration::from_secs(30) };
 
@@ -30,18 +30,18 @@ const BACKOFF: Backoff = Backoff { first: Duration::from_millis(20), longest: Du
 pub struct ClusterRoleAggregation {
     registry: Arc<Registry>,
     client: Client,
-    /// The verbs for the server itself, by which the bootstrap fills roles before authorizers may answer.
+    /// The server's own client. The bootstrap uses it before authorizers may answer.
     own: Client,
     roles: Target,
-    /// There is one thing to look at: all roles. They are few, and any may be part of any.
+    /// A single key for all roles. They are few, and each may be part of any other.
     queue: Queue<()>,
 }
 
 impl ClusterRoleAggregation {
-    /// A controller over a registry.
+    /// Creates a controller over a registry.
     ///
     /// # Errors
-    /// 500 when the catalogue has no cluster roles.
+    /// 500 when cluster roles are not served.
     pub fn new(registry: Arc<Registry>) -> Result<Self, ApiError> {
         let roles = collection(&registry, "rbac.authorization.k8s.io", "v1", "clusterroles", None)?;
         let client = Client::of_controller(registry.clone(), MANAGER, MANAGER);
@@ -65,11 +65,11 @@ impl ClusterRoleAggregation {
         }
     }
 
-    /// Fills all roles, those too that are made of roles that are made of others, as a part of the bootstrap: no authorizer, webhook
-    /// or policy is called.
+    /// Fills all aggregated roles as a step of the bootstrap, nested ones included. No authorizer, webhook or policy is
+    /// called.
     ///
     /// # Errors
-    /// Those of reading and writing roles.
+    /// Errors of reading and writing roles.
     pub(crate) async fn fill_all(&self) -> Result<(), ApiError> {
         self.fill(&self.own).await
     }
@@ -85,12 +85,12 @@ impl ClusterRoleAggregation {
         }
     }
 
-    /// Fills all roles with the rules that the others hold now.
+    /// Fills all aggregated roles from the current rules of the others.
     async fn fill(&self, client: &Client) -> Result<(), ApiError> {
         let found = client.list(&self.roles, LabelSelector::everything()).await?;
         let mut all: Vec<Object> = found.into_iter().map(|Stored { object, .. }| object).collect();
         all.sort_by(|left, right| left.name().cmp(right.name()));
-        // Users who may create roles decide how many rules there are.
+        // Users who may create roles control the number of rules.
         let aggregated = spawn_blocking(move || {
             let filled = aggregate(&all);
             (all, filled)
@@ -107,19 +107,19 @@ impl ClusterRoleAggregation {
     }
 }
 
-/// The rules that a role has now.
+/// The role's current rules.
 fn stated(role: &Object) -> &[Value] {
     role.get(&["rules"]).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// The rules of each role that is made of others, by its place among all. One whose selectors can't be read is left out.
+/// The rules of each aggregated role, by its position in `all`. Roles with invalid selectors are left out.
 ///
-/// Cost: as many passes over these roles as they are nested deep, and two. Each writes every rule as text once.
+/// Cost: two passes over the aggregated roles, and one for each level of nesting. Each pass serializes every rule once.
 fn aggregate(all: &[Object]) -> BTreeMap<usize, Vec<Value>> {
     let parts: Vec<(usize, Vec<usize>)> =
         all.iter().enumerate().filter_map(|(place, role)| Some((place, parts(place, role, all)?))).collect();
     let mut filled: BTreeMap<usize, Vec<Value>> = parts.iter().map(|(place, _)| (*place, Vec::new())).collect();
-    // Rules only come, so there is a pass in which none does.
+    // The set of rules only grows, so some pass adds none.
     loop {
         let mut grew = false;
         for (place, parts) in &parts {
@@ -139,7 +139,8 @@ fn aggregate(all: &[Object]) -> BTreeMap<usize, Vec<Value>> {
     }
 }
 
-/// The places of the roles that one is made of, in the order of its selectors; `None` for one that is not made of others.
+/// The positions of the roles that a role aggregates, in the order of its selectors; `None` for a role without an
+/// `aggregationRule`.
 fn parts(place: usize, role: &Object, all: &[Object]) -> Option<Vec<usize>> {
     let selectors = role.get(&["aggregationRule", "clusterRoleSelectors"])?.as_array()?;
     let mut found = Vec::new();
@@ -184,7 +185,7 @@ mod tests {
             let metadata = json!({"name": name, "labels": {"to": to}});
             Object::from_value(json!({"metadata": metadata, "aggregationRule": rule, "rules": rules})).unwrap()
         };
-        // Each was filled with something else before.
+        // Each role starts with other rules.
         let mut all = [
             role("a", "b", "a", json!([rule("x")])),
             role("b", "c", "b", json!([rule("y")])),

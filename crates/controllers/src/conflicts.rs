@@ -1,15 +1,15 @@
-//! Retries of a change that lost to a write of somebody else.
+//! Retries of a change after write conflicts.
 //!
-//! A change of an object is made of what was read: when somebody else was faster it is read and made again, a few times at once. Whoever
-//! loses that often tries again later, in the pace of its queue.
+//! A change is computed from the object that was read. After a conflict it is read and computed again, a few times at
+//! once. A change that keeps losing goes back to its queue and its backoff.
 
 use keelson_meta::ApiError;
 
-/// Makes a change until nobody else was faster, so often at the most. An attempt reads what it changes; that an object was made or went
-/// away meanwhile is a conflict, too.
+/// Runs a change until it meets no conflict, at most `attempts` times. Each attempt reads the object anew. An object
+/// that was created or deleted meanwhile counts as a conflict too.
 ///
 /// # Errors
-/// The last conflict, or what else an attempt says.
+/// The last conflict, or any other error of an attempt.
 pub async fn retry_conflicts<T, F>(attempts: usize, mut attempt: impl FnMut() -> F) -> Result<T, ApiError>
 where
     F: Future<Output = Result<T, ApiError>>,

@@ -1,8 +1,8 @@
-//! Keeps the condition `Dangling` of flow schemas: true for one that names a priority level which does not exist.
+//! Keeps the condition `Dangling` of flow schemas: true for a schema that names a priority level which does not exist.
 //!
-//! In kube-apiserver every server writes it. Here the bootstrap writes it where it is missing, and later one server on a store does. Both
-//! write only what has changed, so that servers of both kinds on one store don't take turns. Fields and texts are those of
-//! kube-apiserver.
+//! In kube-apiserver every server writes it. Here the bootstrap writes missing conditions, and later one server of a
+//! store keeps them. Both write only changes, so servers of both kinds on one store don't alternate. Fields and texts
+//! are kube-apiserver's.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ const VERSION: &str = "v1";
 const CONDITION: &str = "Dangling";
 /// The manager of the condition in `managedFields`.
 const MANAGER: &str = "api-priority-and-fairness-config-consumer-v1";
-/// The conditions that the bootstrap writes at the same time, so that they share commits.
+/// The number of conditions that the bootstrap writes concurrently, so that they share commits.
 const FILLED_AT_ONCE: usize = 16;
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(20), longest: Duration::from_secs(30) };
 
@@ -51,7 +51,7 @@ enum Key {
 }
 
 impl FlowSchemaStatus {
-    /// A controller over a registry.
+    /// Creates a controller over a registry.
     ///
     /// # Errors
     /// 500 when flow schemas or priority levels are not served.
@@ -62,10 +62,11 @@ impl FlowSchemaStatus {
         Ok(Self { registry, client, schemas, levels, queue: Queue::new("flow_schema_status", BACKOFF) })
     }
 
-    /// Writes the condition of all flow schemas as a part of the bootstrap: no authorizer, webhook or policy is called.
+    /// Writes the conditions of all flow schemas as a step of the bootstrap. No authorizer, webhook or policy is
+    /// called.
     ///
     /// # Errors
-    /// Those of reading and writing flow schemas.
+    /// Errors of reading and writing flow schemas.
     pub(crate) fn fill_all(registry: Arc<Registry>) -> BoxFuture<'static, Result<(), ApiError>> {
         Box::pin(async move {
             let client = Client::of_upkeep(registry.clone(), MANAGER);
@@ -118,7 +119,7 @@ impl FlowSchemaStatus {
         }
     }
 
-    /// Enqueues the flow schemas whose condition does not fit a level that came, changed or went.
+    /// Enqueues the flow schemas whose condition is wrong after a level was created, changed or deleted.
     async fn add_schemas_of(&self, level: &str) -> Result<(), ApiError> {
         let exists = self.client.get(&self.levels, level).await?.is_some();
         let all = self.client.list(&self.schemas, LabelSelector::everything()).await?;
@@ -142,7 +143,7 @@ impl FlowSchemaStatus {
         let document = json!({
             "apiVersion": format!("{GROUP}/{VERSION}"),
             "kind": "FlowSchema",
-            // A schema that was deleted and made again is checked by its own event.
+            // A schema that was deleted and created again is checked by its own event.
             "metadata": { "name": name, "uid": object.uid() },
             "status": { "conditions": [condition] },
         });
@@ -158,7 +159,7 @@ fn level_of(schema: &Object) -> &str {
     schema.get(&["spec", "priorityLevelConfiguration", "name"]).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The condition of a flow schema with such a level, without the time.
+/// The condition of a flow schema with this level, without a time.
 fn condition(level: &str, exists: bool) -> Value {
     let (status, reason, end) = match exists {
         true => ("False", "Found", "and it exists"),
@@ -169,7 +170,7 @@ fn condition(level: &str, exists: bool) -> Value {
     json!({ "type": CONDITION, "status": status, "reason": reason, "message": message })
 }
 
-/// Returns whether a flow schema has a condition, whatever its time.
+/// Returns true if the flow schema has this condition, at any time.
 fn has(schema: &Object, condition: &Value) -> bool {
     let conditions = schema.get(&["status", "conditions"]).and_then(Value::as_array).into_iter().flatten();
     let mut same_type = conditions.filter(|found| found["type"] == CONDITION);

@@ -1,7 +1,7 @@
-//! Follows a collection for as long as a controller runs: the objects there are, and then each that changes.
+//! Follows a collection for a controller: first all objects, then each change.
 //!
-//! It is a watch with initial events, which begins anew with all objects whenever it ends. So a controller is told of each object's
-//! newest state at least once, and must not count events.
+//! Built on a watch with initial events, which starts again with all objects after it ends. A controller sees each
+//! object's newest state at least once, and must not count events.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use keelson_registry::{Caller, Registry, Target, WatchOutput};
 use keelson_supervision::{Backoff, Pace, warn_repeated};
 use tokio::sync::watch;
 
-/// The backoff before a collection is followed anew whose watch has failed or ended.
+/// The backoff before the watch of a collection starts again.
 const FOLLOW_AGAIN: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(10) };
 
-/// Tells of each object of a collection (those of a field selector, if there is one), and again of each that changes or
-/// goes; anew of all whenever the watch ends. Whoever is told looks for himself what the object is like now.
+/// Calls `seen` for each object of a collection that the field selector matches, and for each later change and
+/// deletion. Repeats all objects after the watch ended. The callee reads the object's current state itself.
 pub async fn follow(
     registry: &Registry,
     caller: &Caller,
@@ -47,7 +47,7 @@ async fn follow_each(
     field_selector: FieldSelector,
     seen: &(dyn Fn(&Entry) + Send + Sync),
 ) -> Infallible {
-    // What exists is told first.
+    // Existing objects come first.
     let options = ListOptions {
         field_selector,
         watch: true,
@@ -59,12 +59,12 @@ async fn follow_each(
     loop {
         pace.turn().await;
         if let Err(error) = watch(registry, caller, target, &options, seen).await {
-            warn_repeated!(target.group_resource(); resource = %target.group_resource(), %error, "following objects failed and is begun anew");
+            warn_repeated!(target.group_resource(); resource = %target.group_resource(), %error, "following objects failed; the watch starts again");
         }
     }
 }
 
-/// Tells whenever a value of this server has changed. One that nobody can change any more never does.
+/// Calls `seen` after each change of a value. Never ends, even when the sender is gone.
 pub(crate) async fn changes<T>(mut value: watch::Receiver<T>, seen: impl Fn()) -> Infallible {
     while value.changed().await.is_ok() {
         seen();

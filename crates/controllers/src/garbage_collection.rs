@@ -1,10 +1,10 @@
-//! Deletes objects whose owners are gone, and carries out what a deletion asked for its dependents: background, foreground
-//! or orphan (`propagationPolicy`).
+//! Deletes objects whose owners are gone, and carries out a deletion's `propagationPolicy` for dependents: background,
+//! foreground or orphan.
 //!
-//! An index says who might have to be looked at ([`graph`]); what happens to an object is decided only on the newest state
-//! of it and of its owners, and done on the condition that it still is that object. So a late index delays a decision and
-//! never makes a wrong one, and every step can be taken again after a failure or a restart. Objects that other servers have
-//! ([`elsewhere`]) are looked at by workers of their own, and are left alone while these servers do not answer.
+//! An index yields candidates ([`graph`]). Decisions use the newest state of an object and its owners, and each write
+//! requires that the object is still the same. So a stale index delays a decision but never makes a wrong one, and
+//! every step can be repeated after a failure or a restart. Separate workers handle objects of other servers
+//! ([`elsewhere`]) and leave them alone while these servers do not answer.
 
 mod elsewhere;
 mod graph;
@@ -40,23 +40,23 @@ use metadata::{Metadata, OwnerReference};
 use objects::{Objects, Visited};
 use owners::{Location, World, find_owner, is_out_of_reach};
 
-/// Its service account.
+/// The controller's service account.
 const ACCOUNT: &str = "generic-garbage-collector";
-/// How many objects are worked on at once: enough to share commits, few enough to leave room for clients.
+/// The number of objects processed concurrently: enough to share commits, few enough to leave room for clients.
 const AT_ONCE: usize = 32;
-/// The same for those of which other servers have to be asked.
+/// The number of objects processed concurrently that need requests to other servers.
 const AT_ONCE_ELSEWHERE: usize = 64;
-/// How long an object that could not be dealt with is left alone before it is looked at again.
+/// The backoff for an object after a failure.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_mins(1) };
-/// The same where other servers are asked: no longer than until one that came back should be noticed.
+/// The backoff for objects that need other servers. Its maximum bounds the delay after a server has come back.
 const BACKOFF_ELSEWHERE: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(15) };
-/// How long events gather after some were looked at: to be woken costs as much as many events.
+/// The time to gather events after a pass. Each wakeup costs as much as many events.
 const REST: Duration = Duration::from_millis(10);
-/// How many looks need no rest when there was nothing to look at for a while: as many as a new resource takes.
+/// The number of passes without a pause after a quiet period: as many as a new resource needs.
 const LOOKS_AT_ONCE: u32 = 8;
-/// How long that is.
+/// The length of a quiet period.
 const SILENCE: Duration = Duration::from_millis(50);
-/// The backoff before the collections are loaded anew, after a failure or when events were missed.
+/// The backoff before the collections are loaded again, after a failure or missed events.
 const LOAD_AGAIN: Backoff = Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(10) };
 
 /// The controller.
@@ -67,33 +67,33 @@ pub struct GarbageCollection {
     invalid_owners: InvalidOwners,
 }
 
-/// What is known of the owner that a reference names.
+/// The state of the owner that a reference names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
-    /// It exists, or can't be known not to.
+    /// It exists, or its absence can't be proven.
     Present,
     /// It does not exist.
     Gone,
-    /// It is being deleted and waits for its dependents to go first.
+    /// It is being deleted and waits for its dependents.
     Waiting,
 }
 
-/// Who looks at an object.
+/// The kind of worker that processes an object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Worker {
-    /// One that asks nobody else, and passes on what others have to be asked for.
+    /// Sends no requests to other servers, and passes on objects that need them.
     Here,
-    /// One that may wait for other servers.
+    /// May wait for other servers.
     Elsewhere,
 }
 
 impl GarbageCollection {
-    /// A collector over a registry.
+    /// Creates a collector over a registry.
     pub fn new(registry: Arc<Registry>) -> Self {
         Self::over(registry, Elsewhere::new(None))
     }
 
-    /// The same, over what other servers have too.
+    /// Creates a collector over a registry and the objects of other servers.
     pub fn with_elsewhere(registry: Arc<Registry>, servers: Arc<dyn ObjectsElsewhere>) -> Self {
         Self::over(registry, Elsewhere::new(Some(servers)))
     }
@@ -130,7 +130,7 @@ impl GarbageCollection {
         }
     }
 
-    /// Keeps the index as new as the cache, over what is served.
+    /// Keeps the index as new as the cache, over all served resources.
     async fn follow(&self) -> Infallible {
         let mut changes = self.objects.registry.surfaces().changes();
         let mut pace = Pace::new(LOAD_AGAIN);
@@ -151,7 +151,7 @@ impl GarbageCollection {
                             Err(overtaken) => break overtaken,
                         }
                     };
-                    warn_repeated!(""; error = %overtaken, "garbage collection has missed events and loads everything anew");
+                    warn_repeated!(""; error = %overtaken, "garbage collection missed events and reloads its index");
                 }
                 Err(error) => {
                     warn_repeated!(""; %error, "garbage collection could not load and tries again");
@@ -160,7 +160,7 @@ impl GarbageCollection {
         }
     }
 
-    /// Waits for events, for resources that come and go, or for what other servers tell, and takes them in.
+    /// Takes in the next events: changes of objects, of served resources, or of other servers.
     async fn follow_on(&self, surface: &mut Arc<Surface>, changes: &mut watch::Receiver<u64>) -> Result<(), TooOld> {
         tokio::select! {
             biased;
@@ -191,9 +191,9 @@ impl GarbageCollection {
     async fn turn(&self, id: ObjectId, worker: Worker) -> Outcome {
         match self.visit(&id, worker).await {
             Ok(()) | Err(ApiError::NotFound { .. }) => Outcome::Done,
-            // Somebody was faster; what they left is looked at.
+            // Another writer was faster. The new state is processed again.
             Err(ApiError::Conflict { .. }) => Outcome::Again,
-            // That a server is away is told by the condition of its API services.
+            // The condition of the server's APIServices reports that it is unavailable.
             Err(error @ ApiError::ServiceUnavailable { .. }) if worker == Worker::Elsewhere => {
                 tracing::debug!(key = %id.key, %error, "garbage collection waits for another server");
                 Outcome::Again
@@ -205,7 +205,7 @@ impl GarbageCollection {
         }
     }
 
-    /// Does what has to be done about an object now.
+    /// Processes an object in its current state.
     async fn visit(&self, id: &ObjectId, worker: Worker) -> Result<(), ApiError> {
         let Some(object) = self.objects.get(id).await? else { return Ok(()) };
         let metadata = object.metadata();
@@ -232,14 +232,14 @@ impl GarbageCollection {
         self.judge(&object, &metadata).await
     }
 
-    /// Whether another server has the owner that a reference names.
+    /// Returns true if the owner that a reference names is another server's.
     fn is_elsewhere(&self, reference: &OwnerReference<'_>, dependent: &ObjectId) -> bool {
         let surface = self.objects.registry.surface();
         let place = find_owner(self.world(&surface), reference, dependent).map(Location::id);
         place.is_some_and(|id| matches!(id.collection, CollectionPlace::Elsewhere(_)))
     }
 
-    /// Takes the references to an object off its dependents, and then the finalizer off it.
+    /// Removes the references to an object from its dependents, then the finalizer from the object.
     async fn orphan_dependents(&self, owner: &Visited, dependents: Vec<Dependent>) -> Result<(), ApiError> {
         let uid = owner.metadata().uid.to_string();
         stream::iter(dependents)
@@ -264,8 +264,8 @@ impl GarbageCollection {
         }
     }
 
-    /// Whether an object of this uid may be an owner of another. What another server has may say that it has any uid, so it has to be
-    /// where the reference leads as well.
+    /// Returns true if an object with this uid may be an owner of another. Another server can claim any uid for its
+    /// objects, so the reference must also lead to the object's place.
     fn may_be_owner(&self, dependent: &Metadata<'_>, id: &ObjectId, owner: &ObjectId, uid: &str) -> bool {
         let surface = self.objects.registry.surface();
         let leads = |reference: &OwnerReference<'_>| {
@@ -275,11 +275,11 @@ impl GarbageCollection {
         matches!(owner.collection, CollectionPlace::Here(_)) || dependent.owners().iter().any(leads)
     }
 
-    /// Has the dependents of an object looked at, and takes the finalizer off it once none is left that blocks it. The index
-    /// sends it here again when that is so.
+    /// Enqueues the dependents of an object, and removes the finalizer once no blocking dependent is left. The index
+    /// enqueues the object again at that moment.
     ///
-    /// A dependent that waits for dependents of its own, or is the object itself, is left alone: nothing can be done about it now. So
-    /// objects in a ring that block each other stay, as upstream, until a client releases one.
+    /// Dependents that wait for dependents of their own, and the object itself, are skipped. So objects that block each
+    /// other in a cycle stay, as upstream, until a client releases one.
     async fn delete_dependents(&self, owner: &Visited, dependents: Vec<Dependent>) -> Result<(), ApiError> {
         let blocked = dependents.iter().any(|dependent| dependent.blocks);
         {
@@ -292,7 +292,7 @@ impl GarbageCollection {
         if blocked { Ok(()) } else { self.objects.remove_finalizer(owner, FINALIZER_FOREGROUND).await }
     }
 
-    /// Decides about an object by its owners: it stays while it has one, and goes with the last.
+    /// Decides by its owners: an object stays while one of them exists, and is deleted with the last.
     async fn judge(&self, object: &Visited, metadata: &Metadata<'_>) -> Result<(), ApiError> {
         let mut present = false;
         let mut waiting = false;
@@ -327,8 +327,8 @@ impl GarbageCollection {
         self.delete(object, metadata, policy).await
     }
 
-    /// What the deletion of an object does to its dependents when its owner waits for it: they go first as well. In a circle
-    /// everybody would wait for everybody, so there the object no longer blocks its owners.
+    /// The propagation policy for an object whose owner waits for it: foreground if it has dependents. In a cycle every
+    /// object would wait for every other, so there the object stops blocking its owners.
     async fn policy_below_waiting(&self, object: &Visited) -> Result<Option<PropagationPolicy>, ApiError> {
         let dependents = self.dependents(object)?;
         let circular = {
@@ -341,7 +341,7 @@ impl GarbageCollection {
         Ok((!dependents.is_empty()).then_some(PropagationPolicy::Foreground))
     }
 
-    /// Reports an owner that a dependent without a namespace can't have.
+    /// Reports an owner in a namespace for a dependent without one.
     fn check_reach(&self, reference: &OwnerReference<'_>, object: &Visited, metadata: &Metadata<'_>) {
         let surface = self.objects.registry.surface();
         let world = self.world(&surface);
@@ -355,7 +355,7 @@ impl GarbageCollection {
         self.graph.lock().dependents(self.world(&surface), &owner.metadata().uid, &self.visits)
     }
 
-    /// Deletes an object, if it still is what was judged.
+    /// Deletes an object if it is still in the state of the decision.
     async fn delete(
         &self,
         object: &Visited,
@@ -372,7 +372,7 @@ impl GarbageCollection {
         self.objects.delete(object, policy).await
     }
 
-    /// Looks for an owner where it must be, and whether what is there is the one that is meant.
+    /// Looks up the owner at the place that the reference names, and compares its uid.
     async fn look_up(&self, reference: &OwnerReference<'_>, dependent: &ObjectId) -> Result<Owner, ApiError> {
         let id = {
             let surface = self.objects.registry.surface();

@@ -1,11 +1,11 @@
-//! The identity of a server among others: a lease in `kube-system` that it renews as long as it lives (KEP-1965).
+//! The server's identity: a lease in `kube-system` that it renews while it runs (KEP-1965).
 //!
-//! A server registers before it takes requests, and writes only as long as its lease stands: the fence in front of the store
-//! compares it in every transaction. A server that finds its lease gone or too old registers anew; what it was about to write
-//! meanwhile is refused. Of two processes of one name the later holds the lease: the earlier finds it so, and gives way for
-//! good. The lease of a server that stops is deleted at once; those of servers that died are collected (`servers`).
+//! A server registers before it takes requests, and writes only while its lease is valid: the fence compares the lease
+//! in every transaction. A server whose lease is gone or expired registers again, and the writes in between are
+//! refused. Of two processes with one name the later takes the lease, and the earlier stops for good. A server that
+//! stops deletes its lease. `servers` collects the leases of dead servers.
 //!
-//! A store that answers and takes no puts keeps no server from starting: it registers as soon as there is room, and serves until then.
+//! A store that answers but refuses puts does not keep a server from starting. The server registers once there is room.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -26,50 +26,50 @@ use crate::client::{Client, SERVER_MANAGER, Stored, clean_up};
 use crate::conflicts::retry_conflicts;
 use crate::leases;
 
-/// The label by which the leases of servers are found.
+/// The label that marks leases of servers.
 pub const IDENTITY_LABEL: &str = "apiserver.kubernetes.io/identity";
-/// What that label says for an API server.
+/// The label's value for an API server.
 pub const IDENTITY_VALUE: &str = "kube-apiserver";
-/// What it says of an aggregated server, which publishes its storage versions at the main server.
+/// The label's value for an aggregated server, which publishes its storage versions at the main server.
 pub const AGGREGATED_IDENTITY: &str = "keelson-apiserver";
 /// The label with a server's host name.
 const HOST_LABEL: &str = "kubernetes.io/hostname";
-/// The annotation with the address at which other servers reach this one.
+/// The annotation with the address for requests from other servers.
 pub(crate) const PEER_ADDRESS_ANNOTATION: &str = "kubernetes.io/peer-advertise-address";
-/// The annotation with the address at which clients do, where that is another one.
+/// The annotation with the address for clients, where it differs.
 pub(crate) const CLIENT_ADDRESS_ANNOTATION: &str = "keelson.io/advertise-address";
-/// The annotation of a server that publishes no storage versions, by which what it published before is known to be void.
+/// The annotation of a server that publishes no storage versions. It voids versions published before.
 pub const UNPUBLISHED_ANNOTATION: &str = "keelson.io/storage-versions-unpublished";
-/// What the names of annotations begin with that only a server itself writes.
+/// The prefix of annotations that only the server itself writes.
 const OWN_ANNOTATIONS: &str = "keelson.io/";
-/// How long after a failure a registration or renewal is tried again.
+/// The delay before a failed registration or renewal is retried.
 const RETRY: Duration = Duration::from_secs(1);
-/// How often a registration is tried at once when others write the same lease.
+/// The number of immediate attempts to register when others write the same lease.
 const TAKE_ATTEMPTS: usize = 4;
 
-/// What a server says of itself.
+/// Configuration of a server's identity.
 #[derive(Clone, Debug)]
 pub struct IdentityConfig {
-    /// Its name: a DNS subdomain, different for each server on a store.
+    /// The server's name: a DNS subdomain, different for each server of a store.
     pub server_id: String,
     /// The name of its host.
     pub host: String,
-    /// The address, with its port, at which clients reach it.
+    /// The address and port for clients.
     pub address: SocketAddr,
-    /// The one at which other servers do.
+    /// The address and port for other servers.
     pub peer_address: SocketAddr,
-    /// What else it tells others, in the annotations of its lease. They are told at once when that changes.
+    /// Further annotations of the lease. A change is written at once.
     pub annotations: watch::Receiver<BTreeMap<String, String>>,
-    /// How long its lease stands without a renewal; whole seconds count.
+    /// The validity of the lease without a renewal, in whole seconds.
     pub duration: Duration,
-    /// How often it is renewed.
+    /// The interval between renewals.
     pub interval: Duration,
 }
 
 impl IdentityConfig {
-    /// How long a lease stands unless configured, as in the reference server.
+    /// The default validity, as in kube-apiserver.
     pub const DURATION: Duration = Duration::from_secs(3600);
-    /// How often it is renewed unless configured, as in the reference server.
+    /// The default renewal interval, as in kube-apiserver.
     pub const INTERVAL: Duration = Duration::from_secs(10);
 }
 
@@ -78,21 +78,21 @@ pub struct IdentityLease {
     client: Client,
     fence: Arc<Fence>,
     config: IdentityConfig,
-    /// By what the lease says that it is this process's.
+    /// The holder identity of this process in the lease.
     holder: String,
-    /// Where the lease is stored.
+    /// The store key of the lease.
     key: StoreKey,
-    /// Which registration the lease that is held belongs to.
+    /// The registration that the held lease belongs to.
     registration: u64,
     held: Option<Stored>,
 }
 
 impl IdentityLease {
-    /// Writes the identity of this server, in place of that of an earlier process of its name, be it dead or not. Where the store
-    /// takes no puts, that is left to [`run`](Self::run).
+    /// Writes the lease of this server, replacing that of an earlier process of its name. If the store refuses puts,
+    /// [`run`](Self::run) registers later.
     ///
     /// # Errors
-    /// 503 when the store is away; no lease is left behind then, unless it stays away.
+    /// 503 when the store does not answer. The lease is removed then if the store comes back in time.
     pub async fn register(
         registry: Arc<Registry>,
         fence: Arc<Fence>,
@@ -117,18 +117,18 @@ impl IdentityLease {
         Ok(lease)
     }
 
-    /// By what this process is told from others of its name.
+    /// The holder identity that distinguishes this process from others of its name.
     pub fn holder(&self) -> &str {
         &self.holder
     }
 
-    /// The revision that wrote the lease last.
+    /// The revision of the lease's last write.
     pub fn revision(&self) -> Option<Revision> {
         self.held.as_ref().map(|held| held.revision)
     }
 
-    /// Renews the identity until the server stops, and registers anew whenever it is lost, unless another process of this
-    /// name has it: then the fence is closed.
+    /// Renews the lease until the server stops, and registers again after a loss. If another process of this name holds
+    /// the lease, closes the fence instead.
     pub fn run(self, stopping: CancellationToken) -> BoxFuture<'static, Self> {
         Box::pin(self.run_until(stopping))
     }
@@ -161,7 +161,7 @@ impl IdentityLease {
         }
     }
 
-    /// Deletes the identity of a server that stops, so that others need not wait for its end.
+    /// Deletes the lease of a server that stops, so that other servers need not wait for its expiry.
     pub async fn release(mut self) {
         let Some(held) = self.held.take() else { return };
         self.fence.lose();
@@ -169,7 +169,7 @@ impl IdentityLease {
         clean_up(released, "the identity lease was left behind; it ends by itself").await;
     }
 
-    /// Deletes what a registration has written all the same whose outcome was not heard.
+    /// Deletes a lease that a registration with an unknown outcome may have written.
     async fn withdraw(&self) {
         let withdrawn = async {
             let leases = leases::collection(&self.client)?;
@@ -180,12 +180,12 @@ impl IdentityLease {
                 _ => Ok(()),
             }
         };
-        clean_up(withdrawn, "whether the identity lease was written is not known; it ends by itself").await;
+        clean_up(withdrawn, "the identity lease may have been written; it expires by itself").await;
     }
 
     async fn step(&mut self) -> Result<(), ApiError> {
         let Some(held) = self.held.clone() else {
-            // An earlier process of this name may have left a lease that could not be written over.
+            // An earlier process of this name may have left a lease that could not be replaced at start.
             let namesake = if self.registration == 0 { Namesake::Replace } else { Namesake::GiveWay };
             return self.take(namesake).await;
         };
@@ -210,14 +210,14 @@ impl IdentityLease {
         }
     }
 
-    /// Somebody else has written the lease, or the answer to an earlier renewal was lost.
+    /// Reads the lease after a conflict: another writer changed it, or the answer to an earlier renewal was lost.
     async fn look(&mut self) -> Result<(), ApiError> {
         match self.client.get(&leases::collection(&self.client)?, &self.config.server_id).await? {
             Some(found) if leases::holder(&found.object) == self.holder => {
                 self.hold(found);
                 Ok(())
             }
-            Some(_) => self.lost("its lease is held by somebody else").await,
+            Some(_) => self.lost("its lease is held by another process").await,
             None => self.lost("its lease was deleted").await,
         }
     }
@@ -225,14 +225,14 @@ impl IdentityLease {
     async fn lost(&mut self, why: &str) -> Result<(), ApiError> {
         self.fence.lose();
         self.held = None;
-        tracing::error!(server_id = self.config.server_id, why, "this server lost its identity; it registers anew");
-        // ORDER: before it registers, since what it had published may be collected.
+        tracing::error!(server_id = self.config.server_id, why, "this server lost its lease and registers again");
+        // ORDER: before the registration, since the published versions may have been collected.
         self.client.registry().close_encodings().await;
         self.take(Namesake::GiveWay).await
     }
 
     async fn take(&mut self, namesake: Namesake) -> Result<(), ApiError> {
-        // A server of the same name that is just stopping writes it too.
+        // A server of the same name may write the lease while it stops.
         match retry_conflicts(TAKE_ATTEMPTS, || self.try_take(namesake)).await? {
             Some(lease) => {
                 self.registration += 1;
@@ -243,7 +243,7 @@ impl IdentityLease {
         Ok(())
     }
 
-    /// `None` when another process of this name has the lease, and it is to keep it.
+    /// Registers once. Returns `None` when another process of this name keeps the lease.
     async fn try_take(&self, namesake: Namesake) -> Result<Option<Stored>, ApiError> {
         let leases = leases::collection(&self.client)?;
         let lease = self.lease(self.client.now());
@@ -251,7 +251,7 @@ impl IdentityLease {
             return self.client.create(&leases, lease).await.map(Some);
         };
         let holder = leases::holder(&found.object);
-        // What is not held as processes of this name hold it was written by hand, and is put right.
+        // Any other holder was written by hand and is replaced.
         let is_namesake = holder != self.holder && holder.starts_with(&leases::holder_prefix(&self.config.server_id));
         if is_namesake && namesake == Namesake::GiveWay {
             return Ok(None);
@@ -263,7 +263,7 @@ impl IdentityLease {
         self.client.update(&leases, found.object).await.map(Some)
     }
 
-    /// Leaves the name to a process that has started later.
+    /// Closes the fence for a process of the same name that started later.
     fn give_way(&mut self) {
         let IdentityConfig { server_id, .. } = &self.config;
         let why = format!(
@@ -275,7 +275,7 @@ impl IdentityLease {
         self.held = None;
     }
 
-    /// What it tells others.
+    /// The annotations of the lease.
     fn annotations(&self) -> BTreeMap<String, String> {
         let IdentityConfig { address, peer_address, annotations, .. } = &self.config;
         let mut annotations = annotations.borrow().clone();
@@ -286,7 +286,7 @@ impl IdentityLease {
         annotations
     }
 
-    /// The lease of a registration that begins now.
+    /// The lease of a new registration.
     fn lease(&self, now: SystemTime) -> Value {
         let IdentityConfig { server_id, host, duration, .. } = &self.config;
         let mut labels = json!({IDENTITY_LABEL: IDENTITY_VALUE});
@@ -310,7 +310,8 @@ impl IdentityLease {
         })
     }
 
-    /// ORDER: the lease is written before the fence is told, so that what passes the fence was compared with it.
+    /// ORDER: the lease is written before the fence accepts it, so a transaction behind the fence compares with the
+    /// written lease.
     fn hold(&mut self, lease: Stored) {
         let until = leases::end(&lease.object).unwrap_or(SystemTime::UNIX_EPOCH);
         let (key, registration) = (self.key.clone(), self.registration);
@@ -319,16 +320,16 @@ impl IdentityLease {
     }
 }
 
-/// What becomes of another process of this server's name that holds the lease.
+/// The treatment of another process of this server's name that holds the lease.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Namesake {
-    /// It is replaced: this process starts, and the other is dead or has to give way.
+    /// This process takes the lease. The other process is dead or gives way.
     Replace,
-    /// It has started later, so this process gives way.
+    /// The other process started later, so this one gives way.
     GiveWay,
 }
 
-/// Whether a lease tells this, and nothing of the kind that holds no longer.
+/// Returns true if the lease has these annotations and no outdated ones of the server's own.
 fn is_told(lease: &Object, annotations: &BTreeMap<String, String>) -> bool {
     let told: BTreeMap<&str, &str> = lease.annotations().collect();
     let is_stale = |name: &&str| name.starts_with(OWN_ANNOTATIONS) && !annotations.contains_key(*name);
@@ -336,7 +337,7 @@ fn is_told(lease: &Object, annotations: &BTreeMap<String, String>) -> bool {
         && !told.keys().any(is_stale)
 }
 
-/// Where the identity of a server is stored.
+/// The store key of a server's lease.
 pub fn identity_key(server_id: &str) -> StoreKey {
     StoreKey::new(leases::key_prefix() + server_id)
 }

@@ -1,9 +1,9 @@
-//! The service `kubernetes` in the namespace `default`, by which pods find the API servers: the service itself, the range
-//! of addresses that services come from, and the addresses of the servers that live.
+//! Keeps the service `kubernetes` in the namespace `default`, where pods find the API servers: the service, the
+//! ServiceCIDR, and the addresses of live servers.
 //!
-//! Each server writes the addresses and ports of all of them, in one order, so that all write the same and nobody writes
-//! twice; one that stops takes its own away. Of servers that may or may not live it keeps what is written, so that two
-//! that judge a dead one by looks of different times do not put back what the other has taken away.
+//! Every server writes the addresses and ports of all servers in the same order, so equal results cause no further
+//! write. A server that stops removes its own address. The address of a server in doubt stays if present, and is never
+//! added: two servers that see a death at different times don't undo each other's removal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::client::{Client, SERVER_MANAGER, Stored, clean_up};
 use crate::servers::{Addresses, RegisteredServers};
 
-/// How often the objects are looked at, as in the reference server.
+/// The interval between checks, as in kube-apiserver.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// The name of all these objects.
@@ -31,11 +31,11 @@ const NAMESPACE: &str = "default";
 /// The port of the service.
 const PORT: u16 = 443;
 
-/// The label of a slice that says whose it is.
+/// The label of a slice with the name of its service.
 const SLICE_SERVICE: &str = "kubernetes.io/service-name";
-/// The label of a slice that says who looks after it.
+/// The label of a slice with its controller.
 const SLICE_MANAGER: &str = "endpointslice.kubernetes.io/managed-by";
-/// Who looks after the slices that the reference server would not make: those of servers on other ports.
+/// The controller of slices that kube-apiserver would not create: those for other ports.
 const OURS: &str = "keelson";
 
 /// Keeps the objects.
@@ -43,17 +43,17 @@ pub struct KubernetesService {
     client: Client,
     ranges: ServiceRanges,
     servers: Arc<RegisteredServers>,
-    /// The port on which this server listens.
+    /// The port of this server.
     port: u16,
 }
 
 impl KubernetesService {
-    /// For a server that listens on `port`.
+    /// Creates the controller of a server on `port`.
     pub fn new(registry: Arc<Registry>, ranges: ServiceRanges, servers: Arc<RegisteredServers>, port: u16) -> Self {
         Self { client: Client::of_upkeep(registry, SERVER_MANAGER), ranges, servers, port }
     }
 
-    /// Runs until the server stops, and takes its address away then.
+    /// Runs until the server stops, then removes its address.
     pub fn run(self: Arc<Self>, stopping: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(self.run_until(stopping))
     }
@@ -61,7 +61,7 @@ impl KubernetesService {
     async fn run_until(self: Arc<Self>, stopping: CancellationToken) {
         let mut ticks = tokio::time::interval(INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-        // The bootstrap has done it once.
+        // The bootstrap has done the first round.
         ticks.tick().await;
         loop {
             tokio::select! {
@@ -77,7 +77,7 @@ impl KubernetesService {
         clean_up(self.leave(), "this server's address could not be taken away").await;
     }
 
-    /// Makes the ServiceCIDR of the cluster, and says that it is ready.
+    /// Creates the ServiceCIDR of the cluster and sets its condition `Ready`.
     pub(crate) async fn ensure_range(&self) -> Result<(), ApiError> {
         let target = self.client.collection("networking.k8s.io", "v1", "servicecidrs", None)?;
         let cidrs: Vec<String> = self.ranges.addresses().iter().map(ToString::to_string).collect();
@@ -107,7 +107,7 @@ impl KubernetesService {
         unless_changed(self.client.update(&status, next).await)
     }
 
-    /// Adds a second family to the range of a cluster that had one.
+    /// Adds the second family to a range with one family.
     async fn widen(&self, target: &Target, current: Stored, cidrs: &[String]) -> Result<Stored, ApiError> {
         let had = current.object.get(&["spec", "cidrs"]);
         if cidrs.len() != 2 || had != Some(&json!([cidrs[0]])) {
@@ -121,7 +121,7 @@ impl KubernetesService {
         self.client.update(target, next).await
     }
 
-    /// Makes the service, and has it lead to the servers that live.
+    /// Creates the service, and writes the addresses of live servers to its endpoints.
     pub(crate) async fn ensure_service(&self) -> Result<(), ApiError> {
         let target = self.client.collection("", "v1", "services", Some(NAMESPACE))?;
         if self.client.get(&target, NAME).await?.is_none() {
@@ -143,7 +143,7 @@ impl KubernetesService {
         self.lead_to(self.servers.addresses().await?).await
     }
 
-    /// Takes this server's address away.
+    /// Removes this server's address.
     async fn leave(&self) -> Result<(), ApiError> {
         let Addresses { mut live, mut doubtful } = self.servers.addresses().await?;
         for addresses in [&mut live, &mut doubtful] {
@@ -162,7 +162,7 @@ impl KubernetesService {
         self.write_slices(&addresses).await
     }
 
-    /// A subset for each port, since all addresses of a subset have all its ports.
+    /// Writes one subset for each port, since all addresses of a subset share its ports.
     async fn write_endpoints(
         &self,
         target: &Target,
@@ -180,7 +180,8 @@ impl KubernetesService {
         self.write(target, current, &wanted, &["subsets"]).await
     }
 
-    /// A slice for each port and family: a slice has one family, and all its ports hold for all of it.
+    /// Writes one slice for each port and family, since a slice has one family and its ports hold for all its
+    /// addresses.
     async fn write_slices(&self, servers: &BTreeSet<SocketAddr>) -> Result<(), ApiError> {
         let target = self.client.collection("discovery.k8s.io", "v1", "endpointslices", Some(NAMESPACE))?;
         let primary = self.ranges.primary().family();
@@ -211,13 +212,14 @@ impl KubernetesService {
         let mut current = self.client.get(target, name).await?;
         if let Some(other) = current.take_if(|slice| slice.object.get(&["addressType"]) != Some(&wanted["addressType"]))
         {
-            // A slice keeps its family for life.
+            // The family of a slice is immutable.
             self.client.delete(target, &other).await?;
         }
         self.write(target, current, wanted, &["endpoints", "ports"]).await
     }
 
-    /// Has these fields of an object be as they are wanted. Who was faster wanted the same, or is corrected next time.
+    /// Writes these fields of an object where they differ. A faster writer wrote the same, or the next round corrects
+    /// it.
     async fn write(
         &self,
         target: &Target,
@@ -257,7 +259,7 @@ fn endpoint_port(port: u16) -> Value {
     json!({ "name": "https", "port": port, "protocol": "TCP" })
 }
 
-/// The addresses and ports that the endpoints have.
+/// The addresses and ports in the endpoints.
 fn stated(endpoints: &Object) -> BTreeSet<SocketAddr> {
     let list = |of: &Value, field: &str| of[field].as_array().cloned().unwrap_or_default();
     let subsets = endpoints.get(&["subsets"]).and_then(Value::as_array);
@@ -273,7 +275,7 @@ fn stated(endpoints: &Object) -> BTreeSet<SocketAddr> {
     found
 }
 
-/// The slice at a place among them: the first has the name of the service, as in the reference server.
+/// The slice of a family and port. The first has the service's name, as in kube-apiserver.
 fn slice(place: usize, primary: Family, port: u16, addresses: &[IpAddr]) -> Value {
     let family = addresses.first().map_or(primary, |address| Family::of(*address)).name();
     let (name, labels) = match place {

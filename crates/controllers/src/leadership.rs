@@ -1,8 +1,8 @@
 //! Leader election: of the servers on one store, one runs the controllers.
 //!
-//! A lease in `kube-system` says who. The leader renews it; when it has not for so long that another may have taken it, it
-//! stops its controllers first. Who leads and stops gives the lease up, so that the next need not wait. The times are those
-//! of the reference controllers.
+//! A lease in `kube-system` names the leader, which renews it. A leader that fails to renew stops its controllers
+//! before another server may take the lease. One that stops releases the lease, so the next need not wait. The times
+//! are those of the reference controllers.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -19,36 +19,37 @@ use crate::leases;
 
 /// The name of the lease.
 const LEASE: &str = "keelson-controllers";
-/// The name by which an elected server owns its fields.
+/// The field manager of the lease.
 const MANAGER: &str = "keelson-leader-election";
-/// How long a lease stands without a renewal, unless it says so itself.
+/// The validity of a lease without a renewal, unless the lease states another.
 const DURATION: Duration = Duration::from_secs(15);
-/// How long a leader tries to renew before it stops leading: less than [`DURATION`], so that there never are two.
+/// The time limit of a leader's renewal attempts. Shorter than [`DURATION`], so two servers never lead at once.
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
-/// How often it is renewed, and how often others look.
+/// The interval between renewals, and between checks by other servers.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// How often at once a lease is written on what somebody else has left there.
+/// The most immediate attempts to write a lease after conflicts.
 const ATTEMPTS: usize = 4;
 
 /// Takes part in the election for one server.
 pub struct Leadership {
     client: Client,
     server_id: String,
-    /// By what the lease says that it is this process's.
+    /// The holder identity of this process in the lease.
     holder: String,
-    /// Who led when this process first looked.
+    /// The leader when this process first looked.
     first_seen: OnceLock<String>,
 }
 
 impl Leadership {
-    /// A candidate. `server_id` is stable over restarts, `holder` is of this process: a server that comes back takes the
-    /// lease of its earlier process up again at once. That can't lead any longer, since the server has registered anew.
+    /// Creates a candidate. `server_id` is stable over restarts, and `holder` names this process. A server that comes
+    /// back takes the lease of its earlier process at once: that process can't lead any longer, since the server has
+    /// registered again.
     pub fn new(registry: Arc<Registry>, server_id: impl Into<String>, holder: impl Into<String>) -> Self {
         let client = Client::of_upkeep(registry, MANAGER);
         Self { client, server_id: server_id.into(), holder: holder.into(), first_seen: OnceLock::new() }
     }
 
-    /// Runs `lead` whenever this server leads, until the server stops. `lead` ends soon after its token is cancelled.
+    /// Runs `lead` while this server leads, until the server stops. `lead` must end soon after its token is cancelled.
     pub async fn run<L: Future<Output = ()>>(self, stopping: CancellationToken, lead: impl Fn(CancellationToken) -> L) {
         while !stopping.is_cancelled() {
             let Some(lease) = stopping.run_until_cancelled(self.acquire()).await else { return };
@@ -61,21 +62,21 @@ impl Leadership {
         }
     }
 
-    /// Waits until the lease is this server's.
+    /// Waits until this server holds the lease.
     async fn acquire(&self) -> Stored {
         let mut observed: Option<(Stored, Instant)> = None;
         loop {
             match self.try_acquire(&mut observed).await {
                 Ok(Some(lease)) => return lease,
                 Ok(None) | Err(ApiError::Conflict { .. } | ApiError::AlreadyExists { .. }) => {}
-                Err(error) => warn_repeated!(""; %error, "looking for who leads failed; it is tried again"),
+                Err(error) => warn_repeated!(""; %error, "reading the leader's lease failed; it is tried again"),
             }
             tokio::time::sleep(INTERVAL).await;
         }
     }
 
-    /// The lease, if it could be taken. Another's is taken when it has not changed for as long as it stands, by this
-    /// server's own clock: clocks of servers differ.
+    /// Returns the lease if it could be taken. Another's lease is free once it has not changed for its whole duration
+    /// by this server's own clock, since clocks differ.
     async fn try_acquire(&self, observed: &mut Option<(Stored, Instant)>) -> Result<Option<Stored>, ApiError> {
         let leases = leases::collection(&self.client)?;
         let now = self.client.now();
@@ -97,13 +98,14 @@ impl Leadership {
         self.client.update(&leases, self.taken_over(found.object, now)).await.map(Some)
     }
 
-    /// Whether this is a process of this server. Earlier releases held the lease by the name of the server alone.
+    /// Returns true if the holder is a process of this server. Earlier releases wrote only the server's name as the
+    /// holder.
     fn is_namesake(&self, holder: &str) -> bool {
         holder == self.server_id || holder.starts_with(&leases::holder_prefix(&self.server_id))
     }
 
-    /// Renews the lease until told to stop; then, and only while it is still held, returns it. Cancels `leading` when it
-    /// could not be renewed in time.
+    /// Renews the lease until cancelled, and then returns it if it is still held. Cancels `leading` when a renewal
+    /// misses its deadline.
     async fn keep(&self, mut lease: Stored, leading: &CancellationToken) -> Option<Stored> {
         let mut renewed = Instant::now();
         loop {
@@ -125,12 +127,12 @@ impl Leadership {
         None
     }
 
-    /// Renews the lease; `None` when it is no longer this process's.
+    /// Renews the lease; `None` when another process holds it.
     async fn renew(&self, lease: &Stored) -> Result<Option<Stored>, ApiError> {
         self.rewrite(lease, |lease| leases::set(lease, [("renewTime", leases::micro_time(self.client.now()))])).await
     }
 
-    /// Gives the lease up, if it still is this process's.
+    /// Releases the lease if this process still holds it.
     async fn release(&self, lease: Stored) {
         let free = |lease: &mut Object| {
             leases::set(lease, [("holderIdentity", json!("")), ("leaseDurationSeconds", json!(1))]);
@@ -139,9 +141,11 @@ impl Leadership {
         clean_up(released, "the lead was not given up; it ends by itself").await;
     }
 
-    /// Changes the lease, as it was read or as somebody else has left it, as long as it is this process's: `None` when it is
-    /// not. What was written by an earlier attempt whose answer got lost is written again: others count from what they see,
-    /// so it would be too early to count from now on.
+    /// Changes the lease while this process holds it, also after a write by another client. Returns `None` once it is
+    /// lost.
+    ///
+    /// A write whose answer was lost is repeated. Other servers count from the write that they saw, so counting from
+    /// the first attempt would be too early.
     async fn rewrite(&self, lease: &Stored, change: impl Fn(&mut Object)) -> Result<Option<Stored>, ApiError> {
         let leases = leases::collection(&self.client)?;
         let mut next = lease.object.clone();

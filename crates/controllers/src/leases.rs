@@ -1,6 +1,6 @@
-//! Reading and writing Lease objects, for all who use them: the holder and the duration, times, and the key of a lease.
+//! Reads and writes Lease objects: holder, duration, times and store key.
 //!
-//! Whether a lease is still held is not judged by its times, since clocks differ; see `observed`.
+//! The times of a lease don't decide who holds it, since clocks differ. See `observed`.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,13 +11,13 @@ use keelson_registry::Target;
 
 use crate::client::Client;
 
-/// The namespace of the leases by which a cluster runs itself.
+/// The namespace of the cluster's own leases.
 pub(crate) const NAMESPACE: &str = "kube-system";
 
 const GROUP: &str = "coordination.k8s.io";
 const PLURAL: &str = "leases";
 
-/// The leases of the cluster itself.
+/// The collection of the cluster's own leases.
 ///
 /// # Errors
 /// 500 when leases are not served.
@@ -25,35 +25,33 @@ pub(crate) fn collection(client: &Client) -> Result<Target, ApiError> {
     client.collection(GROUP, "v1", PLURAL, Some(NAMESPACE))
 }
 
-/// The start of the keys of these leases, as kube-apiserver has it. A server takes its lease before it serves anything, so that no
-/// surface has the place yet.
+/// The key prefix of these leases, as in kube-apiserver. A constant, since a server takes its lease before it serves
+/// any resource.
 pub(crate) fn key_prefix() -> String {
     format!("/registry/{PLURAL}/{NAMESPACE}/")
 }
 
-/// Who holds a lease; empty for nobody.
+/// The holder of a lease; empty when it has none.
 pub(crate) fn holder(lease: &Object) -> &str {
     lease.get(&["spec", "holderIdentity"]).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// What holders of a lease begin with that are processes of one server: whatever follows tells these apart. No name of a
-/// server has such a sign in it.
+/// The prefix of the holder identities of one server's processes. The `_` can't be part of a server's name.
 pub(crate) fn holder_prefix(server_id: &str) -> String {
     format!("{server_id}_")
 }
 
-/// How long a lease stands without a renewal, if it says so.
+/// The duration that a lease states.
 pub(crate) fn duration(lease: &Object) -> Option<Duration> {
     lease.get(&["spec", "leaseDurationSeconds"])?.as_u64().map(Duration::from_secs)
 }
 
-/// When a lease ends unless it is renewed, by the clock of its holder; `None` for one that does not say when it was renewed
-/// and for how long.
+/// The end of a lease by its holder's clock; `None` where the lease lacks a renewal time or duration.
 pub(crate) fn end(lease: &Object) -> Option<SystemTime> {
     parse_rfc3339(lease.get(&["spec", "renewTime"])?.as_str()?)?.checked_add(duration(lease)?)
 }
 
-/// Changes fields of a lease's `spec`.
+/// Sets fields of a lease's `spec`.
 pub(crate) fn set<const N: usize>(lease: &mut Object, fields: [(&str, Value); N]) {
     let spec = lease.0.entry("spec").or_insert_with(|| Value::Object(Map::new()));
     if let Some(spec) = spec.as_object_mut() {
@@ -61,7 +59,7 @@ pub(crate) fn set<const N: usize>(lease: &mut Object, fields: [(&str, Value); N]
     }
 }
 
-/// A time as leases have it.
+/// A time in the format of leases.
 pub(crate) fn micro_time(time: SystemTime) -> Value {
     rfc3339_micro(time).into()
 }

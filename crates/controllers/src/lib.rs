@@ -1,6 +1,7 @@
-//! Controllers that run inside the server: each follows the API like any other client and moves objects to where they
-//! should be. They use the verbs of the registry and read its cache, and nothing below them. What a controller is written with, the
-//! verbs as it thinks of them and its queue, serves controllers of other crates too.
+//! Controllers inside the server. Each follows the API like any other client and drives objects to their desired state.
+//!
+//! They use the registry's verbs and read its cache, and nothing below. The client and the queue also serve controllers
+//! of other crates.
 
 mod authentication_info;
 mod bootstrap;

@@ -1,9 +1,8 @@
-//! Empties namespaces that are being deleted and lets them go when nothing is left.
+//! Empties namespaces in deletion, and removes their finalizer when nothing is left.
 //!
-//! The finalizer `kubernetes` in a namespace's `spec` stands for "content is left". Nothing can be created in a namespace
-//! once it is marked, so a pass that finds nothing is final. Following the namespaces and emptying them are apart, and
-//! each namespace has its own turns, so that content that is held in one holds up no other. What holds a namespace is told
-//! in its conditions.
+//! The finalizer `kubernetes` in a namespace's `spec` means that content is left. A terminating namespace accepts no
+//! new objects, so a pass that finds nothing is final. Each namespace is a key of its own in the queue: held content in
+//! one delays no other. The namespace's conditions report the reason of a delay.
 
 mod conditions;
 mod contents;
@@ -24,33 +23,32 @@ use crate::queue::{Backoff, Outcome, Queue};
 use conditions::Findings;
 pub use contents::{Content, Elsewhere, Left};
 
-/// How many namespaces are emptied at once.
+/// The number of namespaces emptied concurrently.
 const AT_ONCE: usize = 8;
-/// How long a namespace whose content is held is left alone before it is looked at again.
+/// The backoff of a namespace whose content is held.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(250), longest: Duration::from_secs(8) };
-/// How long a turn waits for what one kind on another server holds, so that no such server keeps a turn from other namespaces for
-/// longer.
+/// The time limit of a turn for one kind on another server. It bounds the delay for other namespaces.
 const ELSEWHERE_TIME: Duration = Duration::from_secs(10);
-/// The account by which it deletes.
+/// The controller's service account.
 const ACCOUNT: &str = "namespace-controller";
 
 /// The controller.
 pub struct NamespaceDeletion {
     registry: Arc<Registry>,
     client: Client,
-    /// The same as it lets a namespace go.
+    /// The identity that removes the finalizer.
     releasing: Caller,
     namespaces: Target,
-    /// What namespaces hold beside the collections that are served.
+    /// Content outside of the served collections.
     others: Vec<Box<dyn Content>>,
-    /// What they hold that other servers keep.
+    /// Content on other servers.
     elsewhere: Option<Arc<dyn Elsewhere>>,
-    /// The names of namespaces that are being deleted.
+    /// The names of namespaces in deletion.
     queue: Queue<String>,
 }
 
 impl NamespaceDeletion {
-    /// A controller over a registry.
+    /// Creates a controller over a registry.
     ///
     /// # Errors
     /// 500 when namespaces are not served.
@@ -62,14 +60,14 @@ impl NamespaceDeletion {
         Ok(Self { registry, client, releasing, namespaces, others: Vec::new(), elsewhere: None, queue })
     }
 
-    /// Has it empty something else as well.
+    /// Adds further content to empty.
     #[must_use]
     pub fn also(mut self, content: Box<dyn Content>) -> Self {
         self.others.push(content);
         self
     }
 
-    /// Has it empty what other servers keep as well.
+    /// Adds content on other servers to empty.
     #[must_use]
     pub fn also_elsewhere(mut self, elsewhere: Arc<dyn Elsewhere>) -> Self {
         self.elsewhere = Some(elsewhere);
@@ -100,7 +98,7 @@ impl NamespaceDeletion {
         match self.empty_and_release(&namespace).await {
             Ok(true) | Err(ApiError::NotFound { .. }) => Outcome::Done,
             Ok(false) => Outcome::Again,
-            // Somebody else changed the namespace; what they left is looked at.
+            // Another writer changed the namespace. The new state is processed again.
             Err(ApiError::Conflict { .. }) => Outcome::Again,
             Err(error) => {
                 warn_repeated!(&namespace; namespace, %error, "emptying a namespace failed and is tried again");
@@ -109,8 +107,8 @@ impl NamespaceDeletion {
         }
     }
 
-    /// Empties a namespace as far as nobody holds its content, tells what is left, and lets it go if that is nothing;
-    /// whether there is nothing more to do.
+    /// Deletes the content of a namespace, reports the rest, and removes the finalizer if nothing is left. Returns true
+    /// when nothing more is to be done.
     async fn empty_and_release(&self, name: &str) -> Result<bool, ApiError> {
         let Some(Stored { object: namespace, .. }) = self.client.get(&self.namespaces, name).await? else {
             return Ok(true);
@@ -136,8 +134,8 @@ impl NamespaceDeletion {
         Ok(true)
     }
 
-    /// Deletes everything in the namespace, pods first. What can't be deleted of one kind does not keep the others. Other servers come
-    /// last and all at once, so that one that does not answer keeps nothing.
+    /// Deletes everything in the namespace, pods first. A failure for one kind does not stop the others. Other servers
+    /// come last and concurrently, so one that does not answer delays nothing else.
     async fn empty(&self, namespace: &str) -> Findings {
         let mut findings = Findings::default();
         let served = contents::of_surface(&self.registry.surface(), &self.client);
@@ -145,7 +143,8 @@ impl NamespaceDeletion {
             findings.add_outcome(content.resource(), content.empty(namespace).await);
         }
         if let Some(elsewhere) = &self.elsewhere {
-            // ORDER: what is not known is asked first. What becomes known meanwhile is looked at in the next turn.
+            // ORDER: undiscovered versions are read first. Kinds that are discovered meanwhile are emptied in the next
+            // turn.
             findings.add_undiscovered(elsewhere.undiscovered());
             let contents = elsewhere.contents();
             let emptied = contents.iter().map(|content| async {

@@ -1,6 +1,6 @@
-//! Objects that every namespace has: the service account `default`, and the config map with which pods know the server.
+//! Objects that every namespace has: the service account `default`, and the config map with the server's certificates.
 //!
-//! They are made when a namespace is, and again when somebody deletes or changes them.
+//! They are created with the namespace, and restored after a deletion or change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::client::{CONTROLLER_MANAGER, Client};
 use crate::follow::follow;
 use crate::queue::{Backoff, Outcome, Queue};
 
-/// How many namespaces are looked at at once.
+/// The number of namespaces processed concurrently.
 const AT_ONCE: usize = 16;
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(30) };
 
@@ -40,17 +40,17 @@ pub struct NamespaceObjects {
     queue: Queue<String>,
 }
 
-/// What the object holds.
+/// The desired content of the object.
 #[derive(Clone)]
 enum Content {
-    /// Nothing: it is enough that there is one.
+    /// Anything: the object only has to exist.
     Any,
-    /// These certificates, in PEM, and no others.
+    /// Exactly these certificates, in PEM.
     RootCertificates(watch::Receiver<String>),
 }
 
 impl Content {
-    /// The entries; `None` where any will do.
+    /// The desired `data`; `None` where any is allowed.
     fn data(&self) -> Option<Value> {
         match self {
             Self::Any => None,
@@ -58,7 +58,7 @@ impl Content {
         }
     }
 
-    /// Waits until something else is to be held.
+    /// Waits until the desired content changes.
     async fn changed(&mut self) {
         if let Self::RootCertificates(pem) = self
             && pem.changed().await.is_ok()
@@ -70,14 +70,14 @@ impl Content {
 }
 
 impl NamespaceObjects {
-    /// Gives each namespace a service account for pods that name none.
+    /// Creates the controller for the service account of pods that name none.
     pub fn service_accounts(registry: Arc<Registry>) -> Self {
         let queue = Queue::new("serviceaccount", BACKOFF);
         let client = Client::of_controller(registry.clone(), "service-account-controller", CONTROLLER_MANAGER);
         Self { registry, client, plural: "serviceaccounts", name: "default", content: Content::Any, queue }
     }
 
-    /// Gives each namespace the certificates, in PEM, by which the server is known, and others when these change.
+    /// Creates the controller for the server's certificates in PEM, which may change.
     pub fn root_certificates(registry: Arc<Registry>, certificates: watch::Receiver<String>) -> Self {
         let queue = Queue::new("root_ca_cert_publisher", BACKOFF);
         let client = Client::of_controller(registry.clone(), "root-ca-cert-publisher", CONTROLLER_MANAGER);
@@ -102,7 +102,7 @@ impl NamespaceObjects {
         let of_namespaces = async {
             let mut content = self.content.clone();
             loop {
-                // Each is told again when something else is to be held.
+                // A change of the desired content restarts the watch, which repeats all namespaces.
                 tokio::select! {
                     never = follow(registry, caller, &namespaces, FieldSelector::default(), &add) => match never {},
                     () = content.changed() => {}
@@ -123,12 +123,12 @@ impl NamespaceObjects {
 
     async fn turn(&self, namespace: String) -> Outcome {
         match self.ensure(&namespace).await {
-            // The namespace is gone, or going.
+            // The namespace is gone or terminating.
             Ok(()) | Err(ApiError::NotFound { .. } | ApiError::Refused { .. }) => Outcome::Done,
             Err(ApiError::Conflict { .. } | ApiError::AlreadyExists { .. }) => Outcome::Again,
             Err(error) => {
                 let resource = self.plural;
-                warn_repeated!(format_args!("{namespace}/{resource}"); namespace, resource, %error, "what every namespace has could not be made; trying again");
+                warn_repeated!(format_args!("{namespace}/{resource}"); namespace, resource, %error, "an object of every namespace could not be created; trying again");
                 Outcome::Again
             }
         }
@@ -154,7 +154,7 @@ impl NamespaceObjects {
         self.client.create(target, object).await.map(|_| ())
     }
 
-    /// How the object should be; `None` when it is.
+    /// The corrected object; `None` when it needs no change.
     fn mended(&self, current: &Object) -> Option<Object> {
         let data = self.content.data()?;
         let described = current.annotations().any(|(key, text)| key == DESCRIPTION && !text.is_empty());

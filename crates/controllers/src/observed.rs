@@ -1,8 +1,8 @@
-//! Leases and records of servers that still change: all that a server can know of others without comparing its clock with theirs.
+//! Observed changes of leases and records of other servers. A server uses only these, since clocks differ.
 //!
-//! As in the leader election of Kubernetes' clients, a lease stands as long as it was seen to change within its time, by
-//! the own monotonic clock; when its holder says that it was renewed is not looked at. Time counts only while somebody
-//! looks: what happened in a longer pause, of this server or of the store, is not held against anybody.
+//! As in the leader election of Kubernetes' clients, a lease is valid while it changes within its duration by the
+//! observer's monotonic clock. Its renewal time is ignored. Pauses of the observer or the store don't count towards the
+//! duration.
 
 use std::collections::HashMap;
 use std::mem;
@@ -11,21 +11,21 @@ use std::time::Duration;
 use keelson_meta::Revision;
 use tokio::time::Instant;
 
-/// What was seen of leases so far.
+/// The observations of leases so far.
 #[derive(Debug)]
 pub struct Observations {
-    /// The longest time between two looks after which the first is still good for something.
+    /// The longest time between two looks that still counts. A longer one is a pause.
     longest_pause: Duration,
     known: HashMap<String, Observation>,
     looked: Option<Instant>,
 }
 
-/// What was seen of a lease.
+/// The observations of one lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// How long it has been seen to stay as it is.
+    /// The observed time without a change.
     pub unchanged: Duration,
-    /// Whether it was seen to change or to appear, ever.
+    /// True if the lease was ever seen to appear or change.
     pub moved: bool,
 }
 
@@ -37,12 +37,12 @@ struct Observation {
 }
 
 impl Observations {
-    /// Of who looks so often that a longer time than this between two looks was a pause.
+    /// Creates observations for an observer that looks at least every `longest_pause`.
     pub fn new(longest_pause: Duration) -> Self {
         Self { longest_pause, known: HashMap::new(), looked: None }
     }
 
-    /// Takes in which leases there are now, by name and revision, and tells of each what was seen of it.
+    /// Records the current leases by name and revision. Returns the observations of each.
     pub fn look<'n>(&mut self, leases: impl IntoIterator<Item = (&'n str, Revision)>) -> Vec<Seen> {
         let now = Instant::now();
         let paused = self.looked.replace(now).is_none_or(|looked| now - looked > self.longest_pause);
@@ -71,8 +71,8 @@ mod tests {
         Observations::new(Duration::from_secs(25))
     }
 
-    /// Looks at leases of these names and revisions, and tells of each whether it was seen to move and for how many seconds
-    /// it has not.
+    /// Records leases of these names and revisions. Compares for each whether it has moved, and the seconds without a
+    /// change.
     fn check(observations: &mut Observations, leases: &[(&str, u64)], expect: &[(bool, u64)]) {
         let seen = observations.look(leases.iter().map(|(name, revision)| (*name, Revision::new(*revision))));
         let found: Vec<_> = seen.iter().map(|seen| (seen.moved, seen.unchanged.as_secs())).collect();

@@ -1,8 +1,8 @@
-//! Ends pods that nobody else ends: those on nodes that do not exist, those that are being deleted on nodes that are out of
-//! service, and the oldest of very many that have ended.
+//! Deletes pods that no kubelet ends: pods on missing nodes, terminating pods on nodes out of service, and the oldest
+//! of too many ended pods.
 //!
-//! A node that is missing may only not be seen yet, so it is given time to appear. What is decided on the cache is done on
-//! the condition that the pod still is that pod. A pass takes no longer than looking at each pod once.
+//! A missing node may only be unseen yet, so it gets time to appear. Decisions use the cache, and each deletion
+//! requires that the pod is still the same. A pass reads each pod once.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -19,21 +19,21 @@ use keelson_supervision::{info_repeated, warn_repeated};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-/// Its service account.
+/// The controller's service account.
 const ACCOUNT: &str = "pod-garbage-collector";
-/// How long a node may be missing before its pods are ended: what the reference controller gives it.
+/// The time that a node may be missing before its pods are deleted, as in the reference controller.
 pub const QUARANTINE: Duration = Duration::from_secs(40);
-/// How many pods that have ended are kept: what the reference controller keeps when nobody sets it.
+/// The number of ended pods to keep: the default of the reference controller.
 const MAX_ENDED: usize = 12_500;
-/// How many pods are ended at once: enough to share commits, few enough to leave room for clients.
+/// The number of pods deleted concurrently: enough to share commits, few enough to leave room for clients.
 const AT_ONCE: usize = 32;
-/// Where a pod has its node.
+/// The field with a pod's node.
 const NODE: &str = "spec.nodeName";
-/// Where a pod has its phase.
+/// The field with a pod's phase.
 const PHASE: &str = "status.phase";
-/// The taint by which an operator says that a node will not come back (KEP-2268).
+/// The taint of nodes that will not come back, set by an operator (KEP-2268).
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
-/// What is said of a pod whose node is gone.
+/// Reason and message for a pod on a missing node.
 const NODE_GONE: (&str, &str) = ("DeletionByPodGC", "PodGC: node no longer exists");
 
 /// The controller.
@@ -45,14 +45,14 @@ pub struct PodGarbageCollection {
     nodes: Target,
 }
 
-/// The nodes that are missing, and since when.
+/// The missing nodes, with the time of first notice.
 type Missing = HashMap<String, Instant>;
 
 impl PodGarbageCollection {
-    /// A collector over a registry, that gives a missing node this much time.
+    /// Creates a collector with this quarantine for missing nodes.
     ///
     /// # Errors
-    /// 500 when the catalogue has no pods and nodes.
+    /// 500 when pods or nodes are not served.
     pub fn new(registry: Arc<Registry>, quarantine: Duration) -> Result<Self, ApiError> {
         let (pods, nodes) = (registry.target("", "pods")?, registry.target("", "nodes")?);
         let caller = registry.controller(ACCOUNT);
@@ -68,7 +68,7 @@ impl PodGarbageCollection {
         let mut missing = Missing::new();
         let passes = async {
             loop {
-                // Twice within the time of a node, so that it is over by half of it at the most.
+                // Half the quarantine, so that a node's pods outlast it by half at the most.
                 sleep(self.quarantine / 2).await;
                 if let Err(error) = self.pass(&mut missing).await {
                     warn_repeated!(""; %error, "the collection of pods failed and is tried again");
@@ -105,7 +105,7 @@ impl PodGarbageCollection {
             .await
     }
 
-    /// Keeps those that are still missed, with the time at which they were missed first.
+    /// Updates the missing nodes, and keeps the time of first notice.
     fn note_missing(&self, missing: &mut Missing, pods: &[Arc<Entry>], nodes: &HashMap<String, bool>) {
         let named = pods.iter().map(|pod| pod.field_named(NODE));
         let missed: HashSet<&str> = named.filter(|node| !node.is_empty() && !nodes.contains_key(*node)).collect();
@@ -118,7 +118,7 @@ impl PodGarbageCollection {
         }
     }
 
-    /// The nodes that have been missing for so long that they are gone, as the store has it too.
+    /// The nodes that have been missing for the whole quarantine and are absent from the store too.
     async fn gone(&self, missing: &Missing) -> Result<HashSet<String>, ApiError> {
         let mut gone = HashSet::new();
         for (node, _) in missing.iter().filter(|(_, since)| since.elapsed() >= self.quarantine) {
@@ -131,7 +131,7 @@ impl PodGarbageCollection {
         Ok(gone)
     }
 
-    /// The oldest of the pods that have ended, as far as there are too many.
+    /// The oldest ended pods above the limit.
     fn superfluous<'p>(&self, pods: &'p [Arc<Entry>]) -> Vec<&'p Arc<Entry>> {
         let has_ended = |pod: &&Arc<Entry>| matches!(pod.field_named(PHASE), "Succeeded" | "Failed");
         let mut ended: Vec<&Arc<Entry>> = pods.iter().filter(has_ended).collect();
@@ -154,7 +154,7 @@ impl PodGarbageCollection {
         target.namespace = Some(namespace.to_owned());
         match self.registry.end_lost_pod(&target, name, pod.uid(), condition, &self.caller).await {
             Ok(()) => {
-                info_repeated!(format_args!("{namespace:?}"); namespace, name, "a pod that nobody else ends is deleted");
+                info_repeated!(format_args!("{namespace:?}"); namespace, name, "a pod that no kubelet ends is deleted");
             }
             Err(ApiError::NotFound { .. } | ApiError::Conflict { .. }) => {}
             Err(error) => return Err(error),
@@ -163,13 +163,13 @@ impl PodGarbageCollection {
     }
 
     async fn list(&self, target: &Target) -> Result<Vec<Arc<Entry>>, ApiError> {
-        // What is at hand will do.
+        // Any revision of the cache is new enough.
         let options = ListOptions { resource_version_raw: "0".to_owned(), ..ListOptions::default() };
         self.registry.list(target, &self.caller, &options).await?.items.into_entries().await
     }
 }
 
-/// Whether a node does not work, and an operator says that it will not again.
+/// Returns true for a node that is not ready and carries the taint `out-of-service`.
 fn is_out_of_service(node: &Entry) -> bool {
     let node = read(node);
     let list = |path: [&str; 2]| node.get(&path).and_then(Value::as_array).into_iter().flatten();

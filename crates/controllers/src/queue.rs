@@ -1,8 +1,8 @@
-//! A queue of keys to work on: each is in it at most once, and one worker at a time has it.
+//! A work queue of keys. Each key is queued at most once, and one worker at a time has it.
 //!
-//! Nothing comes back without a backoff. A key whose work failed waits longer each time. A key that a turn adds, its own or another's,
-//! is one more link of a chain, and long chains wait as failures do. So keys that add each other can't keep a thread busy. A key that
-//! changes all the time has a bounded number of turns a second. A key that waits keeps no other from its turn.
+//! Every repetition has a backoff. A key waits longer after each failure. A key that is added within a turn extends
+//! that turn's chain, and long chains wait as failures do. So keys that add each other can't keep a thread busy. A key
+//! that changes constantly has a limited number of turns a second. A waiting key delays no other.
 
 mod chain;
 mod meter;
@@ -26,11 +26,11 @@ pub(crate) use chain::unchained;
 use chain::{FREE_LINKS, as_link, current_link};
 pub use meter::QueueMeter;
 
-/// The turns that a key has in a row, each soon after the last, before it has to wait for more.
+/// The turns of a key in quick succession before it has to wait.
 const BURST: u32 = 20;
-/// The wait of a key that has had them. One that changes all the time has four turns a second.
+/// The wait after these turns. A key that changes constantly has four turns a second.
 const PACE: Backoff = Backoff { first: Duration::from_millis(5), longest: Duration::from_millis(250) };
-/// The rest after which the next turn of a key counts as the first again.
+/// The idle time after which a key's turns count from the start.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// The end of a turn.
@@ -45,7 +45,7 @@ pub enum Outcome {
 /// The queue.
 pub struct Queue<K> {
     state: Mutex<State<K>>,
-    /// Notified when a key may be ready sooner than was known.
+    /// Notified when a key may be ready sooner than expected.
     changed: Notify,
     backoff: Backoff,
     meter: Arc<QueueMeter>,
@@ -54,9 +54,9 @@ pub struct Queue<K> {
 struct State<K> {
     known: HashMap<K, Item>,
     ready: VecDeque<K>,
-    /// By when they are due; the number keeps keys apart that are due at the same time.
+    /// Waiting keys by due time. The number separates keys with equal times.
     later: BTreeMap<(Instant, u64), K>,
-    /// Keys at rest, in the order of their ends, until their turns no longer count.
+    /// Idle keys in the order of their last turns, until those no longer count.
     resting: VecDeque<(Instant, u64, K)>,
     count: u64,
     jitter: Jitter,
@@ -67,12 +67,12 @@ struct Item {
     stands: Stands,
     /// The turns in a row that have failed.
     attempts: u32,
-    /// The turns that led to this one since something outside of the queues did.
+    /// The length of the chain that led to this turn.
     link: u32,
-    /// The turns up to now, each less than [`QUIET`] behind the one before.
+    /// The turns in a row, each less than [`QUIET`] after the one before.
     turns: u32,
     last: Option<Instant>,
-    /// The time since which it is ready.
+    /// The time since when it is ready.
     ready_since: Option<Instant>,
 }
 
@@ -82,7 +82,7 @@ enum Stands {
     /// With its place in [`State::later`].
     Later(Instant, u64),
     Running {
-        /// The link by which it was added again meanwhile.
+        /// The chain length with which it was added again during its turn.
         again: Option<u32>,
     },
     /// With its number in [`State::resting`].
@@ -90,7 +90,7 @@ enum Stands {
 }
 
 impl<K: Clone + Eq + Hash> Queue<K> {
-    /// An empty queue, which metrics know by this name and in which failures wait like this.
+    /// Creates an empty queue with a name for metrics and a backoff for failures.
     pub fn new(name: &'static str, backoff: Backoff) -> Self {
         let meter = QueueMeter::of(name);
         let state = State {
@@ -105,8 +105,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         Self { state: Mutex::new(state), changed: Notify::new(), backoff, meter }
     }
 
-    /// Has a key worked on soon, also if it waits after a failure. Called within a turn, of this queue or another, it adds a link to the
-    /// chain of that turn.
+    /// Adds a key to be worked on soon, even if it waits after a failure. A call within a turn, of any queue, extends
+    /// the chain of that turn.
     pub fn add(&self, key: K) {
         let link = current_link();
         let mut state = self.state.lock();
@@ -124,7 +124,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.changed.notify_one();
     }
 
-    /// Works on what is in the queue, on up to `at_once` keys at a time, for as long as it is polled.
+    /// Works on up to `at_once` keys concurrently until dropped.
     pub async fn run<W: Future<Output = Outcome>>(&self, at_once: usize, work: impl Fn(K) -> W) -> Infallible {
         let mut running = FuturesUnordered::new();
         loop {
@@ -139,12 +139,12 @@ impl<K: Clone + Eq + Hash> Queue<K> {
                     });
                 }
             }
-            // Work that never waits leaves the thread to others now and then.
+            // Work that never waits must yield the thread now and then.
             consume_budget().await;
         }
     }
 
-    /// The next key that is ready, and its link. Dropping the future loses nothing.
+    /// The next ready key with its chain length. Cancel safe.
     async fn next(&self) -> (K, u32) {
         loop {
             let due = match self.state.lock().take() {
@@ -192,7 +192,7 @@ impl<K> Drop for Queue<K> {
 }
 
 impl<K: Clone + Eq + Hash> State<K> {
-    /// A ready key, now running, with its link; or when the next one is due.
+    /// Takes a ready key with its chain length, or returns the time when the next is due.
     fn take(&mut self) -> Result<(K, u32), Option<Instant>> {
         let now = Instant::now();
         self.forget_rested(now);
@@ -217,7 +217,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         Ok((key, link))
     }
 
-    /// Gives a key that neither runs nor is ready its place, sooner than it had one at the most.
+    /// Schedules a key that neither runs nor is ready. An earlier schedule is kept.
     fn schedule(&mut self, key: K, link: u32, backoff: Backoff) {
         let now = Instant::now();
         let Some(item) = self.known.get_mut(&key) else { return };
@@ -252,7 +252,7 @@ impl<K: Clone + Eq + Hash> State<K> {
         }
     }
 
-    /// Keeps how many turns a key had for a while.
+    /// Keeps a key's count of turns for [`QUIET`].
     fn rest(&mut self, key: K) {
         self.count += 1;
         if let Some(item) = self.known.get_mut(&key) {
@@ -274,7 +274,7 @@ impl<K: Clone + Eq + Hash> State<K> {
 
 impl Item {
     fn new() -> Self {
-        // In no place yet; the caller gives it one.
+        // The caller sets the real place.
         Self { stands: Stands::Resting(0), attempts: 0, link: 0, turns: 0, last: None, ready_since: None }
     }
 
@@ -290,7 +290,7 @@ impl Item {
         self.last = Some(now);
     }
 
-    /// The wait of a key for the turns that it has had.
+    /// The wait of a key for its turns so far.
     fn pace(&self, now: Instant) -> Duration {
         let is_soon = self.last.is_some_and(|last| now.saturating_duration_since(last) < QUIET);
         if is_soon && self.turns >= BURST { PACE.after(self.turns - BURST) } else { Duration::ZERO }

@@ -1,7 +1,7 @@
-//! Keeps the status of quotas: the limits that hold, and what is used of them, counted from what is there.
+//! Keeps the status of quotas: the limits in force, and the usage counted from existing objects.
 //!
-//! Writes take what they use by themselves, in their own transaction. Here it is given back: whenever objects go, or ask for less, what
-//! is used is counted anew. A count is written only if the quota is as it was before the counting began, so that nothing that was taken
+//! Writes add their usage in their own transaction. This controller gives usage back: after deletions and reductions it
+//! counts again. A count is written only if the quota has not changed since the count began, so no usage added
 //! meanwhile is lost.
 
 use std::collections::{HashMap, HashSet};
@@ -23,25 +23,25 @@ use crate::client::{CONTROLLER_MANAGER, Client};
 use crate::follow::follow;
 use crate::queue::{Backoff, Outcome, Queue};
 
-/// How many quotas are counted at once.
+/// The number of quotas counted concurrently.
 const AT_ONCE: usize = 4;
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(20), longest: Duration::from_secs(5) };
-/// How many objects are read before others get the thread: some 30 us each.
+/// The number of objects read before a yield to other tasks: some 30 us each.
 const OBJECTS_AT_ONCE: usize = 100;
-/// How many events of a resource are looked at before the next one's.
+/// The most events of a resource processed before the next resource.
 const EVENTS_AT_ONCE: usize = 1000;
-/// How long it rests between two looks.
+/// The pause between two passes.
 const REST: Duration = Duration::from_millis(50);
-/// How long nothing may be written before it is looked again whether something was.
+/// The longest wait for a write before the next pass.
 const QUIET: Duration = Duration::from_secs(30);
-/// How soon it is looked again whether a resource is served that was not.
+/// The interval between checks for a resource that is not served yet.
 const UNSERVED: Duration = Duration::from_millis(500);
-/// How long what hardly makes a difference may wait to be counted.
+/// The longest delay for a count that hardly changes anything.
 const LATER: Duration = Duration::from_secs(5);
-/// How long the cache may take to show what the store has.
+/// The longest wait for the cache to catch up with the store.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A resource by its group and plural name.
+/// A resource: group and plural name.
 type Resource = (String, String);
 
 /// The controller.
@@ -52,23 +52,23 @@ pub struct QuotaStatus {
     queue: Queue<String>,
 }
 
-/// What is followed of a resource.
+/// The followed collection of a resource.
 struct Followed {
     collection: Arc<Collection>,
     cursor: WatchCursor,
 }
 
-/// The quotas by the resources that they count.
+/// The quotas by counted resource.
 #[derive(Default)]
 struct Wanted {
-    /// Of each quota, as it was when it was read, what it counts.
+    /// The revision and counted resources of each quota.
     known: HashMap<Arc<str>, (Revision, Vec<Resource>)>,
-    /// By resource and namespace, the keys of quotas.
+    /// The keys of quotas by resource and namespace.
     by_resource: HashMap<Resource, HashMap<String, Vec<Arc<str>>>>,
 }
 
 impl QuotaStatus {
-    /// A controller over a registry.
+    /// Creates a controller over a registry.
     pub fn new(registry: Arc<Registry>) -> Self {
         let client = Client::of_controller(registry.clone(), "resourcequota-controller", CONTROLLER_MANAGER);
         Self { registry, client, queue: Queue::new("resourcequota_primary", BACKOFF) }
@@ -99,7 +99,7 @@ impl QuotaStatus {
             Ok(()) | Err(ApiError::NotFound { .. }) => Outcome::Done,
             Err(ApiError::Conflict { .. }) => Outcome::Again,
             Err(error) => {
-                warn_repeated!(&key; key, %error, "what is used of a quota could not be counted; trying again");
+                warn_repeated!(&key; key, %error, "the usage of a quota could not be counted; trying again");
                 Outcome::Again
             }
         }
@@ -109,8 +109,8 @@ impl QuotaStatus {
         let Some((namespace, name)) = key.split_once('/') else { return Ok(()) };
         let target = self.client.collection("", "v1", "resourcequotas", Some(namespace))?;
         let Some(stored) = self.client.get(&target, name).await? else { return Ok(()) };
-        // ORDER: the cache has all that was taken of the quota up to this revision before it is counted. What is taken later changes
-        // the quota, and the count is not written.
+        // ORDER: before the count, the cache catches up with all usage added up to this revision. Usage added later
+        // changes the quota, so the count is not written.
         let reached = self.registry.cache().wait_for(stored.revision, PATIENCE).await;
         reached.map_err(|behind| ApiError::Internal(format!("the cache is only at {}", behind.current)))?;
         let used = self.used(&quota_use(&stored.object), namespace).await;
@@ -124,7 +124,7 @@ impl QuotaStatus {
         self.client.update(&target.below("status"), next).await.map(|_| ())
     }
 
-    /// What the objects of a namespace use.
+    /// The usage by the objects of a namespace.
     async fn used(&self, quota: &QuotaUse, namespace: &str) -> Amounts {
         let mut used = Amounts::default();
         let (from, to) = (format!("{namespace}/"), format!("{namespace}0"));
@@ -148,14 +148,14 @@ impl QuotaStatus {
         used
     }
 
-    /// The objects of a resource that is served and lies in namespaces.
+    /// The objects of a served resource with namespaces.
     fn collection(&self, group: &str, plural: &str) -> Option<Arc<Collection>> {
         let surface = self.registry.surface();
         let served = surface.resource(group, plural).filter(|served| served.is_namespaced())?;
         served.stored().map(|stored| stored.cached.clone())
     }
 
-    /// Has quotas counted anew when what they count changes.
+    /// Enqueues quotas when the objects that they count change.
     async fn follow_resources(&self) -> Infallible {
         let (mut followed, mut wanted) = (HashMap::new(), Wanted::default());
         let (mut late, mut flushed) = (HashSet::new(), Instant::now());
@@ -172,12 +172,12 @@ impl QuotaStatus {
                 (true, false) => LATER,
                 (true, true) => QUIET,
             };
-            // When nothing was written for that long, there is nothing to look at.
+            // Without any write for that long there is nothing to process.
             let _waited = self.registry.cache().wait_for(seen.next(), quiet).await;
         }
     }
 
-    /// Looks at what has changed, and says whether all that is counted is served.
+    /// Processes new events. Returns true if all counted resources are served.
     fn look(
         &self,
         followed: &mut HashMap<Resource, Followed>,
@@ -231,7 +231,7 @@ impl QuotaStatus {
         is_all_served
     }
 
-    /// Reads which quotas count what. One that is known is not read again.
+    /// Reads the counted resources of each quota. Unchanged quotas are not read again.
     fn read_quotas(&self, wanted: &mut Wanted) -> Result<(), ApiError> {
         let quotas = self.client.collection("", "v1", "resourcequotas", None)?;
         let snapshot = quotas.collection()?.snapshot();
@@ -253,8 +253,8 @@ impl QuotaStatus {
     }
 }
 
-/// Whether less is used after a change, as far as that is seen without reading the object. What is used more was taken when it
-/// was written.
+/// Returns true if a change may reduce the usage, as far as the entry shows without decoding the object. Increases were
+/// added by the write itself.
 fn gives_back(before: Option<&Arc<Entry>>, after: Option<&Arc<Entry>>) -> bool {
     let phase = |entry: &Arc<Entry>| entry.field_named("status.phase").to_owned();
     match (before, after) {

@@ -1,6 +1,6 @@
-//! The servers on a store as one of them sees the others: by their identity leases, and by whether these still change.
+//! The servers of a store as seen by one of them: their identity leases, and the observed changes of these.
 //!
-//! Nobody's clock is compared with another's. A server that has just started does not know yet who lives, and says so.
+//! Clocks are never compared. A server that has just started reports the others as unknown.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,60 +22,60 @@ use crate::identity::{
 use crate::leases;
 use crate::observed::{Observations, Seen};
 
-/// How many renewals a server may miss before it is taken to be gone, as far as clients are sent to it.
+/// The number of missed renewals after which clients are no longer sent to a server.
 const MISSED_RENEWALS: u32 = 3;
-/// After how many of its intervals a renewal is late: half of one more is for the time between two looks.
+/// The number of intervals after which a renewal is late. The extra half allows for the time between two looks.
 const LATE_AFTER: f32 = 1.5;
-/// The longest time between two looks at the leases that was no pause: looks are 10 seconds apart.
+/// The longest time between two looks at the leases that is no pause. Looks are 10 seconds apart.
 const LONGEST_PAUSE: Duration = Duration::from_secs(25);
-/// How often the leases of dead servers are looked for at the least: more often than what was no pause, or none would be seen to stand
-/// still where nobody else looks.
+/// The longest interval between searches for dead servers' leases. Shorter than a pause, since otherwise no lease would
+/// be seen to stand still.
 const COLLECTION_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The servers that have registered.
+/// The registered servers.
 pub struct RegisteredServers {
     client: Client,
-    /// This server's own address, if others can reach it: it is known to live.
+    /// This server's own address, if others can reach it. It counts as live.
     own: Option<SocketAddr>,
-    /// How often each renews its lease.
+    /// The renewal interval of each server.
     interval: Duration,
     seen: Mutex<Observations>,
 }
 
-/// A server that has registered, as its lease tells.
+/// A registered server, from its lease.
 #[derive(Clone, Debug)]
 pub struct RegisteredServer {
     /// Its name.
     pub id: String,
-    /// By what its process is told from others of its name.
+    /// The holder identity of its process.
     pub holder: String,
-    /// The address at which clients reach it.
+    /// The address for clients.
     pub address: Option<SocketAddr>,
-    /// The one at which other servers do.
+    /// The address for other servers.
     pub peer_address: Option<SocketAddr>,
-    /// All that it says of itself.
+    /// The annotations of its lease.
     pub annotations: BTreeMap<String, String>,
-    /// The revision that wrote its lease last.
+    /// The revision of the lease's last write.
     pub revision: Revision,
-    /// Whether it runs.
+    /// The observed state of the server.
     pub life: Life,
 }
 
-/// Whether a server runs, as far as another can tell.
+/// The state of a server as observed by another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Life {
-    /// It was seen to renew its lease, and the next renewal is not due yet.
+    /// Its lease was seen to change, and the next renewal is not due yet.
     Live,
-    /// It was seen to renew its lease, but the next renewal is late.
+    /// Its lease was seen to change, but the next renewal is late.
     Late,
-    /// It was not seen to renew its lease, but it was not watched for long enough.
+    /// Its lease was not seen to change, but the observation is too short.
     Unknown,
-    /// It has not renewed its lease in time.
+    /// Its lease was not renewed in time.
     Dead,
 }
 
 impl Life {
-    /// That of a server whose lease was seen to change or not, and then to stay as it is for a time.
+    /// The state of a server from its lease's observations.
     fn of(moved: bool, unchanged: Duration, interval: Duration) -> Self {
         match moved {
             _ if unchanged >= interval * MISSED_RENEWALS => Self::Dead,
@@ -85,33 +85,34 @@ impl Life {
         }
     }
 
-    /// Whether it was seen to run and may still.
+    /// Returns true if it was seen running and may still be.
     pub const fn was_seen(self) -> bool {
         matches!(self, Self::Live | Self::Late)
     }
 }
 
-/// Where servers can be reached.
+/// Addresses of servers.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
-    /// Of servers that are known to live.
+    /// Addresses of live servers.
     pub(crate) live: Vec<SocketAddr>,
-    /// Of servers that may live or not: who is led to them goes on to be, and nobody begins.
+    /// Addresses of servers in doubt. They are kept where they are in use, and never added.
     pub(crate) doubtful: Vec<SocketAddr>,
 }
 
 impl RegisteredServers {
-    /// The servers that renew their leases every `interval`, and this one, at `own` if others can reach it.
+    /// Creates the view of servers that renew their leases every `interval`. `own` is this server's address, if others
+    /// can reach it.
     pub fn new(registry: Arc<Registry>, own: Option<SocketAddr>, interval: Duration) -> Self {
         let seen = Mutex::new(Observations::new(LONGEST_PAUSE));
         let client = Client::of_server(registry, SERVER_MANAGER);
         Self { client, own, interval, seen }
     }
 
-    /// All servers that have a lease.
+    /// Returns all servers with a lease.
     ///
     /// # Errors
-    /// Those of a list.
+    /// Errors of a list.
     pub async fn all(&self) -> Result<Vec<RegisteredServer>, ApiError> {
         let is_main =
             |(lease, _): &&(Stored, Seen)| lease.object.labels().any(|label| label == (IDENTITY_LABEL, IDENTITY_VALUE));
@@ -125,7 +126,7 @@ impl RegisteredServers {
     pub(crate) async fn addresses(&self) -> Result<Addresses, ApiError> {
         let mut found = Addresses { live: self.own.into_iter().collect(), doubtful: Vec::new() };
         for server in self.all().await? {
-            // Nobody but the server itself gets anywhere by a loopback address.
+            // A loopback address is no use to other hosts.
             let Some(address) = server.address.filter(|address| !address.ip().is_loopback()) else { continue };
             match server.life {
                 Life::Live => found.live.push(address),
@@ -136,7 +137,7 @@ impl RegisteredServers {
         Ok(found)
     }
 
-    /// The leases of servers, those behind this one among them.
+    /// The leases of main and aggregated servers, with their observations.
     async fn look(&self) -> Result<Vec<(Stored, Seen)>, ApiError> {
         let identities =
             LabelSelector::everything().and_label_in(IDENTITY_LABEL, [IDENTITY_VALUE, AGGREGATED_IDENTITY]);
@@ -164,7 +165,7 @@ impl RegisteredServers {
     }
 }
 
-/// Deletes the identity leases of servers that died without a word.
+/// Deletes the identity leases of servers that died without releasing them.
 pub struct IdentityCollection {
     client: Client,
     servers: Arc<RegisteredServers>,
@@ -172,8 +173,8 @@ pub struct IdentityCollection {
 }
 
 impl IdentityCollection {
-    /// A controller over a registry, for leases that stand for `duration`. It shares what is known of `servers`, which
-    /// outlives its turns.
+    /// Creates a controller for leases of this duration. The observations in `servers` are shared and survive its
+    /// turns.
     pub fn new(registry: Arc<Registry>, servers: Arc<RegisteredServers>, duration: Duration) -> Self {
         Self {
             client: Client::of_server(registry, SERVER_MANAGER),
@@ -182,7 +183,7 @@ impl IdentityCollection {
         }
     }
 
-    /// Runs until told to stop.
+    /// Runs until cancelled.
     pub fn run(self, stopping: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(self.run_until(stopping))
     }
@@ -204,11 +205,11 @@ impl IdentityCollection {
     async fn collect(&self) -> Result<(), ApiError> {
         let collection = leases::collection(&self.client)?;
         for (lease, seen) in self.servers.look().await? {
-            // One that does not say how long it stands is no server's.
+            // A lease without a duration is not a server's.
             if leases::duration(&lease.object).is_some_and(|duration| seen.unchanged < duration) {
                 continue;
             }
-            // Only if it still is as it was read: a server that came back meanwhile keeps its lease.
+            // Conditional on the revision: a server that came back meanwhile keeps its lease.
             match self.client.delete(&collection, &lease).await {
                 Ok(()) => tracing::warn!(server_id = lease.object.name(), "collected the lease of a dead server"),
                 Err(ApiError::Conflict { .. }) => {}

@@ -1,9 +1,9 @@
-//! Storage versions (KEP-2339): objects that say in which version each server stores a resource, and whether all agree.
+//! Storage versions (KEP-2339): objects with the version in which each server stores a resource, and whether all agree.
 //!
-//! Every server publishes what it encodes, decodes and serves before it writes (`publication`); one of them takes away what servers
-//! published that are gone (`collection`), and writes anew what lies in the store in another version than all agree on (`migration`).
-//! What the objects say is made in `agreement`, which knows no store. In which versions objects may be stored is told besides, for those
-//! who upgrade servers (`states`).
+//! Every server publishes the versions that it encodes, decodes and serves before it writes (`publication`). One server
+//! removes entries of dead servers (`collection`) and rewrites objects stored in another version than the agreed one
+//! (`migration`). `agreement` computes the objects' content and knows no store. `states` keeps a summary for users who
+//! upgrade servers.
 
 mod agreement;
 mod collection;
@@ -16,7 +16,7 @@ use keelson_meta::{ApiError, Object};
 use keelson_registry::Target;
 use keelson_storage::Compare;
 
-/// Migrations as servers do them that ask another one for the objects in which they say so.
+/// Migrations by servers that request the migration objects from another server.
 pub mod migrations {
     pub use super::migration::objects::{
         AUTOMATIC_LABEL, End, has_ended, is_running, say_ended, say_progress, say_running, stated_total, subject,
@@ -35,7 +35,7 @@ use crate::client::{Client, Stored};
 const GROUP: &str = "internal.apiserver.k8s.io";
 const PLURAL: &str = "storageversions";
 
-/// All storage versions.
+/// The collection of all storage versions.
 ///
 /// # Errors
 /// 500 when they are not served.
@@ -43,18 +43,18 @@ fn target(client: &Client) -> Result<Target, ApiError> {
     client.collection(GROUP, "v1alpha1", PLURAL, None)
 }
 
-/// Writes the status of a storage version that is still as it was read.
+/// Writes the status of a storage version that has not changed since it was read.
 ///
 /// # Errors
-/// 409 when it is not.
+/// 409 when it has changed.
 async fn update_status(client: &Client, target: &Target, next: Object) -> Result<Stored, ApiError> {
     update_status_if(client, target, next, Vec::new()).await
 }
 
-/// The same on these conditions besides.
+/// Writes the status of a storage version if the conditions hold.
 ///
 /// # Errors
-/// 409 when the object is not as it was read, 503 when they do not hold.
+/// 409 when the object has changed, 503 when a condition does not hold.
 async fn update_status_if(
     client: &Client,
     target: &Target,

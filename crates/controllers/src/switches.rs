@@ -1,39 +1,39 @@
-//! The choice of controllers that run in this server: the setting `--controllers`, as kube-controller-manager has it.
+//! The controllers that run in this server: the flag `--controllers`, as in kube-controller-manager.
 //!
-//! `*` stands for those that are on by default. The controller that deletes pods is not among them: who has nodes has a
-//! kube-controller-manager that does it, and who has none would lose the pods that stand for something else, as in tests.
+//! `*` stands for the controllers that are on by default. The controller that deletes pods is off: clusters with nodes
+//! have a kube-controller-manager for it, and servers without nodes, as in tests, would lose pods.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A controller that can be switched off, so that a kube-controller-manager can do its work.
+/// A controller that can be switched off so that kube-controller-manager does its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Controller {
-    /// Signs certificates of clients that somebody has approved.
+    /// Signs approved client certificates.
     CertificateSigning,
-    /// Empties namespaces that are being deleted.
+    /// Empties namespaces in deletion.
     Namespace,
     /// Deletes objects whose owners are gone.
     GarbageCollector,
     /// Gives each namespace a service account.
     ServiceAccount,
-    /// Counts what is used of quotas.
+    /// Counts the usage of quotas.
     ResourceQuota,
-    /// Gives each namespace the certificates of the server.
+    /// Gives each namespace the server's certificates.
     RootCaCertificates,
-    /// Fills cluster roles that are made of others.
+    /// Fills aggregated cluster roles.
     ClusterRoleAggregation,
-    /// Deletes pods whose nodes are gone, and the oldest that have ended.
+    /// Deletes pods on missing nodes, and the oldest ended pods.
     PodGarbageCollector,
-    /// Takes away what servers have published of their storage versions that are gone.
+    /// Removes storage version entries of dead servers.
     StorageVersionGarbageCollector,
-    /// Writes anew what is stored in another version than all servers agree on.
+    /// Rewrites objects stored in another version than the agreed one.
     StorageVersionMigrator,
-    /// Checks the expressions of validating policies against the kinds that they are about.
+    /// Type-checks the expressions of validating policies.
     ValidatingPolicyStatus,
 }
 
-/// All controllers, by the names that kube-controller-manager gives them: today's and the one from before 1.28.
+/// All controllers by their names in kube-controller-manager: the current one, and the one before 1.28.
 const CONTROLLERS: [(Controller, &str, &str); 11] = [
     (Controller::CertificateSigning, "certificatesigningrequest-signing-controller", "csrsigning"),
     (Controller::ClusterRoleAggregation, "clusterrole-aggregation-controller", "clusterrole-aggregation"),
@@ -52,10 +52,10 @@ const CONTROLLERS: [(Controller, &str, &str); 11] = [
     ),
 ];
 
-/// Those that run only where they are named.
+/// Controllers that run only where they are named.
 const OFF_BY_DEFAULT: [Controller; 1] = [Controller::PodGarbageCollector];
 
-/// Which controllers run.
+/// The selection of controllers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Switches {
     /// The settings, in the order given.
@@ -70,15 +70,15 @@ enum Switch {
 }
 
 impl Switches {
-    /// Reads settings: `*` for all that are on by default, a name for one, a name behind `-` for all but one.
+    /// Parses settings: `*` for all that are on by default, a name for one controller, `-` and a name to exclude one.
     ///
     /// # Errors
-    /// Names the one that is none.
+    /// The unknown name.
     pub fn parse<'a>(settings: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         Ok(Self { settings: settings.into_iter().map(str::parse).collect::<Result<_, _>>()? })
     }
 
-    /// Whether a controller runs. The first setting that names it counts.
+    /// Returns true if a controller runs. The first setting that names it counts.
     pub fn is_on(&self, controller: Controller) -> bool {
         let named = self.settings.iter().find_map(|setting| match setting {
             Switch::On(named) if *named == controller => Some(true),
@@ -95,7 +95,7 @@ impl Switches {
 }
 
 impl Default for Switches {
-    /// Those that are on by default.
+    /// The controllers that are on by default.
     fn default() -> Self {
         Self { settings: vec![Switch::AllByDefault] }
     }
@@ -121,7 +121,7 @@ impl FromStr for Switch {
 }
 
 impl Controller {
-    /// Its name, as kube-controller-manager has it today.
+    /// The current name in kube-controller-manager.
     pub fn name(self) -> &'static str {
         CONTROLLERS.iter().find(|(known, ..)| *known == self).map_or("", |(_, name, _)| name)
     }

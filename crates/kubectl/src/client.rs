@@ -1,6 +1,6 @@
-//! The server: where a kubeconfig says it is, and its answers.
+//! The server of a kubeconfig, and its responses.
 //!
-//! What an answer means is known by who asked.
+//! The caller interprets a response.
 
 use anyhow::{Context as _, anyhow, bail};
 use http::{HeaderMap, Request, StatusCode, header};
@@ -12,14 +12,14 @@ use kube::{Client, Config};
 
 use crate::args::Get;
 
-/// A server that can be asked.
+/// A server.
 pub(crate) struct Server {
     client: Client,
     /// The namespace of the context.
     pub(crate) namespace: String,
 }
 
-/// What the server answered.
+/// A response of the server.
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
@@ -30,7 +30,7 @@ impl Server {
     /// The server of a kubeconfig.
     ///
     /// # Errors
-    /// When there is none, or it can't be read.
+    /// There is none, or it can't be read.
     pub(crate) async fn of(get: &Get) -> anyhow::Result<Self> {
         let options = KubeConfigOptions { context: get.context.clone(), ..KubeConfigOptions::default() };
         let kubeconfig = match &get.kubeconfig {
@@ -42,10 +42,10 @@ impl Server {
         Ok(Self { client: Client::try_from(config)?, namespace })
     }
 
-    /// Asks for what is at a path.
+    /// Sends a GET request for a path.
     ///
     /// # Errors
-    /// When there is no answer, or none that can be read.
+    /// There is no response, or an unreadable one.
     pub(crate) async fn ask(&self, path: &str, accept: &str) -> anyhow::Result<Answer> {
         let request = Request::get(path).header(header::ACCEPT, accept).body(Body::from(Vec::new()))?;
         let response = self.client.send(request).await.with_context(|| format!("asking for {path}"))?;
@@ -64,10 +64,10 @@ impl Server {
 }
 
 impl Answer {
-    /// The same, if it is one that was wished for.
+    /// Returns a successful response.
     ///
     /// # Errors
-    /// What the server says, as kubectl says it.
+    /// The server's error, in kubectl's form.
     pub(crate) fn success(self) -> anyhow::Result<Self> {
         if self.status.is_success() {
             return Ok(self);
@@ -79,7 +79,7 @@ impl Answer {
         }
     }
 
-    /// A number in a header.
+    /// The number in a header.
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
         self.headers.get(name)?.to_str().ok()?.parse().ok()
     }

@@ -1,7 +1,7 @@
-//! `kubectl keelson`: queries of a keelson server as a command, in the way of `kubectl get`.
+//! `kubectl keelson`: queries of a keelson server as a command, similar to `kubectl get`.
 //!
-//! A client of the public API alone. It asks the server what there is, walks through the answer in chunks of one snapshot, and prints as
-//! kubectl does; what it prints goes to standard output, and what it says about that to standard error.
+//! It uses only the public API. It reads discovery, walks through the result in chunks of one snapshot, and prints as
+//! kubectl does: results to standard output, notes to standard error.
 
 mod args;
 mod client;
@@ -17,7 +17,7 @@ use clap::{CommandFactory as _, Parser as _};
 
 use crate::args::{Args, Command};
 
-/// The command line, for its manual.
+/// The definition of the command line, for its manual.
 pub fn definition() -> clap::Command {
     Args::command()
 }

@@ -1,6 +1,7 @@
-//! Output: the answer on standard output, and what is said about it on standard error.
+//! Output: results on standard output, notes on standard error.
 //!
-//! Control characters of objects and errors are made visible. An answer that can't be written is a failure, a note that can't be is lost.
+//! Control characters of objects and errors are escaped. A result that can't be written is a failure; a note that can't
+//! be written is lost.
 
 mod documents;
 mod progress;
@@ -16,15 +17,15 @@ pub(crate) use self::documents::{Documents, line};
 pub(crate) use self::progress::Progress;
 pub(crate) use self::table::Table;
 
-/// Prints a line of the answer.
+/// Prints a line of the result.
 ///
 /// # Errors
-/// When it can't be written.
+/// It can't be written.
 pub(crate) fn answer(line: impl fmt::Display) -> anyhow::Result<()> {
     print(&visible(&line.to_string()))
 }
 
-/// Prints a note about the answer on standard error.
+/// Prints a note on standard error.
 pub(crate) fn note(line: impl fmt::Display) {
     let _lost = writeln!(io::stderr().lock(), "{}", visible(&line.to_string()));
 }

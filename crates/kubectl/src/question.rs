@@ -1,13 +1,13 @@
-//! The question that is put to the server: the URL of a chunk.
+//! The URL of a query's chunk.
 //!
-//! All chunks of a walk have the same parameters, since a token is bound to them.
+//! All chunks of a walk have the same parameters, since continue tokens are bound to them.
 
 use form_urlencoded::Serializer;
 
 use crate::args::Get;
 use crate::resources::Resource;
 
-/// A query, as a user asked it.
+/// A query of a user.
 #[derive(Clone)]
 pub(crate) struct Question {
     path: String,
@@ -32,16 +32,16 @@ impl Question {
             add("keelson.io/omitManagedFields", &(!get.show_managed_fields).then(|| "true".to_owned()));
         }
         if get.group_by.is_none() {
-            // So that it is a query, whose answer has a total, whatever else is asked.
+            // Makes it a query with a total count, whatever the other parameters are.
             add("keelson.io/count", &Some("true".to_owned()));
         }
         Self { path: resource.path(namespace), pairs }
     }
 
-    /// The URL of the chunk of so many objects that a token leads to.
+    /// The URL of a chunk of `limit` objects, at a continue token.
     pub(crate) fn url(&self, limit: u64, token: Option<&str>) -> String {
         let mut query = Serializer::new(String::new());
-        // A page is reached by its number, and what follows it by the token.
+        // A page is addressed by its number, and later chunks by the token.
         let pairs = self.pairs.iter().filter(|(name, _)| token.is_none() || *name != "keelson.io/page");
         query.extend_pairs(pairs);
         query.append_pair("limit", &limit.to_string());

@@ -1,15 +1,16 @@
-//! The resources of a server, by the names that users type: plural, singular, short, and with their group.
+//! The resources of a server by the names that users type: plural, singular, short, and with the group.
 //!
-//! They are read from aggregated discovery, the groups in its order, so that of two with one name the preferred is meant.
+//! They come from aggregated discovery with groups in its order, so that the preferred one of two with the same name is
+//! found.
 
 use anyhow::bail;
 use keelson_meta::json::Value;
 
 use crate::client::Server;
 
-/// Discovery of all groups in one document.
+/// The media type of discovery for all groups in one document.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-/// Where it is: of the core group, and of the others.
+/// The paths: the core group, and the others.
 const PLACES: [&str; 2] = ["/api", "/apis"];
 
 /// A resource that can be listed.
@@ -24,7 +25,7 @@ pub(crate) struct Resource {
 }
 
 impl Resource {
-    /// The path of a collection, in a namespace or of all.
+    /// The path of the collection, in a namespace or of all.
     pub(crate) fn path(&self, namespace: Option<&str>) -> String {
         let base = match &*self.group {
             "" => format!("/api/{}", self.version),
@@ -40,16 +41,16 @@ impl Resource {
         if self.group.is_empty() { self.version.clone() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// As kubectl names it before the name of an object.
+    /// The name in kubectl's output before an object's name.
     pub(crate) fn name(&self) -> String {
         if self.group.is_empty() { self.singular.clone() } else { format!("{}.{}", self.singular, self.group) }
     }
 }
 
-/// The resource that a user means.
+/// Finds the resource of a name.
 ///
 /// # Errors
-/// When there is none of this name.
+/// There is none of this name.
 pub(crate) async fn find(server: &Server, named: &str) -> anyhow::Result<Resource> {
     for place in PLACES {
         let document = server.ask(place, AGGREGATED).await?.success()?.body;
@@ -60,7 +61,7 @@ pub(crate) async fn find(server: &Server, named: &str) -> anyhow::Result<Resourc
     bail!("the server doesn't have a resource type {named:?}")
 }
 
-/// The first resource of this name in a document, which has the preferred ones first.
+/// The first resource of this name in a document, which has preferred ones first.
 fn find_in(document: &Value, named: &str) -> Option<Resource> {
     let list = |value: &Value| value.as_array().map(Vec::as_slice).unwrap_or_default().to_vec();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

@@ -1,6 +1,6 @@
-//! The run of `kubectl keelson get`: the server is asked what it is and what it has, and then the question is put.
+//! Runs `kubectl keelson get`: checks that the server supports queries, finds the resource, and sends the query.
 //!
-//! What is asked for decides how: objects in chunks, values of groups at once, a count without objects.
+//! The result is objects in chunks, groups in one response, or a count without objects.
 
 use anyhow::{Context as _, bail};
 use http::StatusCode;
@@ -13,22 +13,22 @@ use crate::question::Question;
 use crate::resources::{self, Resource};
 use crate::walk::Walk;
 
-/// Where a server says that it answers queries.
+/// The path by which a server announces queries.
 const ANNOUNCEMENT: &str = "/apis/keelson.io/v1alpha1";
 const JSON: &str = "application/json";
 const ROWS: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
-/// How many values are told of at once, at the most.
+/// The most groups in one response.
 const MOST_GROUPS: u64 = 1000;
 
-/// Puts the question and prints the answer.
+/// Sends the query and prints the result.
 ///
 /// # Errors
-/// When the server can't be asked, refuses, or takes no queries.
+/// The server does not answer, refuses, or does not support queries.
 pub(crate) async fn get(get: &Get) -> anyhow::Result<()> {
     let server = Server::of(get).await?;
     let announced = server.ask(ANNOUNCEMENT, JSON).await?;
     if announced.status == StatusCode::NOT_FOUND {
-        // Another server would pass over the parameters, and answer something else.
+        // Another server would ignore the parameters, and return something else.
         bail!("this server takes no queries: it is no keelson, or one of before there were any");
     }
     announced.success()?;
@@ -57,7 +57,7 @@ pub(crate) async fn get(get: &Get) -> anyhow::Result<()> {
 async fn count(server: &Server, question: &Question) -> anyhow::Result<()> {
     let mut walk = Walk::new(server, question.clone(), JSON, 1, Some(1));
     let (_, total) = walk.next().await?.context("there is no answer")?;
-    answer(total.context("the server does not say how many there are")?)
+    answer(total.context("the server reports no total count")?)
 }
 
 async fn groups(server: &Server, get: &Get, question: &Question) -> anyhow::Result<()> {
@@ -111,7 +111,7 @@ async fn table(mut walk: Walk<'_>, get: &Get, resource: &Resource, namespace: Op
     table.map_or(Ok(()), |(table, _)| table.print(!get.no_headers))
 }
 
-/// A cell as kubectl prints it.
+/// A cell in kubectl's form.
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => "<none>".to_owned(),

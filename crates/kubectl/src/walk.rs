@@ -1,6 +1,6 @@
-//! A walk through the answer, chunk by chunk, of one snapshot.
+//! A walk through a result, chunk by chunk, in one snapshot.
 //!
-//! Where the snapshot is gone, the walk goes on behind the same place in the newest state, and says so.
+//! If the snapshot expires, the walk continues at the same position in the newest state, with a note.
 
 use http::StatusCode;
 use keelson_meta::json::Value;
@@ -9,18 +9,18 @@ use crate::client::Server;
 use crate::output::{Progress, note};
 use crate::question::Question;
 
-/// How many objects the whole answer has.
+/// The header with the total number of objects.
 const TOTAL_COUNT: &str = "keelson-total-count";
-/// How often a walk goes on after its snapshot is gone before it gives up: one that never ends is of use to nobody.
+/// The most times that a walk resumes after an expired snapshot, so that it can't run forever.
 const MOST_RESUMED: u32 = 100;
 
-/// A walk.
+/// A walk in progress.
 pub(crate) struct Walk<'s> {
     server: &'s Server,
     question: Question,
     accept: &'static str,
     chunk_size: u64,
-    /// How many objects are still wanted; all where none is said.
+    /// The number of objects still wanted; `None` for all.
     wanted: Option<u64>,
     token: Option<String>,
     is_over: bool,
@@ -52,13 +52,13 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// The next chunk, and how many objects the whole answer has; `None` behind the last one.
+    /// The next chunk with the total number of objects; `None` at the end.
     ///
     /// # Errors
-    /// What the server refuses.
+    /// The server's refusal.
     pub(crate) async fn next(&mut self) -> anyhow::Result<Option<(Value, Option<u64>)>> {
         while !self.is_over {
-            // A page of a number is as long as its limit says, and is asked for at once.
+            // A page has the size of its limit, and is read at once.
             let limit = self.wanted.unwrap_or(self.chunk_size);
             let answer = self.server.ask(&self.question.url(limit, self.token.as_deref()), self.accept).await?;
             if answer.status == StatusCode::GONE

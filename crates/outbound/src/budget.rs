@@ -1,11 +1,11 @@
-//! Bounds for bytes that many hold together.
+//! Limits for bytes shared by many holders.
 //!
-//! Whoever holds some has a reservation, which gives its bytes back when it is dropped.
+//! Each holder has a reservation, which returns its bytes when dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// So many bytes, for all who reserve some. A clone is another handle to the same.
+/// A number of bytes to reserve. Clones share it.
 #[derive(Clone, Debug)]
 pub struct ByteBudget(Arc<Budget>);
 
@@ -15,7 +15,7 @@ struct Budget {
     most: usize,
 }
 
-/// The bytes that one has reserved.
+/// The reserved bytes of one holder.
 #[derive(Debug)]
 pub struct ByteReservation {
     bytes: usize,
@@ -23,32 +23,32 @@ pub struct ByteReservation {
 }
 
 impl ByteBudget {
-    /// A budget of which nothing is reserved.
+    /// Creates a budget without reservations.
     pub fn new(most: usize) -> Self {
         Self(Arc::new(Budget { reserved: AtomicUsize::new(0), most }))
     }
 
-    /// A reservation of so many.
+    /// Reserves this many bytes.
     ///
     /// # Errors
-    /// When that is more than there is.
+    /// The budget has fewer left.
     pub fn hold(&self, bytes: usize) -> Result<ByteReservation, String> {
         let mut reservation = self.reserve();
         reservation.grow(bytes)?;
         Ok(reservation)
     }
 
-    /// A reservation of nothing yet.
+    /// An empty reservation.
     pub fn reserve(&self) -> ByteReservation {
         ByteReservation { bytes: 0, of: self.0.clone() }
     }
 }
 
 impl ByteReservation {
-    /// Reserves more.
+    /// Reserves more bytes.
     ///
     /// # Errors
-    /// When that is more than there is. Nothing more is reserved then.
+    /// The budget has fewer left. The reservation stays as it was.
     pub fn grow(&mut self, by: usize) -> Result<(), String> {
         if self.of.reserved.fetch_add(by, Ordering::Relaxed) + by > self.of.most {
             self.of.reserved.fetch_sub(by, Ordering::Relaxed);

@@ -1,6 +1,6 @@
-//! Destinations of calls: what configurations of webhooks say under `clientConfig`.
+//! Destinations of calls: the `clientConfig` of webhook configurations.
 //!
-//! They are read as they are stored. Whether they may be said is validation's to judge, when they are written.
+//! They are read as stored. Validation happens when they are written.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -13,23 +13,23 @@ use crate::remote_service::service_host;
 /// The port of a service that states none.
 const DEFAULT_SERVICE_PORT: u16 = 443;
 
-/// Where a call goes, and whose certificate is believed there.
+/// The destination of a call, with the trusted authorities.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClientConfig {
-    /// Who is called.
+    /// The destination.
     pub destination: Destination,
-    /// The authorities that may have signed the certificate (PEM); the system's where there is nothing.
+    /// The authorities of its certificate (PEM); empty for the system's.
     pub ca_bundle: Vec<u8>,
-    /// Whether any certificate is believed.
+    /// True to accept any certificate.
     pub insecure_skip_tls_verify: bool,
 }
 
-/// Who is called.
+/// The destination of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Destination {
-    /// Whoever is behind an `https` URL.
+    /// An `https` URL.
     Url(String),
-    /// Whoever is behind a service.
+    /// A service.
     Service {
         /// Its namespace.
         namespace: String,
@@ -37,22 +37,22 @@ pub enum Destination {
         name: String,
         /// The port of the service.
         port: u16,
-        /// The path there.
+        /// The path of the URL.
         path: String,
     },
-    /// Whoever is at an address, which was found beforehand: an aggregated server, which is shown the certificate of a front proxy.
+    /// A known address of an aggregated server, which gets the front proxy certificate.
     Server {
         /// The host: a name or an address.
         host: String,
         /// The port.
         port: u16,
-        /// The name that the certificate has to have.
+        /// The name in the certificate.
         server_name: String,
     },
 }
 
 impl ClientConfig {
-    /// Somebody whose certificate these authorities have signed (PEM), or the system's where there is nothing.
+    /// A destination whose certificate these authorities have signed (PEM); empty for the system's.
     pub fn new(destination: Destination, ca_bundle: Vec<u8>) -> Self {
         Self { destination, ca_bundle, insecure_skip_tls_verify: false }
     }
@@ -60,7 +60,7 @@ impl ClientConfig {
     /// Reads a `clientConfig`.
     ///
     /// # Errors
-    /// When it says neither of the two, or what can't be read.
+    /// It has neither URL nor service, or is invalid.
     pub fn of(config: &Value) -> Result<Self, String> {
         let text = |value: &Value, field: &str| value[field].as_str().unwrap_or_default().to_owned();
         let ca_bundle = match config["caBundle"].as_str() {
@@ -84,7 +84,7 @@ impl ClientConfig {
         Ok(Self::new(destination, ca_bundle))
     }
 
-    /// Returns the host and the port that are called, by the name that the certificate there has.
+    /// Returns host and port; for a service, the name in its certificate.
     ///
     /// # Errors
     /// The URL is not of the form `https://host[/path]`.
@@ -99,7 +99,7 @@ impl ClientConfig {
 
 /// The parts of an `https` URL.
 pub(crate) struct CallUrl {
-    /// The host and the port as the URL has them.
+    /// Host and port as in the URL.
     pub(crate) authority: String,
     /// The host, an IPv6 address without brackets.
     pub(crate) host: String,

@@ -1,6 +1,6 @@
-//! A secured connection, as a connection pool keeps it.
+//! A TLS connection in a connection pool.
 //!
-//! It counts its requests: only a connection that had one before may have been ended by its peer meanwhile.
+//! It counts its requests: only a connection with an earlier request may have been closed by its peer meanwhile.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::dialer::HTTP2;
 use crate::opening::Opening;
 use crate::response_start::{RecordedStream, ResponseStart};
 
-/// A secured connection.
+/// A TLS connection.
 pub(crate) struct SecureConnection {
     stream: TokioIo<RecordedStream<TlsStream<Opening<TcpStream>>>>,
     uses: UseCount,
@@ -26,20 +26,20 @@ pub(crate) struct SecureConnection {
     _permit: OwnedSemaphorePermit,
 }
 
-/// How many requests a connection has had.
+/// The number of requests of a connection.
 #[derive(Clone, Debug, Default)]
 struct UseCount(Arc<AtomicU64>);
 
-/// The connection that a request went over, as far as one was chosen.
+/// The connection of a request, if one was chosen.
 pub(crate) struct UsedConnection {
-    /// Whether it had requests before.
+    /// True if it had earlier requests.
     pub(crate) was_kept: bool,
-    /// What the response began with.
+    /// The start of the response.
     pub(crate) response_start: Option<ResponseStart>,
 }
 
 impl UsedConnection {
-    /// The connection of one request, which is counted by this.
+    /// The connection of one request. Counts the request.
     pub(crate) fn of(captured: &CaptureConnection) -> Self {
         let mut extras = http::Extensions::new();
         if let Some(connected) = captured.connection_metadata().as_ref() {
@@ -51,14 +51,14 @@ impl UsedConnection {
 }
 
 impl SecureConnection {
-    /// A connection that counts among those that may be open for as long as it is.
+    /// Creates a connection that holds its permit while it is open.
     pub(crate) fn new(stream: TlsStream<Opening<TcpStream>>, permit: OwnedSemaphorePermit) -> Self {
         let response_start = ResponseStart::default();
         let stream = RecordedStream::new(stream, response_start.clone());
         Self { stream: TokioIo::new(stream), uses: UseCount::default(), response_start, _permit: permit }
     }
 
-    /// What the response that is read begins with.
+    /// The start of the current response.
     pub(crate) fn response_start(&self) -> ResponseStart {
         self.response_start.clone()
     }

@@ -1,7 +1,7 @@
-//! Conversion webhooks: whoever a definition says converts its objects.
+//! Conversion webhooks of custom resource definitions.
 //!
-//! A call takes a batch of objects. What was answered is checked by the registry, which knows what conversion may not change; here
-//! it is only read. A webhook whose configuration can't be used is one that always fails: its definition is served all the same.
+//! A call converts a batch of objects. The registry checks the result, since it knows what conversion may not change;
+//! here it is only parsed. A webhook with an unusable configuration always fails, but its definition is still served.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,14 +23,14 @@ use crate::rest_client::{Call, RestClient, RestResponse};
 use crate::review::{self, ReviewVersion};
 use crate::stats::{ConversionKey, DefinitionStats, FailureKind};
 
-/// How many bytes an answer may have: more than the objects that are accepted of it, with room for how it is written.
+/// The most bytes of a response: more than the accepted objects, with room for formatting.
 const RESPONSE_BYTES: usize = 32 << 20;
-/// Larger answers are read on a thread of their own.
+/// The size in bytes above which responses are parsed on a blocking thread.
 const LARGE_BYTES: usize = 64 << 10;
-/// How many objects too many are read all the same, since upstream finds other faults of an answer first.
+/// The number of excess objects that are still parsed, since upstream reports other faults of a response first.
 const READ_TOO_MANY: usize = BATCH_OBJECTS;
 
-/// What a definition says of who converts its objects.
+/// The conversion webhook in a definition.
 #[derive(Clone, Copy, Debug)]
 pub struct WebhookConversion<'d> {
     /// The name of the definition: `PLURAL.GROUP`.
@@ -49,7 +49,7 @@ pub struct ConversionWebhook {
 }
 
 impl ConversionWebhook {
-    /// The webhook of a definition, which is called when there is something to convert.
+    /// Creates the webhook of a definition. It is called when there are objects to convert.
     pub fn new(outbound: &Arc<Outbound>, conversion: WebhookConversion<'_>) -> Self {
         let webhook = conversion.webhook;
         Self {
@@ -60,7 +60,7 @@ impl ConversionWebhook {
         }
     }
 
-    /// Whoever converts the objects of a definition by its `spec.conversion`; `None` where its versions differ by name alone.
+    /// The converter for a definition's `spec.conversion`; `None` where versions differ only by name.
     pub fn of(outbound: &Arc<Outbound>, definition: &str, conversion: &Value) -> Option<Arc<dyn Converter>> {
         let called = conversion["strategy"] == "Webhook";
         let conversion = WebhookConversion { definition, webhook: &conversion["webhook"] };
@@ -74,7 +74,7 @@ impl ConversionWebhook {
         let uid = self.outbound.random().uuid();
         let body = review::request(form, &uid, batch.to, batch.objects).await;
         let expected = Expected { objects: batch.objects.len(), bytes: CONVERTED_BYTES.max(2 * body.len()) };
-        // A conversion has no effect beside its response.
+        // A conversion has no side effect.
         let (effect, response_bytes) = (Effect::Idempotent, RESPONSE_BYTES);
         let asked = Call { method: Method::POST, body: body.into(), effect, time: CALL_TIME, response_bytes };
         let answer = call_with_retries(client, &asked).await.map_err(|error| match error {
@@ -92,14 +92,14 @@ impl ConversionWebhook {
     }
 }
 
-/// What an answer may hold.
+/// The limits of a response.
 #[derive(Clone, Copy)]
 struct Expected {
     objects: usize,
     bytes: usize,
 }
 
-/// The objects of an answer. Of one that has far too many, or far too large ones, none is read.
+/// Parses the objects of a response. Responses far above the limits are not parsed at all.
 fn read(
     answer: &RestResponse,
     form: ReviewVersion,

@@ -1,4 +1,4 @@
-//! Credentials that the server shows one host with each request.
+//! Credentials of the server for one host, sent with each request.
 //!
 //! They belong to a client of that host. Redirects are not followed, so no other host receives them.
 

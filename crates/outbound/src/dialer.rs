@@ -1,9 +1,9 @@
-//! Connections to one host: where they go, and how they are secured.
+//! Connections to one host: addresses and TLS.
 //!
-//! A service is looked up for each new connection, so that one that moved is found again. Its certificate has to name the service,
-//! whatever address it has. As upstream has it, calls to a service speak HTTP/1.1: each connection has one call at a time, so that calls
-//! spread over the endpoints. Calls to a host share one connection of HTTP/2 where the host speaks that, and so do requests that are passed
-//! on.
+//! A service is looked up for each new connection, so that a moved one is found again. Its certificate must name the
+//! service, whatever its address. As upstream, calls to a service use HTTP/1.1: a connection has one call at a time, so
+//! calls spread over the endpoints. Calls to a host share one HTTP/2 connection where the host supports it, and so do
+//! forwarded requests.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,16 +28,16 @@ use crate::remote_service::service_host;
 use crate::services::Services;
 use crate::tls;
 
-/// How long one address may take to accept a connection, and how long is waited until there may be one more.
+/// The time limit for connecting to one address, and for waiting until another connection is allowed.
 const CONNECT_TIME: Duration = Duration::from_secs(10);
-/// How long the handshake of TLS may take, as upstream has it.
+/// The time limit of a TLS handshake, as upstream.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 
 /// The names of protocols in TLS (RFC 7301).
 pub(crate) const HTTP1: &[u8] = b"http/1.1";
 pub(crate) const HTTP2: &[u8] = b"h2";
 
-/// Makes connections to one host.
+/// Opens connections to one host.
 #[derive(Clone)]
 pub(crate) struct Dialer(Arc<DialerSettings>);
 
@@ -45,29 +45,29 @@ struct DialerSettings {
     endpoint: Endpoint,
     server_name: Result<ServerName<'static>, String>,
     trust: Trust,
-    /// The protocols that are spoken, the preferred one first.
+    /// The offered protocols, preferred first.
     protocols: &'static [&'static [u8]],
     connector: OnceCell<TlsConnector>,
     services: Arc<dyn Services>,
     proxy: Option<Proxy>,
-    /// For each connection that may be open, for all who share this.
+    /// A permit for each open connection, shared by all dialers of its kind.
     permits: Arc<Semaphore>,
 }
 
-/// Whose certificates are believed.
+/// The trusted certificates.
 #[derive(Clone)]
 pub(crate) struct Trust {
-    /// Those that these authorities have signed (PEM), or the system's where there is nothing.
+    /// The authorities (PEM); empty for the system's.
     pub(crate) ca_bundle: Vec<u8>,
-    /// All.
+    /// True to trust any certificate.
     pub(crate) insecure_skip_tls_verify: bool,
-    /// The counts of certificates that are refused for what older clients took.
+    /// Counts of certificates refused for faults that older clients accepted.
     pub(crate) faults: Arc<CertificateFaults>,
-    /// What is presented to them; nothing to most.
+    /// The certificate of this server, if it presents one.
     pub(crate) certificate: Option<Arc<Presented>>,
 }
 
-/// Where connections go.
+/// The destination of connections.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Endpoint {
     Host {
@@ -88,7 +88,7 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    /// The name that the certificate has to have.
+    /// The expected name in the certificate.
     fn server_name(&self) -> String {
         match self {
             Self::Host { host, .. } => host.clone(),
@@ -121,7 +121,7 @@ impl Dialer {
         }))
     }
 
-    /// The same, speaking other protocols.
+    /// The dialer with other protocols.
     pub(crate) fn with_protocols(&self, protocols: &'static [&'static [u8]]) -> Self {
         let DialerSettings { endpoint, server_name, trust, services, proxy, permits, .. } = &*self.0;
         Self(Arc::new(DialerSettings {
@@ -150,7 +150,7 @@ impl Dialer {
             return Err(DialError::Setup("too many connections to other servers are open".to_owned()));
         };
         let stream = self.stream(&addresses).await?;
-        // Requests are small, and wait for nothing.
+        // Requests are small and should not wait.
         let _ = stream.set_nodelay(true);
         let handshake = connector.connect(name, Opening::new(stream, FirstBytes::default())).into_fallible();
         match tokio::time::timeout(HANDSHAKE_TIME, handshake).await {
@@ -161,7 +161,7 @@ impl Dialer {
         }
     }
 
-    /// A connection there, which is not secured yet.
+    /// Opens a connection without TLS.
     async fn stream(&self, addresses: &[(String, u16)]) -> Result<TcpStream, DialError> {
         match (&self.0.proxy, &self.0.endpoint) {
             (Some(proxy), Endpoint::Host { host, port }) if proxy.is_for(host, *port) => {
@@ -177,7 +177,7 @@ impl Dialer {
 
     async fn connector(&self) -> Result<TlsConnector, DialError> {
         let trust = self.0.trust.clone();
-        // The system's certificates are read from its disk.
+        // The system's certificates are read from disk.
         let config = outcome(tokio::task::spawn_blocking(move || tls::client_config(&trust))).await;
         let mut config = config.map_err(DialError::Setup)?;
         config.alpn_protocols = self.0.protocols.iter().map(|protocol| protocol.to_vec()).collect();
@@ -185,7 +185,7 @@ impl Dialer {
     }
 }
 
-/// A connection to the first address that takes one.
+/// Connects to the first address that accepts.
 async fn connected(addresses: &[(String, u16)]) -> Result<TcpStream, DialError> {
     let mut failed = DialError::Setup("there is no address".to_owned());
     for (host, port) in addresses {

@@ -1,8 +1,8 @@
-//! Connections of HTTP/1.1 that have one request at a time, and are driven by who waits for its answer.
+//! HTTP/1.1 connections with one request at a time, driven by the task that waits for the response.
 //!
-//! A request that is passed on costs no other task: whoever asks writes it, reads the answer and takes the body from the same poll, so
-//! that a body is copied no more often than its connection does. Of those that nobody uses a few are kept. Nobody watches them, so
-//! one that was ended meanwhile is found when it is taken, or when its time is over.
+//! A forwarded request needs no further task. Its task writes it, reads the response and takes the body in the same
+//! poll, so the body needs no copies beyond the connection's own. A few idle connections are kept. No task watches
+//! them, so one that was closed meanwhile is noticed at its next use, or at its timeout.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -26,28 +26,28 @@ use crate::repeat::Failure;
 use crate::response_start::ResponseStart;
 use crate::upstream::{ForwardBody, ForwardError, fault};
 
-/// How many requests to one server have such connections; as many are kept when nobody uses them.
+/// The most requests to one server with such connections, and the most idle ones kept.
 pub(crate) const EXCLUSIVE_REQUESTS: usize = 32;
-/// The same to all servers together.
+/// The most requests to all servers with such connections.
 pub(crate) const ALL_EXCLUSIVE_REQUESTS: usize = 400;
-/// How many bytes of an answer wait for whoever reads it. It also bounds the head.
+/// The most buffered bytes of a response. Also limits its header.
 const BUFFER_BYTES: usize = 256 << 10;
-/// How long a connection is kept that nobody uses.
+/// The time for which an idle connection is kept.
 const IDLE_TIME: Duration = Duration::from_secs(90);
 
-/// The connections to one server that nobody uses.
+/// The idle connections to one server.
 pub(crate) struct ExclusiveConnections {
     dialer: Dialer,
     idle: Mutex<Idle>,
-    /// Whether the server refused to speak HTTP/1.1.
+    /// True once the server refused HTTP/1.1.
     is_refused: AtomicBool,
 }
 
 #[derive(Default)]
 struct Idle {
-    /// The one that was used last is the last.
+    /// The most recently used one is last.
     connections: Vec<ExclusiveConnection>,
-    /// Whether somebody is there to close those whose time is over.
+    /// True if a task closes expired ones.
     is_watched: bool,
 }
 
@@ -56,16 +56,16 @@ struct ExclusiveConnection {
     sender: SendRequest<ForwardBody>,
     driver: http1::Connection<SecureConnection, ForwardBody>,
     response_start: ResponseStart,
-    /// When its last request was over; `None` before the first.
+    /// The end of its last request; `None` before the first.
     idle_since: Option<Instant>,
 }
 
-/// Why there is no answer.
+/// The reason why there is no response.
 pub(crate) struct ExclusiveError {
     pub(crate) error: ForwardError,
-    /// The request, where nothing of it was sent.
+    /// The request, if nothing of it was sent.
     pub(crate) unsent: Option<Box<Request<ForwardBody>>>,
-    /// The way in which the request ended.
+    /// The point at which the request failed.
     pub(crate) failure: Failure,
 }
 
@@ -75,12 +75,12 @@ impl ExclusiveConnections {
         Arc::new(Self { dialer, idle: Mutex::default(), is_refused: AtomicBool::new(false) })
     }
 
-    /// Whether the server speaks HTTP/1.1, as far as is known.
+    /// Returns false once the server is known to refuse HTTP/1.1.
     pub(crate) fn are_spoken(&self) -> bool {
         !self.is_refused.load(Ordering::Relaxed)
     }
 
-    /// Sends a request, whose URI names the server too. Dropping the future or the answer ends the connection.
+    /// Sends a request whose URI includes the server. Dropping the future or the response closes the connection.
     pub(crate) async fn send(
         self: &Arc<Self>,
         mut request: Request<ForwardBody>,
@@ -103,7 +103,7 @@ impl ExclusiveConnections {
             if let Some(running) = &mut driver
                 && Pin::new(running).poll(context).is_ready()
             {
-                // Whoever waits for its answer is told by that.
+                // The response future reports the end of the connection.
                 driver = None;
             }
             sent.as_mut().poll(context)
@@ -130,7 +130,7 @@ impl ExclusiveConnections {
         }
     }
 
-    /// A connection that is ready for a request: one that was kept, else a new one.
+    /// A connection ready for a request: an idle one, else a new one.
     async fn take(&self) -> Result<ExclusiveConnection, DialError> {
         loop {
             let Some(mut kept) = self.idle.lock().connections.pop() else { break };
@@ -146,7 +146,7 @@ impl ExclusiveConnections {
         Ok(ExclusiveConnection { sender, driver, response_start, idle_since: None })
     }
 
-    /// Keeps a connection whose answer was read.
+    /// Keeps a connection after its response was read.
     fn keep(self: &Arc<Self>, mut connection: ExclusiveConnection) {
         connection.idle_since = Some(Instant::now());
         let mut idle = self.idle.lock();
@@ -177,14 +177,14 @@ impl ExclusiveConnection {
         self.idle_since.is_none_or(|since| since.elapsed() < IDLE_TIME)
     }
 
-    /// Whether it takes a request, after all that has come meanwhile was read.
+    /// Returns true if it accepts a request, after everything received meanwhile was read.
     fn is_ready(&mut self, context: &mut Context<'_>) -> bool {
         Pin::new(&mut self.driver).poll(context).is_pending()
             && matches!(self.sender.poll_ready(context), Poll::Ready(Ok(())))
     }
 }
 
-/// On such a connection the target is the path, and the host stands in a field.
+/// Rewrites a request for HTTP/1.1: the target is the path, and a header field has the host.
 fn to_origin_form(request: &mut Request<ForwardBody>) {
     let uri = request.uri();
     let host = uri.authority().and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
@@ -195,15 +195,15 @@ fn to_origin_form(request: &mut Request<ForwardBody>) {
     }
 }
 
-/// The body of an answer that is passed back. Dropping it before its end breaks the request off.
+/// The body of a forwarded response. Dropping it early aborts the request.
 pub struct ForwardedBody {
     incoming: Incoming,
-    /// The connection that it comes from, which this drives; `None` where a task does, and at the end.
+    /// The connection, driven by the body; `None` where a task drives it, and at the end.
     using: Option<Box<(ExclusiveConnection, Arc<ExclusiveConnections>)>>,
 }
 
 impl ForwardedBody {
-    /// Gives the connection back once there is nothing more to read.
+    /// Returns the connection once there is nothing more to read.
     fn give_back(&mut self, context: &mut Context<'_>) {
         let Some(using) = self.using.take() else { return };
         let (mut connection, all) = *using;
@@ -229,7 +229,7 @@ impl Body for ForwardedBody {
         if frame.is_pending()
             && let Some(using) = &mut this.using
         {
-            // An end or a failure of the connection is told by the body too.
+            // The body also reports the end or failure of the connection.
             if Pin::new(&mut using.0.driver).poll(context).is_ready() {
                 this.using = None;
             }

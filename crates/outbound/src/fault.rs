@@ -1,7 +1,7 @@
 //! Failures of calls, in the words of Kubernetes' own client, which operators know and search for.
 //!
-//! The libraries that are used here have other words for them. What they tell is looked for in the causes of an error, and told as
-//! Go's `net`, `net/http` and `crypto/tls` tell the same.
+//! The libraries here have other texts. This module inspects the causes of an error and returns the text of Go's `net`,
+//! `net/http` and `crypto/tls`.
 
 use std::error::Error as StdError;
 use std::io;
@@ -10,28 +10,29 @@ use std::time::Duration;
 use rustls::AlertDescription;
 use thiserror::Error;
 
-/// Why a call has no answer that can be used.
+/// The reason why a call has no usable response.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum CallError {
-    /// As many calls to this host as there may be are under way, and as many as there may be wait.
+    /// The limits of concurrent and of waiting calls to this host are reached.
     #[error("too many calls to {host} are under way")]
     Busy {
-        /// The host and its port.
+        /// Host and port.
         host: String,
     },
-    /// It took too long. Its outcome is not known.
+    /// It timed out. Its outcome is unknown.
     #[error("{0}")]
     Late(String),
-    /// It failed, and what upstream's client would say of that. It was not processed, or may be made again.
+    /// It failed, with the text of upstream's client. It was not processed, or can be repeated.
     #[error("{0}")]
     Failed(String),
-    /// It was sent and has no response, in the same words. It may have been processed, and a repeat may have another effect.
+    /// It was sent and has no response, with the same kind of text. It may have been processed, and a repeat may have
+    /// another effect.
     #[error("{0}")]
     Unknown(String),
 }
 
 impl CallError {
-    /// Returns true where the peer may have processed the call.
+    /// Returns true if the peer may have processed the call.
     pub const fn is_outcome_unknown(&self) -> bool {
         match self {
             Self::Late(_) | Self::Unknown(_) => true,
@@ -40,34 +41,34 @@ impl CallError {
     }
 }
 
-/// Why there is no connection.
+/// The reason why there is no connection.
 #[derive(Debug, Error)]
 pub(crate) enum DialError {
-    /// The service leads nowhere.
+    /// The service has no usable address.
     #[error("{0}")]
     Service(String),
-    /// The name is not known.
+    /// The name is unknown.
     #[error("dial tcp: lookup {host}: {why}")]
     Lookup { host: String, why: String },
-    /// Nobody takes the connection.
+    /// The connection was not accepted.
     #[error("dial tcp {address}: {}", connect_text(.why))]
     Connect { address: String, why: io::Error },
-    /// The peer could not be secured.
+    /// The TLS handshake failed.
     #[error("{}", tls_text(.0))]
     Tls(io::Error),
-    /// The peer answered without securing anything.
+    /// The peer answered without TLS.
     #[error("http: server gave HTTP response to HTTPS client")]
     PlainHttp,
-    /// The proxy does not lead there.
+    /// The proxy refused the tunnel.
     #[error("{0}")]
     Proxy(String),
-    /// What secures connections could not be set up.
+    /// TLS could not be set up.
     #[error("{0}")]
     Setup(String),
 }
 
 impl DialError {
-    /// Whether the peer speaks none of the protocols that were offered.
+    /// Returns true if the peer supports none of the offered protocols.
     pub(crate) fn is_refused_protocol(&self) -> bool {
         let Self::Tls(error) = self else { return false };
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
@@ -82,7 +83,7 @@ fn connect_text(error: &io::Error) -> String {
     }
 }
 
-/// What the system says of an error, as Go writes it: in lower case, without the number.
+/// The text of a system error as in Go: lower case, without the number.
 fn system_text(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
@@ -110,7 +111,7 @@ fn tls_text(error: &io::Error) -> String {
             format!("tls: failed to verify certificate: {text}")
         }
         Some(rustls::Error::InvalidMessage(_)) => "tls: first record does not look like a TLS handshake".to_owned(),
-        // In TLS 1.3 a server may refuse the certificate of its client after the handshake, to whoever reads.
+        // In TLS 1.3 a server may refuse the client certificate after the handshake, so a read fails.
         Some(rustls::Error::AlertReceived(alert)) => format!("remote error: tls: {}", alert_text(*alert)),
         Some(rustls::Error::PeerIncompatible(_)) => "remote error: tls: protocol version not supported".to_owned(),
         Some(other) => format!("tls: {other}"),
@@ -118,7 +119,7 @@ fn tls_text(error: &io::Error) -> String {
     }
 }
 
-/// An alert as Go names it: most by their names in words.
+/// The name of an alert in Go.
 fn alert_text(alert: rustls::AlertDescription) -> String {
     match alert {
         AlertDescription::UnknownCA => return "unknown certificate authority".to_owned(),
@@ -149,7 +150,7 @@ fn io_text(error: &io::Error) -> String {
     }
 }
 
-/// What went wrong with a request, whichever layer noticed.
+/// The text of a failed request, whichever layer failed.
 pub(crate) fn text(error: &(dyn StdError + 'static)) -> String {
     let causes = || std::iter::successors(Some(error), |error| (*error).source());
     if let Some(dial) = causes().find_map(|cause| cause.downcast_ref::<DialError>()) {
@@ -168,9 +169,9 @@ pub(crate) fn text(error: &(dyn StdError + 'static)) -> String {
     }
 }
 
-/// What is said of a call that had no head of an answer in time.
+/// The text of a call without a response header in time.
 pub(crate) const NO_HEAD: &str = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
-/// What is said of one whose answer did not end in time.
+/// The text of a call whose response did not end in time.
 pub(crate) const NO_END: &str = "context deadline exceeded (Client.Timeout or context cancellation while reading body)";
 
 /// Go's form of a duration of whole seconds.

@@ -1,6 +1,6 @@
-//! Counts of the requests of this server to one host, for metrics, and of certificates that are refused for their age.
+//! Metrics of this server's requests to one host, and of certificates refused for outdated properties.
 //!
-//! They last as long as somebody may call the host, which bounds the number of series.
+//! They live while a client of the host exists, which bounds the number of series.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use http::Method;
 use keelson_meta::metering::{AtomicHistogram, Buckets, Count};
 use parking_lot::Mutex;
 
-/// Upper ends of the buckets of durations, in microseconds: those of Kubernetes' client.
+/// Upper bounds of the duration buckets, in microseconds: those of Kubernetes' client.
 static TIME_BUCKETS: Buckets = Buckets::of_durations(&[
     5_000, 25_000, 100_000, 250_000, 500_000, 1_000_000, 2_000_000, 4_000_000, 8_000_000, 15_000_000, 30_000_000,
     60_000_000,
 ]);
-/// Upper ends of the buckets of sizes, in bytes: those of Kubernetes' client.
+/// Upper bounds of the size buckets, in bytes: those of Kubernetes' client.
 static SIZE_BUCKETS: Buckets =
     Buckets::of_sizes(&[64, 256, 512, 1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216]);
-/// The code under which requests without a response are counted.
+/// The code of requests without a response.
 pub const NO_RESPONSE: u16 = 0;
 
 /// The counts of the requests to one host, by method.
@@ -27,7 +27,7 @@ pub struct HostMeter(Mutex<Vec<(Method, Arc<MethodMeter>)>>);
 /// The counts of the requests of one method to one host.
 #[derive(Debug)]
 pub struct MethodMeter {
-    /// The times until responses were read.
+    /// The durations until responses were read.
     pub times: AtomicHistogram,
     /// The sizes of requests.
     pub request_sizes: AtomicHistogram,
@@ -63,7 +63,7 @@ impl HostMeter {
 }
 
 impl MethodMeter {
-    /// Counts a request of so many bytes, with the code and the bytes of its response if it has one.
+    /// Counts a request, with the code and bytes of its response if it has one.
     pub(crate) fn note(&self, request_bytes: usize, response: Option<(u16, usize)>, took: Duration) {
         self.times.observe_duration(took);
         self.request_sizes.observe(request_bytes as u64);
@@ -73,7 +73,7 @@ impl MethodMeter {
         add(&self.codes, response.map_or(NO_RESPONSE, |(code, _)| code));
     }
 
-    /// Counts a repeat behind a response of this code.
+    /// Counts a repeat after a response with this code.
     pub(crate) fn repeated(&self, code: u16) {
         add(&self.repeats, code);
     }
@@ -89,7 +89,7 @@ impl MethodMeter {
     }
 }
 
-/// Few codes are ever seen of one host.
+/// A host returns few different codes.
 fn add(counts: &Mutex<Vec<(u16, u64)>>, code: u16) {
     let mut counts = counts.lock();
     match counts.iter_mut().find(|(known, _)| *known == code) {
@@ -98,7 +98,7 @@ fn add(counts: &Mutex<Vec<(u16, u64)>>, code: u16) {
     }
 }
 
-/// Certificates of others that were refused for what older clients took.
+/// Certificates refused for faults that older clients accepted.
 #[derive(Debug, Default)]
 pub struct CertificateFaults {
     /// They are signed with SHA-1.

@@ -1,7 +1,7 @@
-//! Layers around the stream of a connection: each looks at what is read or at how writes go, and passes all the rest on.
+//! Layers around a connection's stream: each inspects reads or writes and passes everything else on.
 //!
-//! A layer is a [`Layer`] in a [`Layered`] stream, which hands on every call of the traits for reading and writing, so that none
-//! of them has to repeat that. The streams of clients have layers too.
+//! A [`Layer`] in a [`Layered`] stream needs no forwarding code, since the stream forwards all calls of the read and
+//! write traits. Client connections have layers too.
 
 use std::io;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What is done with the calls to a stream.
+/// A hook into the calls of a stream.
 pub trait Layer: Unpin {
     /// Reads from the stream below.
     fn read<S: AsyncRead + Unpin>(
@@ -21,7 +21,7 @@ pub trait Layer: Unpin {
         Pin::new(inner).poll_read(context, buffer)
     }
 
-    /// Passes the outcome of a write on.
+    /// Passes on the outcome of a write.
     fn written(&mut self, _: &mut Context<'_>, write: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         write
     }
@@ -32,12 +32,12 @@ pub trait Layer: Unpin {
 pub struct Layered<S, L> {
     /// The stream below.
     pub inner: S,
-    /// What is around it.
+    /// The layer.
     pub layer: L,
 }
 
 impl<S, L> Layered<S, L> {
-    /// A stream with this layer around it.
+    /// Adds a layer to a stream.
     pub fn new(inner: S, layer: L) -> Self {
         Self { inner, layer }
     }

@@ -1,9 +1,9 @@
-//! All that the server calls: webhooks, aggregated servers, and whatever else it will have to ask over the network.
+//! The server's calls over the network: webhooks, aggregated servers, and others.
 //!
-//! A call has a timeout and a bound for its answer, goes to an `https` URL or through a service of the cluster, follows no
-//! redirect, and takes no proxy from the environment unless that is asked for. What is called is trusted no further than that:
-//! it may hang, lie, answer without end or die in the middle, and delays only who waits for it. Failures are told in the words
-//! that Kubernetes' own client has for them. What is asked, and what of it is believed, is for those who call.
+//! A call has a timeout and a size limit for its response. It goes to an `https` URL or a service of the cluster,
+//! follows no redirect, and uses a proxy of the environment only if enabled. The peer is not trusted: it may hang, send
+//! false data, stream without end or fail halfway, and delays only the caller. Failures have the texts of Kubernetes'
+//! own client. The callers own the content of requests and the trust in responses.
 
 mod budget;
 mod client_config;

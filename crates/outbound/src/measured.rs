@@ -1,23 +1,23 @@
-//! Counts the objects and sizes in a ConversionReview response before it is parsed.
+//! Counts the objects and bytes of a ConversionReview response before it is parsed.
 //!
-//! A parsed text may take twenty times its length in memory. So it is counted first how many objects a webhook returns and how large
-//! they are, which costs about a nanosecond for each byte and no memory. Whether the text is valid shows when it is parsed.
+//! Parsed JSON may need twenty times the memory of its text. Counting first costs about a nanosecond per byte and no
+//! memory. Invalid JSON is detected later, by the parser.
 
 /// The keys that lead to the objects.
 const WAY: [&[u8]; 2] = [b"response", b"convertedObjects"];
-/// How many arrays and objects are open between two of the objects.
+/// The nesting depth between two objects.
 const OBJECTS_DEPTH: usize = WAY.len() + 1;
 
-/// What there is in an answer.
+/// The content of a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Measured {
-    /// How many objects.
+    /// The number of objects.
     pub(crate) objects: usize,
-    /// How many bytes it has without blanks and escapes.
+    /// The number of bytes without whitespace and escapes.
     pub(crate) bytes: usize,
 }
 
-/// Measures a JSON text. Of what is none, it tells anything.
+/// Measures a JSON text. The result for invalid JSON is arbitrary.
 pub(crate) fn measure(text: &[u8]) -> Measured {
     let mut walk = Walk { text, at: 0, depth: 0, found: 0, in_objects: false, measured: Measured::default(), key: &[] };
     while walk.at < text.len() {
@@ -29,14 +29,14 @@ pub(crate) fn measure(text: &[u8]) -> Measured {
 struct Walk<'t> {
     text: &'t [u8],
     at: usize,
-    /// How many arrays and objects are open.
+    /// The current nesting depth.
     depth: usize,
-    /// How many keys of the way lead to where this is.
+    /// The number of matched keys of the path to the objects.
     found: usize,
-    /// Whether this is in the array of objects.
+    /// True inside the array of objects.
     in_objects: bool,
     measured: Measured,
-    /// The string that was read last.
+    /// The last string.
     key: &'t [u8],
 }
 
@@ -48,7 +48,7 @@ impl Walk<'_> {
             return;
         }
         self.measured.bytes += 1;
-        // The objects are counted by where they begin, and what is none by its first byte.
+        // Counts objects at their start, and other values at their first byte.
         let is_between = matches!(byte, b',' | b']' | b'}');
         if self.in_objects && self.depth == OBJECTS_DEPTH && !is_between && self.begins() {
             self.measured.objects += 1;
@@ -63,7 +63,7 @@ impl Walk<'_> {
                 if leads_on {
                     self.found += 1;
                     if self.found == WAY.len() && byte == b'[' {
-                        // Of a key that is there twice, the last one counts.
+                        // Of duplicate keys the last one counts.
                         self.measured.objects = 0;
                         self.in_objects = true;
                     }
@@ -80,13 +80,13 @@ impl Walk<'_> {
         }
     }
 
-    /// Whether the byte that was read is the first of an element: before it there is a comma or the bracket.
+    /// Returns true if the current byte starts an element: a comma or the bracket precedes it.
     fn begins(&self) -> bool {
         let before = self.text[..self.at - 1].iter().rev().find(|byte| !byte.is_ascii_whitespace());
         matches!(before, Some(b',' | b'['))
     }
 
-    /// Steps over the rest of a string.
+    /// Skips the rest of a string.
     fn string(&mut self) {
         let start = self.at;
         while let Some(byte) = self.text.get(self.at) {

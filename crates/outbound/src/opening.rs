@@ -1,7 +1,7 @@
-//! The first bytes that a peer sends, to tell one that speaks HTTP where TLS was expected.
+//! Records the first bytes from a peer, to detect plain HTTP where TLS was expected.
 //!
-//! The library for TLS says only that it can't read them. Go's client knows a server without TLS by how its answer begins, and so
-//! does this.
+//! The TLS library only reports that it can't parse them. Go's client recognizes a server without TLS by the start of
+//! its response, and so does this.
 
 use std::io;
 use std::pin::Pin;
@@ -11,13 +11,13 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::layer::{Layer, Layered};
 
-/// How an answer begins that is not secured.
+/// The start of a plain HTTP response.
 const PLAIN_HTTP: [u8; 5] = *b"HTTP/";
 
-/// A stream of which the first bytes are kept.
+/// A stream that records its first bytes.
 pub(crate) type Opening<S> = Layered<S, FirstBytes>;
 
-/// The first bytes that came.
+/// The first received bytes.
 #[derive(Debug, Default)]
 pub(crate) struct FirstBytes {
     first: [u8; PLAIN_HTTP.len()],
@@ -25,7 +25,7 @@ pub(crate) struct FirstBytes {
 }
 
 impl FirstBytes {
-    /// Whether they are those of an answer in plain HTTP.
+    /// Returns true if they start a plain HTTP response.
     pub(crate) fn are_plain_http(&self) -> bool {
         self.first == PLAIN_HTTP
     }

@@ -1,7 +1,7 @@
-//! All hosts that are called, and what calls to all of them share.
+//! All hosts that the server calls, with their shared connections and limits.
 //!
-//! Those who call the same host with the same authorities share its connections and its bounds, however many webhooks lead there.
-//! A host that nobody may call any more is forgotten with its connections.
+//! Clients of the same host and authorities share its connections and limits, however many webhooks name it. A host
+//! without clients is dropped with its connections.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -24,21 +24,21 @@ use crate::services::Services;
 use crate::stats::OutboundStats;
 use crate::upstream::{ForwardLimits, Upstream};
 
-/// All that a server calls.
+/// The calls of a server.
 pub struct Outbound {
     services: Arc<dyn Services>,
     random: Arc<dyn Random>,
     proxy: Option<Proxy>,
-    /// What aggregated servers and peers are shown.
+    /// The certificate for aggregated servers and peers.
     certificate: Option<Arc<Presented>>,
-    /// One for each server, as long as somebody passes requests on to it.
+    /// One for each server, while a client forwards requests to it.
     upstreams: Mutex<HashMap<HostKey, Weak<Upstream>>>,
-    /// One for each host and bundle, as long as somebody may call it, so that all who do share its connections and its bounds.
+    /// One for each host and bundle, while it has clients, so that they share its connections and limits.
     hosts: Mutex<HashMap<HostKey, Weak<Host>>>,
     read_budget: ByteBudget,
-    /// For connections over which requests are passed on.
+    /// For connections of forwarded requests.
     forwarding_permits: Arc<Semaphore>,
-    /// For all others.
+    /// For all other connections.
     call_permits: Arc<Semaphore>,
     forward_limits: ForwardLimits,
     stats: OutboundStats,
@@ -51,21 +51,21 @@ struct HostKey {
     ca_bundle: Vec<u8>,
     insecure_skip_tls_verify: bool,
     as_front_proxy: bool,
-    /// What this host alone is shown.
+    /// The client certificate for this host only.
     certificate: Option<ClientCertificate>,
 }
 
 impl Outbound {
-    /// How many connections are open at once where nothing else is said.
+    /// The default limit of open connections.
     pub const CONNECTIONS: usize = 4096;
 
-    /// Calls those behind services where these lead, and others by a proxy where there is one.
+    /// Creates the calls of a server. Services resolve through `services`; other hosts use the proxy, if there is one.
     pub fn new(services: Arc<dyn Services>, random: Arc<dyn Random>, proxy: Option<Proxy>) -> Arc<Self> {
         Self::with_certificate(services, random, proxy, None, Self::CONNECTIONS)
     }
 
-    /// The same that shows aggregated servers, and nobody else, who it is, and opens so many connections at the most: half of them for
-    /// requests that are passed on, so that these leave room for webhooks.
+    /// Creates the calls of a server with a certificate for aggregated servers only, and a limit of connections. Half
+    /// of them are for forwarded requests, so that webhooks have the rest.
     pub fn with_certificate(
         services: Arc<dyn Services>,
         random: Arc<dyn Random>,
@@ -89,34 +89,34 @@ impl Outbound {
         })
     }
 
-    /// Shows aggregated servers another certificate over the connections that are opened from now on.
+    /// Replaces the certificate for aggregated servers on new connections.
     pub fn change_certificate(&self, certificate: &ClientCertificate) {
         if let Some(presented) = &self.certificate {
             presented.change(certificate);
         }
     }
 
-    /// Whoever a configuration says is called. Nothing is dialled yet.
+    /// A client for a configuration. Opens no connection yet.
     ///
     /// # Errors
-    /// When the configuration names nobody who can be called.
+    /// The configuration has no valid destination.
     pub fn client(&self, config: &ClientConfig) -> Result<RestClient, String> {
         self.client_as(config, None, None)
     }
 
-    /// A client of the same host that shows these credentials with each request.
+    /// A client for a configuration that sends these credentials with each request.
     ///
     /// # Errors
-    /// As those of [`Self::client`].
+    /// Errors of [`Self::client`].
     pub fn client_with(&self, config: &ClientConfig, credentials: &Credentials) -> Result<RestClient, String> {
         let client = self.client_as(config, None, credentials.certificate.clone())?;
         Ok(client.with_headers(credentials.headers.clone()))
     }
 
-    /// The same, whose certificate has another name than its URL, and who is shown a certificate.
+    /// A client for a configuration with another server name in the certificate, and with a client certificate.
     ///
     /// # Errors
-    /// As those of [`Self::client`].
+    /// Errors of [`Self::client`].
     pub fn client_as(
         &self,
         config: &ClientConfig,
@@ -147,21 +147,21 @@ impl Outbound {
         Ok(RestClient::new(self.host(key), path))
     }
 
-    /// Where a port of a service leads: hosts and ports, in the order in which they are to be tried, at least one.
+    /// The addresses of a service's port: hosts and ports in the order to try, at least one.
     ///
     /// # Errors
-    /// Why it leads nowhere, as upstream says it.
+    /// The reason why there is none, in upstream's words.
     pub fn locate(&self, namespace: &str, name: &str, port: u16) -> Result<Vec<(String, u16)>, String> {
         self.services.addresses(namespace, name, port)
     }
 
-    /// Whether the operator said where a service is, so that nothing of it needs to be in the store.
+    /// Returns true if the operator set a route for a service, so that it need not be in the store.
     pub fn is_routed(&self, namespace: &str, name: &str) -> bool {
         self.services.is_routed(namespace, name)
     }
 
-    /// A server to which requests are passed on. Nothing is dialled yet. Those who pass requests on to the same server share its
-    /// connections and its bounds.
+    /// A server for forwarded requests. Opens no connection yet. Clients of the same server share its connections and
+    /// limits.
     pub fn upstream(&self, service: &RemoteService) -> Arc<Upstream> {
         let RemoteService { namespace, name, port, ca_bundle, insecure_skip_tls_verify } = service.clone();
         self.upstream_of(HostKey {
@@ -174,7 +174,8 @@ impl Outbound {
         })
     }
 
-    /// The same of a server at an address, whose certificate has this name and is signed by one of these authorities (PEM).
+    /// A server for forwarded requests at an address, whose certificate has this name and one of these authorities
+    /// (PEM).
     pub fn upstream_at(&self, address: SocketAddr, server_name: &str, ca_bundle: &[u8]) -> Arc<Upstream> {
         let (host, port) = (address.ip().to_string(), address.port());
         self.upstream_of(HostKey {
@@ -240,12 +241,12 @@ impl Outbound {
         host
     }
 
-    /// What was counted.
+    /// The counts of calls.
     pub fn stats(&self) -> &OutboundStats {
         &self.stats
     }
 
-    /// Randomness, for names by which answers are told apart.
+    /// Randomness for unique request names.
     pub fn random(&self) -> &dyn Random {
         &*self.random
     }
@@ -257,7 +258,7 @@ impl fmt::Debug for Outbound {
     }
 }
 
-/// A path as Go's client has it: one slash between segments and none at the end, nothing that leads upwards.
+/// A path as in Go's client: single slashes, none at the end, no segments that lead upwards.
 pub fn clean_path(path: &str) -> String {
     let mut segments: Vec<&str> = Vec::new();
     for segment in path.split('/') {

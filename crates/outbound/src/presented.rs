@@ -1,6 +1,6 @@
-//! The certificate by which the server shows others who it is.
+//! The client certificate of the server.
 //!
-//! It may be replaced while connections last, for those that come later.
+//! It can be replaced at run time, for later connections.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
-/// A certificate by which the server shows who it is.
+/// A client certificate with its key.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ClientCertificate {
-    /// The certificate, and those that lead to its authority (PEM).
+    /// The certificate with its chain (PEM).
     pub certificate_pem: String,
     /// Its key (PEM).
     pub key_pem: String,
 }
 
-/// Keys must never reach a log.
+/// Keys must never be logged.
 impl fmt::Debug for ClientCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientCertificate").field("certificate_pem", &self.certificate_pem).finish_non_exhaustive()
@@ -29,10 +29,10 @@ impl fmt::Debug for ClientCertificate {
 }
 
 impl ClientCertificate {
-    /// Whether it can be presented.
+    /// Checks that it can be presented.
     ///
     /// # Errors
-    /// When there is no certificate in it, or its key is another's.
+    /// It has no certificate, or the key does not match.
     pub fn check(&self) -> Result<(), String> {
         self.certified().map(drop)
     }
@@ -46,7 +46,7 @@ impl ClientCertificate {
     }
 }
 
-/// What is presented now.
+/// The current certificate.
 pub(crate) struct Presented(RwLock<Result<Arc<CertifiedKey>, String>>);
 
 impl Presented {
@@ -54,12 +54,12 @@ impl Presented {
         Arc::new(Self(RwLock::new(certificate.certified())))
     }
 
-    /// Presents another certificate from now on.
+    /// Replaces the certificate.
     pub(crate) fn change(&self, certificate: &ClientCertificate) {
         *self.0.write() = certificate.certified();
     }
 
-    /// Why nothing can be presented, if so.
+    /// The reason why no certificate can be presented, if so.
     pub(crate) fn fault(&self) -> Option<String> {
         self.0.read().as_ref().err().cloned()
     }

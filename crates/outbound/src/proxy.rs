@@ -1,7 +1,7 @@
-//! Proxies of the environment, for operators who ask for them: `HTTPS_PROXY`, and `NO_PROXY` for what is reached without.
+//! Proxies of the environment, for operators who enable them: `HTTPS_PROXY`, and `NO_PROXY` for exceptions.
 //!
-//! They are read as Go's `net/http` reads them, with which all of Kubernetes reads them. A proxy is asked for a tunnel (RFC 9110
-//! section 9.3.6), so it sees whom the server calls and nothing of what is said. Services of the cluster are never reached by one.
+//! They are parsed as in Go's `net/http`, like everywhere in Kubernetes. A proxy opens a tunnel (RFC 9110 section
+//! 9.3.6), so it sees the destination but not the content. Services of the cluster never use one.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use keelson_meta::host_port;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// How many bytes a proxy may answer before it lets through what is said.
+/// The most bytes of a proxy's response to CONNECT.
 const ANSWER_BYTES: usize = 8 << 10;
 
-/// A proxy, and who is reached without it.
+/// A proxy with its exceptions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proxy {
     pub(crate) host: String,
@@ -25,13 +25,13 @@ pub struct Proxy {
     except: Arc<[NoProxy]>,
 }
 
-/// Somebody who is reached without a proxy.
+/// An exception from the proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum NoProxy {
     Everybody,
-    /// An address, and how many of its bits count.
+    /// An address with the number of significant bits.
     Network(IpAddr, u32),
-    /// A domain, with or without itself.
+    /// A domain, with or without the domain itself.
     Domain {
         name: String,
         itself: bool,
@@ -41,10 +41,10 @@ enum NoProxy {
 }
 
 impl Proxy {
-    /// The proxy that the environment names, if it names one.
+    /// The proxy of the environment, if there is one.
     ///
     /// # Errors
-    /// When that is not one which can be used.
+    /// It is invalid.
     pub fn from_environment() -> Result<Option<Self>, String> {
         let variable =
             |names: [&str; 2]| names.iter().find_map(|name| std::env::var(name).ok().filter(|set| !set.is_empty()));
@@ -52,10 +52,10 @@ impl Proxy {
         Self::of(&proxy, &variable(["NO_PROXY", "no_proxy"]).unwrap_or_default()).map(Some)
     }
 
-    /// A proxy by its URL, and whom it is not for: names, addresses and networks behind commas.
+    /// A proxy by its URL, with exceptions: comma-separated names, addresses and networks.
     ///
     /// # Errors
-    /// When the URL is not of the form `http://[USER:PASSWORD@]HOST[:PORT]`.
+    /// The URL is not of the form `http://[USER:PASSWORD@]HOST[:PORT]`.
     pub fn of(url: &str, except: &str) -> Result<Self, String> {
         const FORM: &str = "a proxy is http://[USER:PASSWORD@]HOST[:PORT]";
         let url = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
@@ -70,17 +70,17 @@ impl Proxy {
         Ok(Self { host, port: url.port_u16().unwrap_or(80), authorization, except })
     }
 
-    /// Whether this host is reached through the proxy. The own host never is.
+    /// Returns true if a host is reached through the proxy. The local host never is.
     pub(crate) fn is_for(&self, host: &str, port: u16) -> bool {
         let address = host.parse::<IpAddr>().ok();
         let is_own = host == "localhost" || address.is_some_and(|address| address.is_loopback());
         !is_own && !self.except.iter().any(|exception| exception.holds(host, address, port))
     }
 
-    /// Has the proxy lead a connection to a host.
+    /// Opens a tunnel through the proxy to a host.
     ///
     /// # Errors
-    /// When it does not.
+    /// The proxy refuses it.
     pub(crate) async fn lead(&self, stream: &mut TcpStream, host: &str, port: u16) -> Result<(), String> {
         let authority = host_port(host, port);
         let authorization = self.authorization.as_ref().map(|text| format!("Proxy-Authorization: {text}\r\n"));
@@ -89,7 +89,7 @@ impl Proxy {
         stream.write_all(asked.as_bytes()).await.map_err(|error| error.to_string())?;
         let mut answer = Vec::new();
         while !answer.ends_with(b"\r\n\r\n") {
-            // Byte by byte: what follows belongs to whoever is led to.
+            // Byte by byte: later bytes belong to the tunnel.
             match stream.read_u8().await {
                 Ok(byte) if answer.len() < ANSWER_BYTES => answer.push(byte),
                 Ok(_) => return Err(format!("the proxy answers more than {ANSWER_BYTES} bytes")),
@@ -99,7 +99,7 @@ impl Proxy {
         let answer = String::from_utf8_lossy(&answer);
         let status =
             answer.lines().next().and_then(|line| line.split_once(' ')).map_or("", |(_, status)| status.trim());
-        // Go tells what stands behind the code.
+        // Go reports the text after the code.
         let text = status.split_once(' ').map_or(status, |(_, text)| text);
         if status.starts_with("200") { Ok(()) } else { Err(text.to_owned()) }
     }

@@ -1,7 +1,7 @@
-//! The Service behind which an aggregated API server stands, and how that server is authenticated.
+//! The service of an aggregated API server, and the server's authentication.
 //!
-//! A connection goes to an endpoint of the service, but the certificate there has to name the service itself. What such a server is
-//! told of who asks stands in header fields, which are named here as upstream's front proxy names them.
+//! A connection goes to an endpoint of the service, but its certificate must name the service. Header fields carry the
+//! user to such a server, with the names of upstream's front proxy.
 
 use std::fmt;
 
@@ -11,19 +11,19 @@ use crate::client_config::{ClientConfig, Destination};
 use crate::outbound::Outbound;
 use crate::rest_client::RestClient;
 
-/// The header field with the name of the user who asks.
+/// The header field with the user name.
 pub const REMOTE_USER: HeaderName = HeaderName::from_static("x-remote-user");
-/// The one with that user's UID.
+/// The header field with the user's UID.
 pub const REMOTE_UID: HeaderName = HeaderName::from_static("x-remote-uid");
-/// The one with a group of that user.
+/// The header field with a group of the user.
 pub const REMOTE_GROUP: HeaderName = HeaderName::from_static("x-remote-group");
-/// How the names of the fields begin that have what else is known of the user.
+/// The prefix of header fields with extra values of the user.
 pub const REMOTE_EXTRA_PREFIX: &str = "x-remote-extra-";
 
-/// The one, with the value `true`, of requests that a server passes on to another on its store, which keeps that from doing the same.
+/// The header field, with the value `true`, that keeps another server of the store from forwarding the request again.
 pub const PEER_PROXIED: HeaderName = HeaderName::from_static("x-kubernetes-peer-proxied");
 
-/// A service, and how the servers behind it are known.
+/// A service with the trust in its servers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct RemoteService {
     /// The service's namespace.
@@ -32,19 +32,19 @@ pub struct RemoteService {
     pub name: String,
     /// The port of the service.
     pub port: u16,
-    /// The authorities that may have signed the server's certificate (PEM); the system's where there is nothing.
+    /// The authorities of the server's certificate (PEM); empty for the system's.
     pub ca_bundle: Vec<u8>,
-    /// Whether any certificate is believed.
+    /// True to accept any certificate.
     pub insecure_skip_tls_verify: bool,
 }
 
 impl RemoteService {
-    /// The name that the servers' certificates have to have.
+    /// The name in the servers' certificates.
     pub fn server_name(&self) -> String {
         service_host(&self.namespace, &self.name)
     }
 
-    /// Whoever is at an address of the service.
+    /// The client configuration for an address of the service.
     pub fn client_config(&self, host: &str, port: u16) -> ClientConfig {
         let destination = Destination::Server { host: host.to_owned(), port, server_name: self.server_name() };
         ClientConfig {
@@ -53,10 +53,10 @@ impl RemoteService {
         }
     }
 
-    /// Whoever is at each address of the service: one at least, in the order in which they are to be tried.
+    /// Clients for the addresses of the service: at least one, in the order to try.
     ///
     /// # Errors
-    /// Why the service leads nowhere, as upstream says it.
+    /// The reason why there is no address, in upstream's words.
     pub fn clients(&self, outbound: &Outbound) -> Result<Vec<RestClient>, String> {
         let addresses = outbound.locate(&self.namespace, &self.name, self.port)?;
         let clients: Result<Vec<RestClient>, String> =
@@ -64,10 +64,10 @@ impl RemoteService {
         clients.and_then(|clients| if clients.is_empty() { Err("there is no address".to_owned()) } else { Ok(clients) })
     }
 
-    /// Whoever is to be tried first.
+    /// A client for the first address.
     ///
     /// # Errors
-    /// Those of [`peers`](Self::peers).
+    /// Errors of [`clients`](Self::clients).
     pub fn client(&self, outbound: &Outbound) -> Result<RestClient, String> {
         self.clients(outbound)?.into_iter().next().ok_or_else(|| "there is no address".to_owned())
     }

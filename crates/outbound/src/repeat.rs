@@ -1,8 +1,8 @@
-//! The rule for requests that end without a response: which of them are sent again, and which have an unknown outcome.
+//! The rule for requests that end without a response: which are repeated, and which have an unknown outcome.
 //!
-//! A request that its peer did not process is sent again, whatever it does. A request that may have been processed is sent again only where
-//! processing it twice does the same as processing it once. The outcome of any other is unknown, and its error says so. Each request of
-//! this crate follows this rule: calls of webhooks, requests to aggregated servers, and requests that are passed on.
+//! A request that its peer did not process is repeated, whatever it does. A request that may have been processed is
+//! repeated only if it is idempotent. The outcome of any other is unknown, and its error says so. All requests of this
+//! crate follow this rule: webhook calls, requests to aggregated servers, and forwarded requests.
 
 use std::error::Error as StdError;
 use std::io;
@@ -12,22 +12,21 @@ use http::Method;
 
 use crate::fault::DialError;
 
-/// The waits before a request is sent again. A kept connection that has ended says nothing of the next one, so the first repeat is
-/// immediate.
+/// The waits before a repeat. The first one is immediate, since a closed idle connection says nothing about a new one.
 const WAITS: [Duration; 3] = [Duration::ZERO, Duration::from_millis(50), Duration::from_millis(200)];
 
 /// The effect of a request that is processed twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The effect of processing it once.
+    /// No further effect.
     Idempotent,
-    /// Another: an object is made twice, or the second response contradicts the first.
+    /// Another one: an object is created twice, or the second response contradicts the first.
     Once,
 }
 
 impl Effect {
-    /// The effect that a method promises. DELETE and PUT are idempotent for the object but not for the client: a repeat that follows a
-    /// success gets 404 or 409.
+    /// The effect that a method promises. DELETE and PUT are idempotent for the object but not for the client: a repeat
+    /// after a success gets 404 or 409.
     pub fn of(method: &Method) -> Self {
         match *method {
             Method::GET | Method::HEAD | Method::OPTIONS => Self::Idempotent,
@@ -36,7 +35,7 @@ impl Effect {
     }
 }
 
-/// The way in which a request ended without a response.
+/// The point at which a request without a response failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// It was not sent: there was no connection, or the connection gave it back.
@@ -44,19 +43,19 @@ pub(crate) enum Failure {
         /// The connection had carried requests before.
         was_kept: bool,
     },
-    /// The peer refused the stream before it processed any of it.
+    /// The peer refused the stream before it processed anything.
     Refused,
-    /// The connection ended behind the request.
+    /// The connection ended after the request.
     Lost {
         /// The connection had carried requests before.
         was_kept: bool,
     },
-    /// Another failure behind the request, such as a response that is not HTTP.
+    /// Another failure after the request, such as a response that is not HTTP.
     Other,
 }
 
 impl Failure {
-    /// The failure that an error of a connection shows.
+    /// Classifies an error of a connection.
     pub(crate) fn of(error: &(dyn StdError + 'static), was_kept: bool) -> Self {
         let causes = || std::iter::successors(Some(error), |error| (*error).source());
         let is_unsent = |cause: &(dyn StdError + 'static)| {
@@ -74,7 +73,7 @@ impl Failure {
         }
     }
 
-    /// Returns true where the peer may have processed the request.
+    /// Returns true if the peer may have processed the request.
     pub(crate) const fn is_outcome_unknown(self) -> bool {
         match self {
             Self::NotSent { .. } | Self::Refused => false,
@@ -83,10 +82,10 @@ impl Failure {
     }
 }
 
-/// Returns true where the peer says that it did not and will not process the stream (RFC 9113, 6.8 and 8.7).
+/// Returns true if the peer states that it did not and will not process the stream (RFC 9113, 6.8 and 8.7).
 fn is_refusal(error: &h2::Error) -> bool {
-    // A GOAWAY ends the streams above its last stream identifier alone, and those that were not opened yet. Streams up to that one end
-    // with the connection.
+    // A GOAWAY ends only streams above its last stream identifier, and unopened ones. Lower streams end with the
+    // connection.
     let is_above_last_stream = error.is_go_away();
     let is_refused_stream = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
     error.is_remote() && (is_above_last_stream || is_refused_stream)
@@ -110,10 +109,10 @@ impl Repeats {
         Self { effect, waits: WAITS.into_iter() }
     }
 
-    /// The wait before the request is sent again; `None` where it must not be sent again, or was sent often enough.
+    /// The wait before a repeat; `None` if the request must not be repeated, or was repeated often enough.
     pub(crate) fn wait(&mut self, failure: Failure) -> Option<Duration> {
         let may_repeat = match failure {
-            // A new connection that fails shows that the peer is down or refuses this server. Another one would fare no better.
+            // A failed new connection shows that the peer is down or refuses this server. Another one would fail too.
             Failure::NotSent { was_kept } => was_kept,
             Failure::Refused => true,
             Failure::Lost { was_kept } => was_kept && self.effect == Effect::Idempotent,

@@ -1,7 +1,7 @@
-//! The first bytes of a response, to tell what is wrong with one that is not HTTP.
+//! Records the start of a response, to describe one that is not HTTP.
 //!
-//! The library that reads responses says only that it can't. Go's client quotes what it stumbled over, and so does this, from the first
-//! bytes that came after the last that were sent.
+//! The HTTP library only reports that it can't parse it. Go's client quotes the faulty text, and so does this, from the
+//! first bytes received after the last sent ones.
 
 use std::io;
 use std::pin::Pin;
@@ -14,10 +14,10 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use crate::layer::{Layer, Layered};
 
-/// How many bytes are kept: more lines than it takes to find the one that is wrong in most answers.
+/// The most recorded bytes: more lines than needed to find the faulty one in most responses.
 const KEPT_BYTES: usize = 1 << 10;
 
-/// What a response began with.
+/// The start of a response.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResponseStart(Arc<Mutex<Vec<u8>>>);
 
@@ -32,7 +32,7 @@ impl ResponseStart {
         self.0.lock().clear();
     }
 
-    /// What is wrong with it, in the words of Go's client; `None` where that is not to be seen.
+    /// The fault of the response, in the words of Go's client; `None` if it does not show.
     pub(crate) fn fault(&self, is_incomplete: bool) -> Option<String> {
         let kept = self.0.lock();
         if kept.is_empty() {
@@ -64,7 +64,7 @@ fn broken(why: &str) -> String {
     format!("net/http: HTTP/1.x transport connection broken: {why}")
 }
 
-/// A stream of which the beginning of each response is kept.
+/// A stream that records the start of each response.
 pub(crate) type RecordedStream<S> = Layered<S, ResponseStart>;
 
 impl Layer for ResponseStart {

@@ -1,6 +1,7 @@
-//! Codes of answers, and what is made of them, as Kubernetes' own client does it.
+//! The interpretation of status codes and bodies, as in Kubernetes' own client.
 //!
-//! A `Status` in the body counts more than the code. Who says when to come again is called again, in the time of the call.
+//! A `Status` in the body takes precedence over the code. A peer that requests a retry gets one, within the time of the
+//! call.
 
 use std::time::Duration;
 
@@ -12,13 +13,13 @@ use tokio::time::{Instant, sleep};
 use crate::fault::CallError;
 use crate::rest_client::{Call, RestClient, RestResponse};
 
-/// How often a call is made again for a peer that asks for it.
+/// The most retries on a peer's request.
 const AGAIN: usize = 10;
 
-/// The answer to a call, which is made again where the peer says that it is busy and how long: all in the time of the call.
+/// Makes a call, and repeats it where the peer is busy and states a delay, all within the time of the call.
 ///
 /// # Errors
-/// Those of a call.
+/// Errors of a call.
 pub async fn call_with_retries(client: &RestClient, call: &Call) -> Result<RestResponse, CallError> {
     let until = Instant::now() + call.time;
     let mut again = 0;
@@ -38,10 +39,10 @@ pub async fn call_with_retries(client: &RestClient, call: &Call) -> Result<RestR
     }
 }
 
-/// How long is waited at the least before a call is made again.
+/// The shortest wait before a retry.
 const LEAST_WAIT: Duration = Duration::from_millis(10);
 
-/// What an answer says of a failure; `None` for one that is none.
+/// The failure in a response; `None` for a success.
 pub fn failure_text(answer: &RestResponse) -> Option<String> {
     if (200..=206).contains(&answer.status) {
         return answer.body.is_empty().then(|| {
@@ -51,7 +52,7 @@ pub fn failure_text(answer: &RestResponse) -> Option<String> {
     stated(&answer.body).or_else(|| Some(generic(answer)))
 }
 
-/// The message of a `Status` that says that something failed.
+/// The message of a `Status` that reports a failure.
 fn stated(body: &[u8]) -> Option<String> {
     let status = json::parse(body).ok()?.value;
     let is = |field: &str, expected: &str| status[field].as_str().unwrap_or(expected) == expected;
@@ -60,7 +61,7 @@ fn stated(body: &[u8]) -> Option<String> {
     failed.then(|| status["message"].as_str().unwrap_or_default().to_owned())
 }
 
-/// What stands for a code.
+/// The generic text for a code.
 fn generic(answer: &RestResponse) -> String {
     const SHOWN_BYTES: usize = 2048;
     let media = answer.content_type.split(';').next().unwrap_or_default().trim();
@@ -95,10 +96,10 @@ fn generic(answer: &RestResponse) -> String {
     }
 }
 
-/// The value of a body, which upstream reads as YAML where it is not JSON.
+/// Parses a body as JSON, or YAML as upstream does.
 ///
 /// # Errors
-/// When it is neither, as upstream says it.
+/// It is neither, in upstream's words.
 pub fn value_of(body: &[u8]) -> Result<Value, String> {
     let value = match json::parse(body) {
         Ok(parsed) => parsed.value,

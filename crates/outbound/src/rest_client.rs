@@ -1,7 +1,7 @@
-//! One call to one host: how many there may be, how long they take, and how much of an answer is read.
+//! Calls to one host, with limits on concurrency, time and response size.
 //!
-//! Connections are kept and used again. A connection that its peer has ended meanwhile is noticed only when it is used. The rule in
-//! `repeat.rs` decides which calls are made again then, and which have an unknown outcome. Dropping a call breaks it off.
+//! Connections are reused. One that the peer closed meanwhile is noticed only at its next use. `repeat.rs` decides
+//! which calls are then repeated, and which have an unknown outcome. Dropping a call aborts it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,25 +27,25 @@ use crate::fault::{CallError, NO_END, NO_HEAD, seconds, text};
 use crate::host_meter::{HostMeter, NO_RESPONSE};
 use crate::repeat::{Effect, Failure, Repeats};
 
-/// How many calls to one host are under way at once. Together with those that wait they are fewer than the requests of any level of
-/// flow control, so that whoever is called can call this server back though every caller waits for it.
+/// The most concurrent calls to one host. Together with waiting ones they are fewer than the requests of any priority
+/// level, so a peer can call this server back even if every request waits for that peer.
 const CALLS: usize = 64;
-/// How many calls to one host wait for that.
+/// The most waiting calls to one host.
 const WAITING: usize = 128;
-/// How many connections to one host are kept that nobody uses: as many as may be in use, since a call that finds none makes one anew, with
-/// a handshake that costs both sides more than the call.
+/// The most idle connections to one host: as many as may be in use. A call without an idle one opens a new one, and its
+/// handshake costs both sides more than the call.
 const IDLE_CONNECTIONS: usize = CALLS;
-/// How long they are kept.
+/// The time for which idle connections are kept.
 const IDLE_TIME: Duration = Duration::from_secs(90);
-/// How many bytes the head of an answer may have.
+/// The most bytes of a response header.
 const HEAD_BYTES: usize = 64 << 10;
-/// The interval of pings on a connection of HTTP/2, and the longest time for the answer to one, as in upstream.
+/// The interval of pings on an HTTP/2 connection, and the time limit of an answer, as upstream.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIME: Duration = Duration::from_secs(15);
-/// The most bytes of all responses together that are held at once.
+/// The most bytes of all responses held at once.
 pub(crate) const READING_BYTES: usize = 256 << 20;
 
-/// Somebody who can be called: a host, and a path there.
+/// A client of a host, with a base path.
 #[derive(Clone, Debug)]
 pub struct RestClient {
     host: Arc<Host>,
@@ -54,18 +54,18 @@ pub struct RestClient {
     headers: Option<Arc<HeaderMap>>,
 }
 
-/// A call that shall be made.
+/// A call.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The method.
     pub method: Method,
-    /// What is sent, which is JSON.
+    /// The JSON body.
     pub body: Bytes,
     /// The effect of a repeat.
     pub effect: Effect,
-    /// How long it may take altogether, which the peer is told.
+    /// The total time limit, which the peer is informed of.
     pub time: Duration,
-    /// How many bytes the answer may have.
+    /// The most bytes of the response.
     pub response_bytes: usize,
 }
 
@@ -78,36 +78,36 @@ pub struct RestRequest {
     pub path: String,
     /// The header fields, beside those that every request has.
     pub headers: HeaderMap,
-    /// What is sent.
+    /// The body.
     pub body: Bytes,
     /// The effect of a repeat.
     pub effect: Effect,
-    /// How long it may take altogether.
+    /// The total time limit.
     pub time: Duration,
-    /// How many bytes the answer may have.
+    /// The most bytes of the response.
     pub response_bytes: usize,
 }
 
-/// The whole of a response.
+/// A complete response.
 #[derive(Debug)]
 pub struct RestResponse {
     /// The code.
     pub status: u16,
     /// The header fields.
     pub headers: HeaderMap,
-    /// The media type; that of what was sent where the peer does not say.
+    /// The media type; that of the request where the peer does not state one.
     pub content_type: String,
-    /// How long the peer wants its caller to wait.
+    /// The delay that the peer requests before a retry.
     pub retry_after: Option<Duration>,
     /// The body.
     pub body: Bytes,
     _reservation: ByteReservation,
 }
 
-/// A host with its connections, for all who call it.
+/// A host with its connections, shared by its clients.
 pub(crate) struct Host {
     authority: String,
-    /// True if calls may share a connection of HTTP/2.
+    /// True if calls may share an HTTP/2 connection.
     is_multiplexed: bool,
     client: Client<Dialer, Full<Bytes>>,
     permits: Semaphore,
@@ -123,7 +123,7 @@ impl std::fmt::Debug for Host {
 }
 
 impl Host {
-    /// A host that is called over HTTP/2 if it speaks that.
+    /// A host that is called over HTTP/2 if it supports that.
     pub(crate) fn multiplexed(
         authority: String,
         dialer: &Dialer,
@@ -149,7 +149,7 @@ impl Host {
         Self { authority, is_multiplexed: false, client, permits, waiting, read_budget, meter }
     }
 
-    /// A permit for one more call, if it is to be had in time.
+    /// A permit for a call, if one is available in time.
     async fn permit(&self, until: Instant) -> Result<Option<SemaphorePermit<'_>>, CallError> {
         if let Ok(permit) = self.permits.try_acquire() {
             return Ok(Some(permit));
@@ -168,7 +168,7 @@ impl Host {
         Ok(timeout_at(until, self.permits.acquire()).await.ok().and_then(Result::ok))
     }
 
-    /// The head of the answer to a request, which is sent again as far as the rule for repeats allows it. An error comes with its text.
+    /// Sends a request and returns the response header. Repeats it as the rule allows. An error comes with its text.
     async fn send(
         &self,
         request: &Request<Full<Bytes>>,
@@ -201,31 +201,31 @@ impl RestClient {
         Self { host, path, headers: None }
     }
 
-    /// A client that sends these header fields with each request.
+    /// Sends these header fields with each request.
     pub(crate) fn with_headers(self, headers: HeaderMap) -> Self {
         let headers = (!headers.is_empty()).then(|| Arc::new(headers));
         Self { headers, ..self }
     }
 
-    /// Where a call of so long goes, as errors name it.
+    /// The URL of a call with this timeout, for errors.
     fn url(&self, time: Duration) -> String {
         format!("https://{}{}?timeout={}", self.host.authority, self.path, seconds(time))
     }
 
-    /// Makes a call. Dropping the future breaks it off.
+    /// Makes a call. Dropping the future aborts it.
     ///
     /// # Errors
-    /// When there is no whole answer in time.
+    /// No complete response in time.
     pub async fn call(&self, call: &Call) -> Result<RestResponse, CallError> {
         self.call_until(call, Instant::now() + call.time).await
     }
 
-    /// Counts that a call is made again behind a response of this code.
+    /// Counts a repeat after a response with this code.
     pub(crate) fn note_repeat(&self, method: &Method, code: u16) {
         self.host.meter.of(method).repeated(code);
     }
 
-    /// The same with what is left of its time.
+    /// Makes a call within the remaining time.
     pub(crate) async fn call_until(&self, call: &Call, until: Instant) -> Result<RestResponse, CallError> {
         let url = self.url(call.time);
         let headers = [(ACCEPT, "application/json, */*"), (CONTENT_TYPE, JSON)];
@@ -234,15 +234,15 @@ impl RestClient {
         self.exchange(&request, &url, (call.effect, call.response_bytes), until).await
     }
 
-    /// Where a path is there, as errors name it.
+    /// The URL of a path, for errors.
     pub fn at(&self, path: &str) -> String {
         format!("https://{}{path}", self.host.authority)
     }
 
-    /// Sends a request. Dropping the future breaks it off.
+    /// Sends a request. Dropping the future aborts it.
     ///
     /// # Errors
-    /// When there is no whole response in time.
+    /// No complete response in time.
     pub async fn send(&self, request: RestRequest) -> Result<RestResponse, CallError> {
         let until = Instant::now() + request.time;
         let url = self.at(&request.path);
@@ -250,7 +250,7 @@ impl RestClient {
         self.exchange(&sent, &url, (request.effect, request.response_bytes), until).await
     }
 
-    /// A request with the fields that each has, beside its own.
+    /// Builds a request with common and own header fields.
     fn request(
         &self,
         method: &Method,
@@ -266,7 +266,7 @@ impl RestClient {
         let mut built = built.map_err(|error| CallError::Failed(failure(method, url, &error.to_string())))?;
         built.headers_mut().extend(headers);
         built.headers_mut().extend(self.headers.as_deref().cloned().into_iter().flatten());
-        // In HTTP/2 the URL has it, and some servers refuse it beside that.
+        // In HTTP/2 the URL has it, and some servers refuse it in addition.
         if !self.host.is_multiplexed {
             let host = HeaderValue::from_str(&self.host.authority);
             let host = host.map_err(|error| CallError::Failed(failure(method, url, &error.to_string())))?;
@@ -275,7 +275,7 @@ impl RestClient {
         Ok(built)
     }
 
-    /// Sends a request as soon as it may be under way, and reads the response, of so many bytes at the most.
+    /// Sends a request once a permit is available, and reads a response of limited size.
     fn exchange<'r>(
         &'r self,
         request: &'r Request<Full<Bytes>>,
@@ -283,7 +283,7 @@ impl RestClient {
         limits: (Effect, usize),
         until: Instant,
     ) -> BoxFuture<'r, Result<RestResponse, CallError>> {
-        // Boxed here, so that the clients of HTTP are compiled into this crate alone.
+        // Boxed here, so that the HTTP clients are compiled only into this crate.
         Box::pin(self.exchange_until(request, url, limits, until))
     }
 
@@ -344,7 +344,7 @@ impl RestClient {
 
 const JSON: &str = "application/json";
 
-/// All of a body, of so many bytes at the most.
+/// Reads a whole body of limited size.
 async fn read(
     mut body: Incoming,
     headers: &HeaderMap,
@@ -372,7 +372,7 @@ async fn read(
     Ok(bytes.freeze())
 }
 
-/// The error of a call that is not made again.
+/// The error of a call that is not repeated.
 fn failed(why: String, effect: Effect, failure: Failure) -> CallError {
     match effect {
         Effect::Once if failure.is_outcome_unknown() => CallError::Unknown(why),
@@ -380,7 +380,7 @@ fn failed(why: String, effect: Effect, failure: Failure) -> CallError {
     }
 }
 
-/// What is told of a request that failed.
+/// The text of a failed request.
 fn failure(method: &Method, url: &str, why: &str) -> String {
     format!("{} {}: {why}", title(method), quote(url))
 }

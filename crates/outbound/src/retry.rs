@@ -1,18 +1,18 @@
-//! Waits between the tries of a call that failed, as upstream's clients of webhooks have them.
+//! Waits between the attempts of a failed call, as in upstream's webhook clients.
 //!
-//! A call is made five times at the most. Each wait is half as long again as the one before, and up to a fifth longer by chance, so that
-//! many who failed together do not come back together. Whether another try may help is for who calls.
+//! A call has at most five attempts. Each wait is 1.5 times the previous one, with up to 20 % of random extra, so that
+//! many failed callers do not retry together. The caller decides if another attempt may help.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use keelson_meta::Random;
 
-/// How often a call is made at the most.
+/// The most attempts of a call.
 const TRIES: u32 = 5;
-/// How much longer each wait is.
+/// The growth of each wait.
 const LONGER: f64 = 1.5;
-/// How much of a wait is added to it at the most, by chance.
+/// The largest random extra, as a part of the wait.
 const CHANCE: f64 = 0.2;
 
 /// The waits of one call.
@@ -23,7 +23,7 @@ pub struct RetryWaits {
 }
 
 impl RetryWaits {
-    /// The waits behind a first try, the first of which is about this long.
+    /// Creates the waits after a first attempt. The first wait has about this length.
     pub fn new(first: Duration, random: Arc<dyn Random>) -> Self {
         Self { wait: first, left: TRIES - 1, random }
     }
@@ -32,7 +32,7 @@ impl RetryWaits {
 impl Iterator for RetryWaits {
     type Item = Duration;
 
-    /// How long to wait before the next try; `None` when there have been enough.
+    /// The wait before the next attempt; `None` after the last.
     fn next(&mut self) -> Option<Duration> {
         self.left = self.left.checked_sub(1)?;
         let drawn = u32::try_from(self.random.u64() >> u32::BITS).unwrap_or_default();
@@ -46,7 +46,7 @@ impl Iterator for RetryWaits {
 mod tests {
     use super::*;
 
-    /// Draws the same number each time.
+    /// A random source that always returns the same number.
     struct Always(u8);
 
     impl Random for Always {

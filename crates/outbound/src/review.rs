@@ -1,8 +1,7 @@
-//! Reviews: what a conversion webhook is sent, and what of its answer is believed.
+//! ConversionReviews: the request to a conversion webhook, and the parsing of its response.
 //!
-//! A review is written object by object, and others have their turn in between, since a batch of objects is more than a thread
-//! that requests share should do at once. Objects are sent without their resourceVersion, as upstream sends them. That the
-//! objects in an answer are the right ones is checked by whoever asked for them.
+//! A review is written object by object with yields in between, since a batch is too much work for one turn of a shared
+//! thread. Objects are sent without their resourceVersion, as upstream. The caller checks the returned objects.
 
 use keelson_codec::json;
 use keelson_meta::go_format::{self, quote};
@@ -13,10 +12,10 @@ use crate::response_status::value_of;
 
 const GROUP: &str = "apiextensions.k8s.io";
 const KIND: &str = "ConversionReview";
-/// After so many bytes of a review others have their turn.
+/// The bytes of a review after which other tasks get their turn.
 const REST_FROM_BYTES: usize = 64 << 10;
 
-/// The form of reviews that a webhook takes.
+/// The version of reviews for a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReviewVersion {
     V1,
@@ -24,7 +23,7 @@ pub(crate) enum ReviewVersion {
 }
 
 impl ReviewVersion {
-    /// The first of those that a webhook says it takes which is known here.
+    /// The first known version among those that a webhook supports.
     pub(crate) fn of(stated: &Value) -> Option<Self> {
         let stated = stated.as_array().into_iter().flatten();
         stated.filter_map(Value::as_str).find_map(|version| match version {
@@ -42,7 +41,7 @@ impl ReviewVersion {
     }
 }
 
-/// What a webhook is sent.
+/// Writes the request.
 pub(crate) async fn request(version: ReviewVersion, uid: &str, to: &GroupVersionKind, objects: &[Object]) -> Vec<u8> {
     let mut out = Vec::with_capacity(REST_FROM_BYTES);
     let head = format!(r#"{{"kind":"{KIND}","apiVersion":"{GROUP}/{}","request":{{"uid":"#, version.name());
@@ -75,7 +74,7 @@ fn write_object(object: &Object, out: &mut Vec<u8>) {
     });
 }
 
-/// Writes members but for the one of this name.
+/// Writes the members of a map except for one.
 fn write_members(map: &Map, but: Option<&str>, out: &mut Vec<u8>, write: impl Fn(&str, &Value, &mut Vec<u8>)) {
     out.push(b'{');
     let mut first = true;
@@ -90,10 +89,10 @@ fn write_members(map: &Map, but: Option<&str>, out: &mut Vec<u8>, write: impl Fn
     out.push(b'}');
 }
 
-/// The objects in the answer to a review.
+/// The objects in a response.
 ///
 /// # Errors
-/// When it is none, or says that they can't be converted: in upstream's words.
+/// It is not a response, or reports a failed conversion: in upstream's words.
 pub(crate) fn answer(version: ReviewVersion, uid: &str, body: &[u8]) -> Result<Vec<Object>, String> {
     let mut review = value_of(body)?;
     check_kind(version, &review)?;
@@ -114,7 +113,7 @@ pub(crate) fn answer(version: ReviewVersion, uid: &str, body: &[u8]) -> Result<V
     }
     let status = text(&result["status"], "Status.response.result.status", "string")?;
     let message = text(&result["message"], "Status.response.result.message", "string")?;
-    // Upstream does not look at the uid of the older form.
+    // Upstream ignores the uid of the older version.
     if version == ReviewVersion::V1 && answered != uid {
         return Err(format!("expected response.uid={}, got {}", quote(uid), quote(&answered)));
     }
@@ -140,7 +139,7 @@ pub(crate) fn answer(version: ReviewVersion, uid: &str, body: &[u8]) -> Result<V
         .collect()
 }
 
-/// The kind of a review, as both sides have to state it.
+/// The kind of a review, which both sides must state.
 #[derive(Clone, Copy, Debug)]
 pub struct ReviewKind<'k> {
     /// The group.
@@ -152,10 +151,10 @@ pub struct ReviewKind<'k> {
 }
 
 impl ReviewKind<'_> {
-    /// Whether an answer says that it is of this kind: one that does not say what it is is taken for that.
+    /// Returns true if a response states this kind, and false if it states none.
     ///
     /// # Errors
-    /// When it says that it is something else, in upstream's words.
+    /// It states another kind, in upstream's words.
     pub fn check(&self, review: &Value) -> Result<bool, String> {
         let text = |field: &str| review[field].as_str().unwrap_or_default();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -176,7 +175,7 @@ impl ReviewKind<'_> {
         Err(format!("no kind {kind} is registered for version {api_version} in scheme {}", quote(SCHEME)))
     }
 
-    /// What is told of an answer that does not say what it is.
+    /// The error for a response that states no kind.
     pub fn missing(&self, review: &Value) -> String {
         let text = |field: &str| review[field].as_str().unwrap_or_default();
         let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
@@ -187,7 +186,7 @@ impl ReviewKind<'_> {
 
 fn check_kind(version: ReviewVersion, review: &Value) -> Result<(), String> {
     let kind = ReviewKind { group: GROUP, version: version.name(), kind: KIND };
-    // Upstream takes what does not say what it is for what was asked for, but tells the newer form apart behind it.
+    // Upstream accepts a missing kind, but afterwards requires one in the newer version.
     match kind.check(review)? || version == ReviewVersion::V1Beta1 {
         true => Ok(()),
         false => Err(kind.missing(review)),

@@ -1,7 +1,8 @@
-//! Services of the cluster: each leads to a ready endpoint of its slices, as the cache shows them, or where the operator said.
+//! Services of the cluster: each resolves to ready endpoints of its cached slices, or to a route by the operator.
 //!
-//! A server beside a cluster's network reaches no endpoint. There, and where nothing keeps slices, `--service-route` says where a
-//! service is. Only the way changes: the certificate has to be that of the service in any case.
+//! A server outside of the cluster's network reaches no endpoint. There, and without a controller for slices,
+//! `--service-route` sets the address of a service. Only the address changes: the certificate must still be that of the
+//! service.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,26 +18,26 @@ use keelson_registry::Registry;
 
 /// The label of a slice that names its service.
 pub const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
-/// How many addresses of a service are told, of which the first that takes a connection is used.
+/// The most addresses of a service. The first that accepts a connection is used.
 const ADDRESSES: usize = 3;
-/// How many endpoints of a service are looked at.
+/// The most inspected endpoints of a service.
 const LOOKED_AT: usize = 1000;
 
-/// Whoever knows where services lead.
+/// Resolves services to addresses.
 pub trait Services: fmt::Debug + Send + Sync {
-    /// Hosts and ports of a port of a service, in the order in which they are to be tried: at least one.
+    /// Hosts and ports for a port of a service, in the order to try: at least one.
     ///
     /// # Errors
-    /// Why there is none, as upstream says it.
+    /// The reason why there is none, in upstream's words.
     fn addresses(&self, namespace: &str, name: &str, port: u16) -> Result<Vec<(String, u16)>, String>;
 
-    /// Whether the operator said where a service is.
+    /// Returns true if the operator set a route for a service.
     fn is_routed(&self, _namespace: &str, _name: &str) -> bool {
         false
     }
 }
 
-/// A service that is reached elsewhere than at its endpoints: `NAMESPACE/NAME=URL`.
+/// A route for a service: `NAMESPACE/NAME=URL`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceRoute {
     namespace: String,
@@ -82,27 +83,27 @@ impl FromIterator<ServiceRoute> for ServiceRoutes {
 
 /// The services of a cluster.
 pub struct ClusterServices {
-    /// Not held: what is called belongs to what is served, which the registry holds. Nothing until it is there: webhooks are a part of
-    /// what it is made of.
+    /// Weak, since the registry owns the served resources and these own their webhooks. Empty until the registry
+    /// exists: webhooks are a part of what it is made of.
     registry: OnceLock<Weak<Registry>>,
     routes: ServiceRoutes,
     random: Arc<dyn Random>,
 }
 
 impl ClusterServices {
-    /// Those that a registry has, but for what is routed elsewhere.
+    /// Resolves services of a registry, except for routed ones.
     pub fn new(registry: &Arc<Registry>, routes: ServiceRoutes, random: Arc<dyn Random>) -> Self {
         Self { registry: OnceLock::from(Arc::downgrade(registry)), routes, random }
     }
 
-    /// The same of a registry that is still to come.
+    /// Resolves services of a registry that will be set later.
     pub fn to_come(routes: ServiceRoutes, random: Arc<dyn Random>) -> Self {
         Self { registry: OnceLock::new(), routes, random }
     }
 
-    /// Says which registry has them.
+    /// Sets the registry.
     pub fn are_those_of(&self, registry: &Arc<Registry>) {
-        // Who said it before keeps it: there is one registry in a server.
+        // The first one stays: a server has one registry.
         let _ = self.registry.set(Arc::downgrade(registry));
     }
 }
@@ -140,7 +141,7 @@ impl Services for ClusterServices {
         if found.is_empty() {
             return Err(format!("no endpoints available for service {}", quote(name)));
         }
-        // Each of them has its part of the calls.
+        // Spreads calls over all of them.
         let first = self.random.u64() % found.len() as u64;
         found.rotate_left(usize::try_from(first).unwrap_or_default());
         found.truncate(ADDRESSES);
@@ -152,13 +153,13 @@ impl Services for ClusterServices {
     }
 }
 
-/// The host that a service stands for, where it is another name of one.
+/// The host of a service of type ExternalName.
 fn external_name(service: &Object) -> Option<&str> {
     let text = |field: &str| service.get(&["spec", field]).and_then(Value::as_str);
     text("externalName").filter(|name| text("type") == Some("ExternalName") && !name.is_empty())
 }
 
-/// The slices of a service, in a snapshot of all of them.
+/// The slices of a service in a snapshot.
 pub fn service_slices<'s>(
     slices: &'s Snapshot,
     namespace: &str,
@@ -170,14 +171,14 @@ pub fn service_slices<'s>(
         .filter(move |slice| slice.labels.get(SERVICE_NAME_LABEL) == Some(name))
 }
 
-/// The name of a port of a service, by which its slices know it too; `None` where it has no such port.
+/// The name of a service's port, as in its slices; `None` if it has no such port.
 pub fn service_port_name(service: &Object, port: u16) -> Option<String> {
     let ports = service.get(&["spec", "ports"]).and_then(Value::as_array)?;
     let stated = ports.iter().find(|stated| stated["port"].as_u64() == Some(port.into()))?;
     Some(stated["name"].as_str().unwrap_or_default().to_owned())
 }
 
-/// The name of a port of a service that has addresses of its own.
+/// The name of the port of a service with cluster IPs.
 fn addressed_port(service: &Object, name: &str, port: u16) -> Result<String, String> {
     let kind = service.get(&["spec", "type"]).and_then(Value::as_str).unwrap_or("ClusterIP");
     if !matches!(kind, "ClusterIP" | "NodePort" | "LoadBalancer") {
@@ -186,7 +187,7 @@ fn addressed_port(service: &Object, name: &str, port: u16) -> Result<String, Str
     service_port_name(service, port).ok_or_else(|| format!("no service port {port} found for service {}", quote(name)))
 }
 
-/// The addresses of a slice that are ready, at this port.
+/// The ready addresses of a slice, with this port.
 fn ready(slice: &Arc<Entry>, port_name: &str) -> Vec<(String, u16)> {
     let slice = slice.object.decode(Revision::ZERO);
     let list = |field: &str| slice.get(&[field]).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();

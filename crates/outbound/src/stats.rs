@@ -1,6 +1,6 @@
-//! Counts and times of calls, for metrics.
+//! Counts and durations of calls, for metrics.
 //!
-//! The names under which they are told are given elsewhere. What was counted of a definition goes when that is served no longer.
+//! The metrics' names are defined elsewhere. The counts of a definition are dropped with it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Weak};
@@ -10,40 +10,40 @@ use parking_lot::Mutex;
 
 use crate::host_meter::{CertificateFaults, HostMeter};
 
-/// Upper ends of the buckets of conversions of one definition, in seconds: from 1 ms on, each twice the one before.
+/// Upper bounds of the buckets for conversions of one definition, in seconds: from 1 ms, each twice the one before.
 pub const LATENCY_BUCKETS: [f64; 15] =
     [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384];
-/// Upper ends of the buckets of all conversions, in seconds.
+/// Upper bounds of the buckets for all conversions, in seconds.
 const REQUEST_BUCKETS: [f64; 15] = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1., 2., 5., 10., 20., 30., 45., 60.];
 
-/// What a webhook converted.
+/// The kind of a conversion by a webhook.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConversionKey {
-    /// The version from which.
+    /// The source version.
     pub from: String,
-    /// The version to which.
+    /// The target version.
     pub to: String,
-    /// Whether there was an answer that can be read.
+    /// True if there was a valid response.
     pub succeeded: bool,
 }
 
-/// Why a webhook did not convert.
+/// The reason of a failed conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailureKind {
     Call,
     MalformedResponse,
 }
 
-/// How long something took, how often.
+/// A histogram of durations.
 #[derive(Clone, Debug)]
 pub struct Durations {
-    /// How many took no longer than the end of each bucket, and longer than that of the one before.
+    /// The number in each bucket (not cumulative).
     pub counts: [u64; 15],
-    /// How many there were.
+    /// The total number.
     pub count: u64,
-    /// How long they took together, in seconds.
+    /// The sum in seconds.
     pub sum: f64,
-    /// The upper ends of the buckets, in seconds.
+    /// The upper bounds of the buckets, in seconds.
     pub ends: &'static [f64; 15],
 }
 
@@ -62,7 +62,7 @@ impl Durations {
     }
 }
 
-/// What was counted of one definition, as long as it is served.
+/// The counts of one definition, while it is served.
 #[derive(Debug, Default)]
 pub(crate) struct DefinitionStats(Mutex<BTreeMap<ConversionKey, Durations>>);
 
@@ -72,14 +72,14 @@ impl DefinitionStats {
     }
 }
 
-/// What was counted.
+/// All counts.
 #[derive(Debug, Default)]
 pub struct OutboundStats {
     /// By the name of the definition.
     definitions: Mutex<HashMap<String, Weak<DefinitionStats>>>,
-    /// By result and the kind of failure.
+    /// By result and kind of failure.
     conversions: Mutex<BTreeMap<(&'static str, &'static str), Durations>>,
-    /// By the host and its port.
+    /// By host and port.
     hosts: Mutex<HashMap<String, Weak<HostMeter>>>,
     webhook_certificates: Arc<CertificateFaults>,
     aggregated_certificates: Arc<CertificateFaults>,
@@ -96,7 +96,7 @@ impl OutboundStats {
         stats
     }
 
-    /// The counts of a host, which last as long as a caller holds them.
+    /// The meter of a host, which lives while a caller holds it.
     pub(crate) fn of_host(&self, name: &str) -> Arc<HostMeter> {
         let mut hosts = self.hosts.lock();
         if let Some(known) = hosts.get(name).and_then(Weak::upgrade) {
@@ -107,7 +107,7 @@ impl OutboundStats {
         meter
     }
 
-    /// The counts of all hosts that may be called, in their order.
+    /// The meters of all current hosts, sorted by name.
     pub fn hosts(&self) -> Vec<(String, Arc<HostMeter>)> {
         let mut hosts = self.hosts.lock();
         hosts.retain(|_, meter| meter.strong_count() > 0);
@@ -116,12 +116,12 @@ impl OutboundStats {
         all
     }
 
-    /// The certificates that were refused of webhooks.
+    /// Faults of certificates of webhooks.
     pub fn webhook_certificates(&self) -> &Arc<CertificateFaults> {
         &self.webhook_certificates
     }
 
-    /// The certificates that were refused of aggregated servers and peers.
+    /// Faults of certificates of aggregated servers and peers.
     pub fn aggregated_certificates(&self) -> &Arc<CertificateFaults> {
         &self.aggregated_certificates
     }
@@ -135,7 +135,7 @@ impl OutboundStats {
         self.conversions.lock().entry(labels).or_insert_with(|| Durations::new(&REQUEST_BUCKETS)).note(took);
     }
 
-    /// How long conversions took, by the name of the definition and what was converted. Definitions that are gone are not told.
+    /// The durations of conversions by definition and kind, without those of removed definitions.
     pub fn by_definition(&self) -> Vec<(String, ConversionKey, Durations)> {
         let mut definitions = self.definitions.lock();
         definitions.retain(|_, stats| stats.strong_count() > 0);
@@ -148,7 +148,7 @@ impl OutboundStats {
         found
     }
 
-    /// How long conversions took, by result and the kind of failure, as upstream names them.
+    /// The durations of conversions by result and kind of failure, as upstream names them.
     pub fn by_result(&self) -> Vec<((&'static str, &'static str), Durations)> {
         self.conversions.lock().iter().map(|(labels, took)| (*labels, took.clone())).collect()
     }

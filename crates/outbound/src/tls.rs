@@ -1,8 +1,8 @@
-//! Verification of server certificates against the authorities of a bundle, or the system's where there is no bundle.
+//! Verification of server certificates against a bundle of authorities, or the system's without a bundle.
 //!
-//! Certificates are verified by `webpki`. What it refuses is looked at again, to tell it in the words of Go's `crypto/x509`, in the
-//! order in which that looks: time, name, signature. One thing is accepted that `webpki` refuses: a certificate that is in the
-//! bundle itself and is an authority too, as people make them with one command of openssl.
+//! `webpki` verifies certificates. Its refusals are translated to the words of Go's `crypto/x509`, in Go's order of
+//! checks: time, name, signature. One case that `webpki` refuses is accepted: a certificate in the bundle itself that
+//! is also an authority, as a single openssl command creates.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -24,15 +24,15 @@ use x509_parser::prelude::{FromDer as _, GeneralName, X509Certificate};
 use crate::dialer::Trust;
 use crate::host_meter::CertificateFaults;
 
-/// How many names of a certificate are told that has not the one that was wanted.
+/// The most names of a certificate in an error.
 const TOLD_NAMES: usize = 100;
 
-/// The settings of connections to those who are trusted.
+/// The TLS settings for trusted peers.
 ///
-/// Cost: without a bundle the system's certificates are read from its disk.
+/// Cost: without a bundle, reads the system's certificates from disk.
 ///
 /// # Errors
-/// When the bundle holds no certificate, or the certificate that is presented can't be used.
+/// The bundle has no certificate, or the client certificate can't be used.
 pub(crate) fn client_config(trust: &Trust) -> Result<ClientConfig, String> {
     let Trust { ca_bundle, insecure_skip_tls_verify, faults, certificate } = trust;
     let insecure_skip_tls_verify = *insecure_skip_tls_verify;
@@ -72,11 +72,11 @@ fn system_roots() -> Vec<CertificateDer<'static>> {
 }
 
 struct Verifier {
-    /// `None` where nobody is trusted.
+    /// `None` without trusted authorities.
     roots: Option<Arc<WebPkiServerVerifier>>,
     trusted: Vec<CertificateDer<'static>>,
     algorithms: WebPkiSupportedAlgorithms,
-    /// Whether certificates are not looked at. That the peer has their keys is.
+    /// True to skip the verification of certificates. The proof of their keys is still verified.
     insecure_skip_tls_verify: bool,
     faults: Arc<CertificateFaults>,
 }
@@ -148,7 +148,7 @@ impl ServerCertVerifier for Verifier {
             Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
                 UNKNOWN.to_owned()
             }
-            // A server with the certificate of an authority is believed where it is that of a bundle alone.
+            // A server with the certificate of an authority is only trusted through a bundle with it.
             Error::InvalidCertificate(CertificateError::Other(_)) if certificate.is_ca() => UNKNOWN.to_owned(),
             Error::InvalidCertificate(other) => format!("x509: {other}"),
             other => return Err(other),
@@ -196,7 +196,7 @@ fn x509(text: String) -> Error {
     Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(X509Fault(text)))))
 }
 
-/// Returns true for a certificate that is signed with SHA-1.
+/// Returns true for a certificate signed with SHA-1.
 fn is_sha1(certificate: &X509Certificate<'_>) -> bool {
     /// `sha1WithRSAEncryption` and `ecdsa-with-SHA1`.
     const SHA1: [&str; 2] = ["1.2.840.113549.1.1.5", "1.2.840.10045.4.1"];
@@ -256,7 +256,7 @@ mod tests {
 
     use super::*;
 
-    /// What is said of the certificate of `s.n.svc`, which counted in January 2020, by who asks for that name at that time.
+    /// The error for a certificate of `s.n.svc`, valid in January 2020, when requested under this name at this time.
     fn told(name: &'static str, seconds: u64) -> Option<String> {
         let mut stated = CertificateParams::new(vec!["s.n.svc".to_owned()]).unwrap();
         (stated.not_before, stated.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(2020, 2, 1));

@@ -1,9 +1,9 @@
-//! Servers to which requests are passed on: bodies are streams in both directions, of which no more is held than a window.
+//! Servers for forwarded requests: bodies are streams in both directions, with at most a window of each in memory.
 //!
-//! Requests that come to an end have connections of their own, as far as these go (`exclusive.rs`). The others share connections, over
-//! HTTP/2 where the server speaks that: in pools with a bounded number of requests on each, so that neither the streams of a connection
-//! nor its window run out while watches hold them. Requests are sent again by the rule in `repeat.rs`.
-//! Upgrades have connections of their own too. What stands in a request, and what becomes of the answer, is not here.
+//! Requests with a finite response have connections of their own, as far as these last (`exclusive.rs`). The others
+//! share connections, over HTTP/2 where the server supports it. Each pool has a limited number of requests, so that
+//! watches exhaust neither the streams of a connection nor its window. `repeat.rs` decides about repeats. Upgrades have
+//! connections of their own too. The content of requests and responses is not handled here.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -33,52 +33,53 @@ use crate::fault::{DialError, text};
 use crate::repeat::{Effect, Failure, Repeats};
 use crate::response_start::ResponseStart;
 
-/// How many requests to one server are under way on one pool. Servers of HTTP/2 allow at least as many streams on a connection.
+/// The most concurrent requests of a pool. HTTP/2 servers allow at least as many streams on a connection.
 const POOL_REQUESTS: usize = 100;
-/// How many pools one server has, which bounds its requests, watches and tunnels.
+/// The most pools of a server, which limits its requests, watches and tunnels.
 const POOLS: usize = 100;
-/// How many connections of a pool are kept that nobody uses.
+/// The most idle connections of a pool.
 const IDLE_CONNECTIONS: usize = 32;
-/// How long they are kept.
+/// The time for which idle connections are kept.
 const IDLE_TIME: Duration = Duration::from_secs(90);
-/// How many requests to all servers together are under way.
+/// The most concurrent requests to all servers.
 const ALL_REQUESTS: usize = POOLS * POOL_REQUESTS;
-/// How many pools of all servers together have large buffers.
+/// The most pools of all servers with large buffers.
 const LARGE_POOLS: usize = 4;
-/// The buffers of the first pools, through which a stream runs at full speed.
+/// The buffers of the first pools, large enough for full speed.
 const LARGE: Buffers = Buffers { http1: 512 << 10, window: 256 << 10, sending: 256 << 10 };
-/// Those of all others: with these, all requests that may be under way hold no more than a gigabyte, though nobody reads.
+/// The buffers of all other pools. With these, the largest number of requests holds at most a gigabyte even if no
+/// client reads.
 const SMALL: Buffers = Buffers { http1: 64 << 10, window: 32 << 10, sending: 32 << 10 };
-/// How many bytes the head of an answer may have on HTTP/2.
+/// The most bytes of an HTTP/2 response header.
 const HEAD_BYTES: u32 = 512 << 10;
-/// How often a server that holds a connection of HTTP/2 open is asked whether it is still there.
+/// The interval of pings on an open HTTP/2 connection.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
-/// How long it may take to answer.
+/// The time limit for the answer to a ping.
 const PING_TIME: Duration = Duration::from_secs(15);
 
-/// The body of a request that is passed on.
+/// The body of a forwarded request.
 pub type ForwardBody = UnsyncBoxBody<Bytes, Box<dyn StdError + Send + Sync>>;
 
-/// Why a request has no answer that can be passed back.
+/// The reason why a request has no response.
 #[derive(Clone, Debug, ThisError, PartialEq, Eq)]
 pub enum ForwardError {
-    /// The service leads nowhere.
+    /// The service has no usable address.
     #[error("{0}")]
     Unresolved(String),
-    /// As many requests as there may be are under way.
+    /// The limit of concurrent requests is reached.
     #[error("too many requests to {0} are under way")]
     Busy(String),
-    /// There is no connection, in the words of Go's client.
+    /// There is no connection; the text is that of Go's client.
     #[error("{0}")]
     Dial(String),
-    /// It failed on the way, in the same words.
+    /// It failed after that; the text is that of Go's client.
     #[error("{0}")]
     Failed(String),
 }
 
 type ForwardClient = Client<Dialer, ForwardBody>;
 
-/// A server to which requests are passed on.
+/// A server for forwarded requests.
 pub struct Upstream {
     authority: String,
     dialer: Dialer,
@@ -90,25 +91,25 @@ pub struct Upstream {
     limits: ForwardLimits,
 }
 
-/// Connections that share the bounds of one pool.
+/// Connections with the limits of one pool.
 struct ConnectionPool {
     client: ForwardClient,
     requests: Arc<AtomicUsize>,
     _large: Option<Counted>,
 }
 
-/// How many bytes of one request wait.
+/// The buffer sizes of a request, in bytes.
 #[derive(Clone, Copy)]
 struct Buffers {
-    /// Those of a response on HTTP/1.1, for whoever reads it. It also bounds the head.
+    /// Received bytes of an HTTP/1.1 response. Also limits its header.
     http1: usize,
-    /// The same on HTTP/2. All streams of a connection have room together, so that none waits for another.
+    /// Received bytes of an HTTP/2 response. All streams of a connection fit at once, so that none waits for another.
     window: u32,
-    /// Those of a request on HTTP/2, until the server takes them.
+    /// Bytes of an HTTP/2 request until the server accepts them.
     sending: usize,
 }
 
-/// What the requests to all servers have in common: how many there are, how many have connections of their own, and how many pools have
+/// The limits of all servers together: concurrent requests, requests with connections of their own, and pools with
 /// large buffers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ForwardLimits {
@@ -117,7 +118,7 @@ pub(crate) struct ForwardLimits {
     large_pools: Arc<AtomicUsize>,
 }
 
-/// The permit for a request that is under way, until this is dropped.
+/// The permit of a running request, until dropped.
 #[derive(Debug)]
 pub struct ForwardPermit {
     _of_server: Counted,
@@ -125,7 +126,7 @@ pub struct ForwardPermit {
     _exclusive: Option<Counted>,
 }
 
-/// One of a bounded number, until this is dropped.
+/// One of a limited number, until dropped.
 #[derive(Debug)]
 struct Counted(Arc<AtomicUsize>);
 
@@ -148,7 +149,7 @@ impl fmt::Debug for Upstream {
     }
 }
 
-/// The answer to a request that is passed on. Boxed, so that the clients of HTTP are compiled into this crate alone.
+/// The response to a forwarded request. Boxed, so that the HTTP clients are compiled only into this crate.
 type Forwarding<'u> = BoxFuture<'u, Result<(Response<ForwardedBody>, ForwardPermit), ForwardError>>;
 
 impl Upstream {
@@ -166,16 +167,16 @@ impl Upstream {
         }
     }
 
-    /// The host and the port by which the server is addressed.
+    /// Host and port of the server.
     pub fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// Passes a request on, whose URI names this server and a path. The permit is to be held until the answer was read. Dropping the
-    /// future or the answer breaks the request off.
+    /// Forwards a request whose URI has this server and a path. Hold the permit until the response was read. Dropping
+    /// the future or the response aborts the request.
     ///
     /// # Errors
-    /// When there is no head of an answer.
+    /// There is no response header.
     pub fn forward(&self, parts: Parts, body: Option<ForwardBody>) -> Forwarding<'_> {
         Box::pin(self.forward_exclusive(parts, body))
     }
@@ -205,7 +206,7 @@ impl Upstream {
             let next = match (unsent, &again) {
                 (Some(unsent), _) => Some(*unsent),
                 (None, Some(parts)) => Some(Request::from_parts(parts.clone(), nothing())),
-                // The body of a request that is passed on can't be read twice.
+                // The body of a forwarded request can't be read twice.
                 (None, None) => None,
             };
             let Some((next, wait)) = next.zip(repeats.wait(failure)) else { return Err(error) };
@@ -214,10 +215,10 @@ impl Upstream {
         }
     }
 
-    /// The same for a request whose answer has no end of its own, as that of a watch.
+    /// Forwards a request with an endless response, such as a watch.
     ///
     /// # Errors
-    /// When there is no head of an answer.
+    /// There is no response header.
     pub fn forward_shared(&self, parts: Parts, body: Option<ForwardBody>) -> Forwarding<'_> {
         Box::pin(self.forward_pooled(parts, body))
     }
@@ -235,19 +236,19 @@ impl Upstream {
         Ok((answer?.map(ForwardedBody::from), permit))
     }
 
-    /// Sends a request of this server itself whose answer is read as it comes.
+    /// Sends a request of this server and returns the response as a stream.
     ///
     /// # Errors
-    /// When there is no head of an answer.
+    /// There is no response header.
     pub async fn open(&self, parts: Parts) -> Result<(u16, AnswerStream), ForwardError> {
         let (answer, permit) = self.forward_shared(parts, None).await?;
         Ok((answer.status().as_u16(), AnswerStream { body: answer.into_body(), _permit: permit }))
     }
 
-    /// The same for a request that asks for another protocol.
+    /// Forwards a request for a protocol upgrade.
     ///
     /// # Errors
-    /// When there is no head of an answer.
+    /// There is no response header.
     pub async fn upgrade(
         &self,
         parts: Parts,
@@ -259,13 +260,13 @@ impl Upstream {
         Ok((send_once(&self.upgrading, request).await.map_err(|(_, error)| error)?, permit))
     }
 
-    /// A permit for a request, of those of all servers too.
+    /// A permit for a request, also within the limit of all servers.
     fn permit(&self, of_server: Counted) -> Option<ForwardPermit> {
         let of_all = Counted::take(&self.limits.requests, ALL_REQUESTS)?;
         Some(ForwardPermit { _of_server: of_server, _of_all: of_all, _exclusive: None })
     }
 
-    /// A permit for a request that has a connection of its own.
+    /// A permit for a request with a connection of its own.
     fn exclusive_permit(&self) -> Option<ForwardPermit> {
         if !self.exclusive.are_spoken() {
             return None;
@@ -275,7 +276,7 @@ impl Upstream {
         Some(ForwardPermit { _exclusive: Some(exclusive), ..self.permit(of_server)? })
     }
 
-    /// A permit of the first pool that has one. Pools that are no longer needed go with their connections.
+    /// A permit of the first pool with one left. Drops unneeded pools with their connections.
     fn pool(&self) -> Option<(Arc<ConnectionPool>, ForwardPermit)> {
         let mut pools = self.pools.lock();
         let is_used = |pool: &Arc<ConnectionPool>| pool.requests.load(Ordering::Relaxed) > 0;
@@ -300,7 +301,7 @@ impl Upstream {
     }
 }
 
-/// An answer that is read as it comes. Dropping it breaks the request off.
+/// A streamed response. Dropping it aborts the request.
 pub struct AnswerStream {
     body: ForwardedBody,
     _permit: ForwardPermit,
@@ -313,10 +314,10 @@ impl fmt::Debug for AnswerStream {
 }
 
 impl AnswerStream {
-    /// The next bytes; `None` behind the last.
+    /// The next bytes; `None` at the end.
     ///
     /// # Errors
-    /// When it does not end as it should, in the words of Go's client.
+    /// It ended prematurely, in the words of Go's client.
     pub async fn data(&mut self) -> Result<Option<Bytes>, String> {
         while let Some(frame) = self.body.frame().await {
             if let Ok(data) = frame.map_err(|error| reading_fault(&error))?.into_data() {
@@ -348,7 +349,7 @@ fn nothing() -> ForwardBody {
     Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 
-/// Sends a request without a body, again as far as the rule for repeats allows it.
+/// Sends a request without a body. Repeats it as the rule allows.
 async fn send(client: &ForwardClient, parts: &Parts) -> Result<Response<Incoming>, ForwardError> {
     let mut repeats = Repeats::new(Effect::of(&parts.method));
     loop {
@@ -365,7 +366,7 @@ async fn send(client: &ForwardClient, parts: &Parts) -> Result<Response<Incoming
     }
 }
 
-/// Sends a request. An error comes with the way in which the request ended.
+/// Sends a request. An error comes with the point at which it failed.
 async fn send_once(
     client: &ForwardClient,
     mut request: Request<ForwardBody>,
@@ -376,7 +377,7 @@ async fn send_once(
     sent.map_err(|error| (Failure::of(&error, used.was_kept), fault(&error, used.response_start.as_ref())))
 }
 
-/// Why a request failed, and what its answer began with.
+/// The error of a failed request, with the start of its response.
 pub(crate) fn fault(error: &(dyn StdError + 'static), response_start: Option<&ResponseStart>) -> ForwardError {
     let causes = || std::iter::successors(Some(error), |error| (*error).source());
     match causes().find_map(|cause| cause.downcast_ref::<DialError>()) {
@@ -391,7 +392,7 @@ pub(crate) fn fault(error: &(dyn StdError + 'static), response_start: Option<&Re
     ForwardError::Failed(quoted.unwrap_or_else(|| text(error)))
 }
 
-/// What went wrong with an answer that was being read, in the words of Go's client.
+/// The error of a response that failed while it was read, in the words of Go's client.
 pub fn reading_fault(error: &hyper::Error) -> String {
     text(error)
 }

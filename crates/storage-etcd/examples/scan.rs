@@ -1,7 +1,7 @@
-//! Measures how long it takes to read all objects of an etcd, as a server does when it starts.
+//! Measures a read of all objects of an etcd, as a server does at start.
 //!
-//! `env $(cargo xtask servers) cargo run --release -p keelson-storage-etcd --example scan [OBJECTS [ROUNDS]]`. Each object has about
-//! 5 KB and is written as often as there are rounds, since what was written before makes etcd look longer.
+//! `env $(cargo xtask servers) cargo run --release -p keelson-storage-etcd --example scan [OBJECTS [ROUNDS]]`. Each
+//! object has about 5 KB and is written once per round, since earlier versions slow etcd down.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measurement talks, and fails by a panic")]
 
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use keelson_teststores::EtcdServer;
 
 /// Writes in flight.
 const IN_FLIGHT: usize = 64;
-/// Objects that one transaction writes.
+/// The number of objects in a transaction.
 const BATCH: u64 = 20;
 const NAMESPACES: u64 = 40;
-/// Collections that nothing is in, on both sides of the one that is full.
+/// Empty collections before and after the full one.
 const OTHERS: [&str; 4] = ["configmaps", "events", "secrets", "services/specs"];
 
 fn key(number: u64) -> StoreKey {

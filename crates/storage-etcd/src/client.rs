@@ -1,8 +1,8 @@
-//! Calls to etcd: which member, as whom, how long, and what may be asked twice.
+//! Calls to etcd: the choice of member, credentials, timeouts and repeats.
 //!
-//! Knows connections and nothing of keys. A call that may have reached etcd is repeated only if it changes nothing, so that
-//! no write is done twice. Every call ends within the configured time, and soon where its member has stopped answering. A
-//! member that has failed once is left, whatever became of the call.
+//! Knows connections, not keys. A call that may have reached etcd is repeated only if it changes nothing, so no write
+//! happens twice. Every call ends within the configured time, and soon if its member stops answering. A member is left
+//! after its first failure, whatever the outcome of the call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -31,32 +31,32 @@ use crate::member::{Health, Lost, Member};
 use crate::proto;
 use crate::version::EtcdVersion;
 
-/// The largest answer that is taken, in bytes. Pages are kept far below; one that holds a few very large objects is not.
+/// The largest accepted response, in bytes. Pages are far smaller, except for one with a few very large objects.
 const LARGEST_ANSWER: usize = 1 << 30;
-/// How long a member may take to say what it is. One that lives does so without asking the others.
+/// The time limit of a status request. A live member answers it without the others.
 const LIFE_SIGN: Duration = Duration::from_millis(1500);
-/// The wait before the members are tried once more when none has answered. Each further one takes twice as long.
+/// The first backoff after no member has answered. Each further one doubles.
 const FIRST_WAIT: Duration = Duration::from_millis(20);
-/// The longest such wait.
+/// The longest such backoff.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// How many tries of a call share its time: a member that hangs must leave some for another.
+/// The number of attempts that share the time of a call: a member that hangs must leave time for another.
 const SHARES: u32 = 3;
-/// How often one call may have its token renewed: a member that lags may not know the newest one yet.
+/// The most token renewals of one call: a lagging member may not know the newest token yet.
 const RENEWALS: u32 = 2;
-/// How many requests of one stream of watches may wait to be sent.
+/// The most queued requests of a stream of watches.
 const WATCH_REQUESTS: usize = 64;
 
-/// One call of etcd's API.
+/// A method of etcd's API.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Method {
     path: &'static str,
-    /// Whether doing it twice is the same as doing it once.
+    /// True if a repeat has no further effect.
     repeats: bool,
 }
 
 pub(crate) const RANGE: Method = Method::new("/etcdserverpb.KV/Range", true);
 pub(crate) const TXN: Method = Method::new("/etcdserverpb.KV/Txn", false);
-/// A transaction that only reads.
+/// A read-only transaction.
 pub(crate) const READ_TXN: Method = Method::new("/etcdserverpb.KV/Txn", true);
 pub(crate) const PUT: Method = Method::new("/etcdserverpb.KV/Put", false);
 pub(crate) const COMPACT: Method = Method::new("/etcdserverpb.KV/Compact", true);
@@ -74,28 +74,28 @@ impl Method {
     }
 }
 
-/// What happened on the way to etcd, for metrics.
+/// Counts of the connection to etcd, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EtcdStats {
-    /// Calls that were tried again, on this member or the next.
+    /// Repeated calls, on the same member or another.
     pub retries: u64,
-    /// How often another member was turned to.
+    /// Switches to another member.
     pub failovers: u64,
-    /// How often the user's token was fetched, the first time included.
+    /// Logins, including the first one.
     pub logins: u64,
-    /// Watches that were opened, the first ones included.
+    /// Opened watches, including the first ones.
     pub watches_opened: u64,
     /// Watches that broke or fell silent.
     pub watches_broken: u64,
-    /// Progress that was asked for.
+    /// Progress requests.
     pub progress_requests: u64,
-    /// Keys that were written only to make an event, for an etcd whose progress reports can't be believed.
+    /// Keys written only to cause an event, for an etcd with unreliable progress reports.
     pub ticks: u64,
-    /// True after etcd has refused a put for want of room, until it takes one.
+    /// True after etcd refused a put for lack of space, until it accepts one.
     pub full: bool,
 }
 
-/// The counters themselves, which outlive the store for whoever reads them.
+/// The counters, which readers may keep longer than the store.
 #[derive(Debug, Default)]
 pub struct EtcdCounters {
     pub(crate) retries: AtomicU64,
@@ -109,7 +109,7 @@ pub struct EtcdCounters {
 }
 
 impl EtcdCounters {
-    /// What they say now.
+    /// The current values.
     pub fn read(&self) -> EtcdStats {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         EtcdStats {
@@ -129,7 +129,7 @@ pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// All members, and the one that is used now.
+/// All members, with the one in use.
 pub(crate) struct Client {
     members: Vec<Member>,
     current: AtomicUsize,
@@ -137,9 +137,9 @@ pub(crate) struct Client {
     timeout: Duration,
     compression: bool,
     counters: Arc<EtcdCounters>,
-    /// The number of connections that were made: the next one may lead to an etcd that holds something else.
+    /// The number of connections so far: each new one may lead to an etcd with other content.
     connections: Arc<AtomicU64>,
-    /// The number of times that a member or a watch was lost.
+    /// The number of lost members and watches so far.
     losses: AtomicU64,
 }
 
@@ -147,16 +147,16 @@ pub(crate) struct Client {
 pub(crate) struct WatchStream {
     pub(crate) requests: mpsc::Sender<proto::WatchRequest>,
     pub(crate) responses: Streaming<proto::WatchResponse>,
-    /// What the member that serves it said it is, if it said so.
+    /// The version of its member, if known.
     pub(crate) version: Option<EtcdVersion>,
-    /// Which member that is.
+    /// The index of its member.
     pub(crate) place: usize,
     /// Changes when that member is given up.
     pub(crate) life: watch::Receiver<u64>,
 }
 
 impl Client {
-    /// Prepares connections; the first call makes them.
+    /// Prepares connections. The first call opens them.
     pub(crate) fn new(config: &EtcdConfig, counters: Arc<EtcdCounters>) -> Result<Self, OpenError> {
         let connections = Arc::<AtomicU64>::default();
         let members = connect::members(config, &connections)?;
@@ -176,7 +176,7 @@ impl Client {
         })
     }
 
-    /// Makes a call, on another member when this one fails and the call may be repeated.
+    /// Makes a call. After a failure, repeats it on another member if allowed.
     pub(crate) async fn call<Q, A>(&self, method: Method, request: Q) -> Result<A, Failure>
     where
         Q: Message + Clone + 'static,
@@ -221,7 +221,7 @@ impl Client {
         }
     }
 
-    /// Asks the member in use what it is.
+    /// The status of the member in use.
     pub(crate) async fn status(&self) -> Result<proto::StatusResponse, Failure> {
         self.call(STATUS, proto::StatusRequest {}).await
     }
@@ -229,7 +229,7 @@ impl Client {
     /// Opens a stream with its first watch.
     pub(crate) async fn watch(&self, create: proto::WatchCreateRequest) -> Result<WatchStream, Failure> {
         if self.session.is_some() {
-            // A watch does not say that the token has ended, only that it may not watch; a read says it.
+            // A watch reports an expired token only as missing permission; a read reports it precisely.
             let request = proto::RangeRequest { key: create.key.clone(), count_only: true, ..Default::default() };
             let _: proto::RangeResponse = self.call(RANGE, request).await?;
         }
@@ -243,7 +243,8 @@ impl Client {
         opened
     }
 
-    /// Whether the member of a stream still says what it is, on the connection of its watches. If not, that is not used again.
+    /// Returns true if the member of a stream answers on the connection of its watches. Otherwise that connection is
+    /// not used again.
     pub(crate) async fn watches_live(&self, place: usize) -> bool {
         let member = &self.members[place];
         let lives = self.look(member.watches()).await != Health::Gone;
@@ -253,7 +254,7 @@ impl Client {
         lives
     }
 
-    /// Uses another member from now on, unless that has happened already: this one is of no use.
+    /// Switches to another member, unless that has happened already.
     pub(crate) fn turn_from(&self, place: usize, cause: &str) {
         self.members[place].complain(cause);
         self.interrupted();
@@ -268,33 +269,33 @@ impl Client {
         }
     }
 
-    /// Counts an interruption, after which etcd may hold something else.
+    /// Counts an interruption, after which etcd may have other content.
     pub(crate) fn interrupted(&self) {
         self.losses.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The number of connections that were made so far.
+    /// The number of connections so far.
     pub(crate) fn connections(&self) -> u64 {
         self.connections.load(Ordering::Acquire)
     }
 
-    /// The number of moments so far behind which etcd may hold something else.
+    /// The number of interruptions so far, after each of which etcd may have other content.
     pub(crate) fn interruptions(&self) -> u64 {
         self.connections() + self.losses.load(Ordering::Acquire)
     }
 
-    /// How long a call may take.
+    /// The time limit of a call.
     pub(crate) const fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// All endpoints, for texts.
+    /// All endpoints, for messages.
     pub(crate) fn endpoints(&self) -> String {
         let names: Vec<&str> = self.members.iter().map(|member| member.endpoint.as_str()).collect();
         names.join(", ")
     }
 
-    /// Why no member answers, when `cause` was the last to be heard: what each of them failed with, if there are several.
+    /// The reason why no member answers: the last failure of each, if there are several members, otherwise `cause`.
     pub(crate) fn complaints(&self, cause: String) -> String {
         let told = |member: &Member| Some(format!("{} says {}", member.endpoint, member.complaint()?));
         let all: Vec<String> = self.members.iter().filter_map(told).collect();
@@ -305,17 +306,17 @@ impl Client {
         &self.counters
     }
 
-    /// Fetches the first token that shows who we are.
+    /// Fetches the first token.
     pub(crate) async fn log_in(&self) -> Result<(), Failure> {
         self.renew(&Token::default()).await
     }
 
-    /// Boxed, since a login is a call, which may have its token renewed.
+    /// Logs in, unless the ended token was renewed already. Boxed, since a login is a call, which may renew its token.
     fn renew<'a>(&'a self, ended: &'a Token) -> BoxFuture<'a, Result<(), Failure>> {
         let log_in = move |request| async move {
             let answer: proto::AuthenticateResponse = match self.call(AUTHENTICATE, request).await {
                 Ok(answer) => answer,
-                // Users may be configured before etcd is told to ask for them.
+                // Users may be configured before authentication is enabled in etcd.
                 Err(Failure::Refused(cause)) if cause.contains("authentication is not enabled") => return Ok(None),
                 Err(failure) => return Err(failure),
             };
@@ -329,7 +330,7 @@ impl Client {
         .boxed()
     }
 
-    /// What shows who we are. etcd refuses even a login that comes with a token of before.
+    /// The token for a method. etcd refuses even a login with an expired token.
     fn token(&self, method: Method) -> Token {
         let session = self.session.as_ref().filter(|_| method.path != AUTHENTICATE.path);
         session.map(Session::token).unwrap_or_default()
@@ -364,7 +365,7 @@ impl Client {
         }
     }
 
-    /// Waits for what is asked of a member, until the time is over or the member has stopped answering.
+    /// Waits for an answer of a member, until the time is over or the member has stopped answering.
     async fn attend<T>(
         &self,
         place: usize,
@@ -393,13 +394,13 @@ impl Client {
         let version = match self.status_of(member.watches()).await {
             Ok(status) => EtcdVersion::parse(&status.version),
             Err(failure @ Failure::Unavailable { .. }) => return Err(failure),
-            // Who may not ask believes nothing.
+            // A user without permission can't see the version.
             Err(_) => None,
         };
         let mut service = self.service(member.watches());
         ready(&mut service).await?;
         let (mut requests, receiver) = mpsc::channel(WATCH_REQUESTS);
-        // etcd answers nothing, not even headers, before it has read the first request.
+        // etcd sends nothing, not even headers, before it has read the first request.
         requests.try_send(proto::WatchAsk::Create(create).into()).map_err(|_| full())?;
         let request = addressed(receiver, &self.token(RANGE));
         let codec = ProstCodec::<proto::WatchRequest, proto::WatchResponse>::default();
@@ -410,13 +411,13 @@ impl Client {
     async fn look(&self, channel: Channel) -> Health {
         match timeout(LIFE_SIGN, self.status_of(channel)).await {
             Ok(Ok(status)) if status.leader == 0 => Health::Leaderless,
-            // Who may not ask has an answer too.
+            // A refusal is an answer too.
             Ok(answer) => Health::Well { term: answer.map_or(0, |status| status.raft_term) },
             Err(_) => Health::Gone,
         }
     }
 
-    /// Asks a member what it is, which it knows by itself.
+    /// The status of a member, which it knows without the others.
     async fn status_of(&self, channel: Channel) -> Result<proto::StatusResponse, Failure> {
         let mut service = self.service(channel);
         ready(&mut service).await?;
@@ -437,8 +438,8 @@ impl Client {
     }
 }
 
-/// A request that only a member which has a leader takes: one that is cut off from the others refuses it at once, or ends the
-/// stream, rather than leaving it without an answer.
+/// A request for members with a leader only: one that is cut off refuses it at once or ends the stream, instead of
+/// leaving it without an answer.
 fn addressed<T>(message: T, token: &Token) -> Request<T> {
     let mut request = Request::new(message);
     request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
@@ -452,7 +453,7 @@ fn identify<T>(request: &mut Request<T>, token: &Token) {
     }
 }
 
-/// Waits until the connection can take a request. A failure here means that nothing was sent.
+/// Waits until the connection can take a request. After a failure here nothing was sent.
 async fn ready(service: &mut Grpc<Channel>) -> Result<(), Failure> {
     service.ready().await.map_err(|error| match Failure::from(Status::from_error(Box::new(error))) {
         Failure::Unavailable { cause, .. } => Failure::Unavailable { cause, sent: false },
@@ -460,7 +461,7 @@ async fn ready(service: &mut Grpc<Channel>) -> Result<(), Failure> {
     })
 }
 
-/// A watch's requests can't be sent as fast as they come.
+/// The failure of a watch whose request queue is full.
 pub(crate) fn full() -> Failure {
     Failure::Unavailable { cause: "the watch's requests are stuck".to_owned(), sent: true }
 }

@@ -1,8 +1,8 @@
-//! Compaction, together with all other API servers on the same etcd.
+//! Compaction, coordinated with all other API servers on the same etcd.
 //!
-//! Upstream's rule is kept: who wants to compact first writes the revision into the compaction key, in a transaction that
-//! compares the key's version, and compacts only if that held. So servers of both makes take turns, and the key tells every
-//! one of them what is gone.
+//! It follows upstream's protocol: a server first writes the revision into the compaction key, in a transaction that
+//! compares the key's version, and compacts only if that succeeded. So servers of all kinds take turns, and the key
+//! holds the compacted revision for all of them.
 
 use std::time::Duration;
 
@@ -22,12 +22,12 @@ use crate::proto::{
 use crate::revision::{self, Housekeeping, from_etcd, to_etcd};
 use crate::store::Shared;
 
-/// How often another server may be faster before this one leaves it to them.
+/// The most lost races before this server leaves the compaction to others.
 const TRIES: usize = 5;
-/// When to try again after etcd has said that this user may not compact.
+/// The time until the next attempt after etcd has denied compaction to this user.
 const TRY_AGAIN: Duration = Duration::from_secs(60 * 60);
 
-/// Forgets what only reads below `oldest` could see.
+/// Removes history below `oldest`.
 pub(crate) async fn compact(shared: &Shared, oldest: Revision) -> Result<(), StoreError> {
     let Shared { client, keys, revisions, may_not_compact, .. } = shared;
     let requested = to_etcd(oldest);
@@ -43,8 +43,9 @@ pub(crate) async fn compact(shared: &Shared, oldest: Revision) -> Result<(), Sto
             let current = revisions.settle(client, keys, seen).await.map_err(Failure::into_store_error)?;
             return Err(StoreError::Future { requested: oldest, current });
         }
-        // A server that announced as much will compact, or has died on the way; compacting twice does no harm. An etcd without room
-        // takes no announcement, and needs compaction most: other servers notice it by their reads, as where etcd compacts by itself.
+        // Another server that has announced this revision will compact or has died; a second compaction does no harm.
+        // An etcd without space refuses the announcement, and needs compaction most: other servers notice it by their
+        // reads, as after etcd's own compaction.
         let is_announced = seen.compacted >= requested
             || match announce(shared, requested, seen).await {
                 Err(Failure::NoSpace(_)) => true,
@@ -58,17 +59,17 @@ pub(crate) async fn compact(shared: &Shared, oldest: Revision) -> Result<(), Sto
     Ok(())
 }
 
-/// Forgets what is below a revision at which another history begins, whatever is known of the one before.
+/// Removes all history below a revision at which a new history begins.
 pub(crate) async fn begin_at(shared: &Shared, revision: i64) -> Result<(), Failure> {
     let seen = revision::read(&shared.client, &shared.keys, 0).await?;
     if seen.compacted < revision {
-        // Whoever was faster announces as much, and doing it twice does no harm.
+        // A faster server announces the same, and a second compaction does no harm.
         announce(shared, revision, seen).await?;
     }
     do_it(shared, revision).await
 }
 
-/// Writes the revision into the key, unless somebody else has written it meanwhile.
+/// Writes the revision into the key. Returns false if another server has written it meanwhile.
 async fn announce(shared: &Shared, revision: i64, seen: Housekeeping) -> Result<bool, Failure> {
     let key = COMPACTION_KEY.to_vec();
     let compare = Compare {
@@ -91,10 +92,10 @@ async fn do_it(shared: &Shared, revision: i64) -> Result<(), Failure> {
             tracing::debug!(oldest = %from_etcd(revision), "etcd is compacted");
             Ok(())
         }
-        // Further than that already.
+        // Compacted further already.
         Err(Failure::Compacted) => Ok(()),
-        // Since 3.4.42, 3.5.28 and 3.6.9 only who has the role root may. That is for the operator to know and to decide; the
-        // store is whole without, and etcd can compact by itself.
+        // Since 3.4.42, 3.5.28 and 3.6.9 only the role root may compact. The operator must decide about that. The store
+        // works without, and etcd can compact by itself.
         Err(Failure::Refused(cause)) => {
             warn_repeated!(""; %cause,
                 "etcd does not let its user compact, so its history grows: give the user the role root, or start etcd with \
@@ -115,7 +116,7 @@ mod tests {
     use super::*;
     use crate::{EtcdConfig, EtcdStore};
 
-    /// As upstream's compactor does it: version, put, compact.
+    /// The steps of upstream's compactor: version, put, compact.
     async fn announce_as_upstream(shared: &Shared, revision: i64) -> bool {
         let seen = revision::read(&shared.client, &shared.keys, 0).await.unwrap();
         announce(shared, revision, seen).await.unwrap()
@@ -138,14 +139,14 @@ mod tests {
         let first = held().await;
         assert_eq!((first.compactions, from_etcd(first.compacted)), (1, revisions[2]));
 
-        // A server of the other make has announced more than this one wants: the key stays as it is.
+        // A kube-apiserver has announced a higher revision than this one: the key stays.
         assert!(announce_as_upstream(shared, to_etcd(revisions[6])).await);
         store.compact(revisions[4]).await.unwrap();
         let second = held().await;
         assert_eq!((second.compactions, from_etcd(second.compacted)), (2, revisions[6]));
         assert_eq!(store.oldest_revision().await.unwrap(), revisions[4]);
 
-        // Who has seen an older version of the key is told that it has lost.
+        // A server with an older version of the key has lost.
         assert!(!announce(shared, to_etcd(revisions[8]), first).await.unwrap());
         store.compact(revisions[8]).await.unwrap();
         assert_eq!(from_etcd(held().await.compacted), revisions[8]);

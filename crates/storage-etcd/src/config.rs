@@ -1,7 +1,7 @@
-//! The settings of an etcd: its members, the prefix, and how to get in.
+//! The settings of an etcd: members, prefix, TLS and login.
 //!
-//! `etcd://user:password@host:2379,other:2379/prefix?ca=FILE&cert=FILE&key=FILE`: everything is in the one URL, and what a
-//! URL should not show can stand in files. An unknown setting is refused rather than passed over.
+//! All are in one URL: `etcd://user:password@host:2379,other:2379/prefix?ca=FILE&cert=FILE&key=FILE`. Secrets can be in
+//! files instead. Unknown settings are refused.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,50 +14,50 @@ use keelson_meta::{Clock, Random, SystemClock};
 const SCHEME: &str = "etcd://";
 const DEFAULT_PORT: u16 = 2379;
 const DEFAULT_PREFIX: &str = "/registry";
-/// How long one call may take, trying other endpoints included, unless configured.
+/// The default time limit of a call, including attempts on other endpoints.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What [`EtcdStore::open`](crate::EtcdStore::open) needs to know.
+/// The configuration for [`EtcdStore::open`](crate::EtcdStore::open).
 #[derive(Clone)]
 pub struct EtcdConfig {
-    /// `host:port` of each member, each once. One is used until it does not answer, and then the next.
+    /// `host:port` of each member, each once. One is used until it fails, then the next.
     pub endpoints: Vec<String>,
-    /// With which of them to begin.
+    /// The choice of the first one.
     pub order: Order,
-    /// What all keys begin with, without a slash at its end: `/registry`.
+    /// The prefix of all keys, without a trailing slash: `/registry`.
     pub prefix: String,
-    /// How to speak TLS; `None` is plain HTTP.
+    /// The TLS settings; `None` for plain HTTP.
     pub tls: Option<TlsFiles>,
-    /// Who to be, where etcd has users.
+    /// The login, where etcd has users.
     pub login: Option<Login>,
-    /// How long one call may take, trying other endpoints included.
+    /// The time limit of a call, including attempts on other endpoints.
     pub timeout: Duration,
-    /// Whether requests and answers are compressed on the wire, with gzip.
+    /// True to compress requests and responses with gzip.
     pub compression: bool,
-    /// Tells how long a lease must live.
+    /// The clock for the lifetimes of leases.
     pub clock: Arc<dyn Clock>,
-    /// Picks the first member.
+    /// Chooses the first member.
     pub random: Arc<dyn Random>,
 }
 
-/// With which of several endpoints, or of several addresses of one name, to begin.
+/// The choice of the first of several endpoints, or of several addresses of a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// With any, so that many servers with the same settings do not all use the same member.
+    /// A random one, so that many servers with equal settings use different members.
     #[default]
     Any,
-    /// With the first, so that a server uses a member that is near.
+    /// The first one, so that a server uses a nearby member.
     Given,
 }
 
 /// PEM files for TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// Who signs the servers' certificates; `None` trusts what the system trusts.
+    /// The authorities of the servers' certificates; `None` for the system's.
     pub ca: Option<PathBuf>,
     /// The client's certificate and its key.
     pub identity: Option<(PathBuf, PathBuf)>,
-    /// The name that the servers' certificates must have; `None` is the host of the endpoint.
+    /// The name in the servers' certificates; `None` for the endpoint's host.
     pub server_name: Option<String>,
 }
 
@@ -90,31 +90,31 @@ impl fmt::Debug for EtcdConfig {
     }
 }
 
-/// What is wrong with a URL. Never shows a password.
+/// The fault of a URL. Never shows a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// It is not an `etcd://` URL.
     #[error("an etcd store is written etcd://HOST:PORT[,HOST:PORT...][/PREFIX][?SETTING=VALUE&...]")]
     Form,
-    /// No endpoint is named, or one is not `HOST:PORT`.
+    /// There is no endpoint, or one is not `HOST:PORT`.
     #[error(
         "{0:?} is not an etcd endpoint: write HOST:PORT, an IPv6 address as [ADDRESS]:PORT, and no http:// before it"
     )]
     Endpoint(String),
-    /// The prefix can't be the beginning of keys.
+    /// The prefix is not valid.
     #[error("{0:?} is not a prefix for keys: write /NAME or /NAME/NAME, without a slash at the end")]
     Prefix(String),
-    /// There is no such setting.
+    /// The setting is unknown.
     #[error("{0:?} is not a setting of an etcd store: {KNOWN}")]
     Setting(String),
-    /// A setting has a value that it can't have.
+    /// A setting has an invalid value.
     #[error("{setting}={value} can't be: {must}")]
     Value {
         /// The setting.
         setting: &'static str,
-        /// What was given.
+        /// The value.
         value: String,
-        /// What would be right.
+        /// The valid form.
         must: &'static str,
     },
     /// A file that the URL names can't be read.
@@ -124,7 +124,7 @@ pub enum ConfigError {
         setting: &'static str,
         /// The file.
         path: String,
-        /// What the system said.
+        /// The error of the system.
         cause: String,
     },
 }
@@ -133,7 +133,7 @@ const KNOWN: &str =
     "known are ca, cert, key, tls, server-name, user, password, password-file, timeout, order, compression";
 
 impl EtcdConfig {
-    /// These endpoints, plain and without users, under `/registry`.
+    /// A configuration with these endpoints, without TLS and users, under `/registry`.
     pub fn new(endpoints: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             endpoints: endpoints.into_iter().map(Into::into).collect(),
@@ -148,15 +148,15 @@ impl EtcdConfig {
         }
     }
 
-    /// Reads a URL.
+    /// Parses a URL.
     ///
-    /// Settings: `ca`, `cert` and `key` name PEM files, and with any of them, or with `tls=true`, the connection is TLS;
-    /// `server-name` is what the certificates must name instead of the host; `user` with `password` or `password-file`
-    /// (also `user:password@` in front of the hosts, percent-encoded); `timeout` in seconds; `order=given` begins with the first
-    /// endpoint; `compression=gzip`.
+    /// Settings: `ca`, `cert` and `key` name PEM files, and any of them, or `tls=true`, enables TLS. `server-name` is
+    /// the name in the certificates instead of the host. `user` comes with `password` or `password-file` (or as
+    /// `user:password@` before the hosts, percent-encoded). `timeout` is in seconds. `order=given` starts with the
+    /// first endpoint. `compression=gzip` enables compression.
     ///
     /// # Errors
-    /// What is wrong, in a sentence for whoever wrote the URL.
+    /// The fault, as a sentence for the author of the URL.
     pub fn from_url(url: &str) -> Result<Self, ConfigError> {
         let rest = url.strip_prefix(SCHEME).ok_or(ConfigError::Form)?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -175,7 +175,7 @@ impl EtcdConfig {
     }
 }
 
-/// What the query says, before it is put together.
+/// The parsed query.
 #[derive(Default)]
 struct Settings {
     tls: bool,
@@ -247,7 +247,7 @@ fn alone(setting: &'static str, value: impl fmt::Display, must: &'static str) ->
     ConfigError::Value { setting, value: value.to_string(), must }
 }
 
-/// Each once: one that is written twice would be tried twice.
+/// Each endpoint once: a duplicate would be tried twice.
 fn endpoints(hosts: &str) -> Result<Vec<String>, ConfigError> {
     let mut found = Vec::new();
     for endpoint in hosts.split(',').map(endpoint) {
@@ -289,7 +289,7 @@ fn decoded(text: &str) -> String {
     percent_encoding::percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-/// The place of a value among those that may be.
+/// The index of a value among the allowed ones.
 fn one_of(setting: &'static str, value: String, allowed: &[&str; 2], must: &'static str) -> Result<usize, ConfigError> {
     let place = allowed.iter().position(|known| *known == value);
     place.ok_or(ConfigError::Value { setting, value, must })

@@ -1,7 +1,6 @@
 //! Connections to the members of etcd: addresses, TLS, keep-alive, windows.
 //!
-//! A member that does not answer pings is given up, so that calls go on to the next one. Which member is asked is decided in
-//! `member`.
+//! A member that does not answer pings is given up, so that calls go to the next one. `member` chooses the member.
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,14 +25,14 @@ use crate::config::{EtcdConfig, Order, TlsFiles};
 use crate::error::OpenError;
 use crate::member::Member;
 
-/// How long a connection may take to be made, all addresses of a name together.
+/// The time limit for opening a connection, over all addresses of a name.
 const CONNECT: Duration = Duration::from_secs(2);
-/// How often a ping is sent while a question or a watch is open. etcd ends connections that ping more often than every 5
-/// seconds, or at all when nothing is open.
+/// The interval of pings while a call or watch is open. etcd closes connections that ping more often than every 5
+/// seconds, or without an open stream.
 const PING: Duration = Duration::from_secs(10);
-/// How long the answer to a ping may take before the connection is given up.
+/// The time limit for the answer to a ping.
 const PONG: Duration = Duration::from_secs(5);
-/// How many bytes of one answer may be on their way, and of all answers of a connection.
+/// The flow control windows of a stream and of a connection, in bytes.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
@@ -44,13 +43,13 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    /// A connection that is made when it is first used, and made again when it has broken.
+    /// A connection that opens at first use, and again after it broke.
     pub(crate) fn connect(&self) -> Channel {
         self.prepared.connect_with_connector_lazy(self.dial.clone())
     }
 }
 
-/// Prepares the connections to all members of a configuration. Each one that is made is counted.
+/// Prepares the connections to all members. Each opened connection is counted.
 pub(crate) fn members(config: &EtcdConfig, made: &Arc<AtomicU64>) -> Result<Vec<Member>, OpenError> {
     let tls = config.tls.as_ref().map(tls_config).transpose()?;
     config.endpoints.iter().map(|endpoint| member(config, endpoint, tls.clone(), made)).collect()
@@ -90,12 +89,12 @@ fn member(
     Ok(Member::new(url, Connector { prepared, dial }))
 }
 
-/// Connects to an address of a name. A name may have several, each of another member, which are looked up anew and begun with
-/// the next one each time: a connection that is made because the last one was of no use leads elsewhere.
+/// Connects to an address of a name. A name may have the addresses of several members. Each connection looks them up
+/// anew and starts with the next one, so a reconnect after a failure leads elsewhere.
 #[derive(Clone)]
 struct Dial {
     turn: Arc<AtomicUsize>,
-    /// Counts the connections.
+    /// Counts the opened connections.
     made: Arc<AtomicU64>,
 }
 
@@ -112,7 +111,7 @@ impl Service<Uri> for Dial {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let made = self.made.clone();
         Box::pin(async move {
-            // An IPv6 address stands in brackets.
+            // An IPv6 address is in brackets.
             let host = uri.host().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
             let mut addresses: Vec<SocketAddr> = lookup_host((host, uri.port_u16().unwrap_or_default()))
                 .await
@@ -157,7 +156,7 @@ fn tls_config(files: &TlsFiles) -> Result<ClientTlsConfig, OpenError> {
     Ok(tls)
 }
 
-/// Certificates that are trusted. With none nobody would be, which looks like an etcd that does not answer.
+/// Reads the trusted authorities. An empty file would trust no server, which looks like an etcd that does not answer.
 fn authorities(path: &Path) -> Result<Vec<u8>, OpenError> {
     const WHAT: &str = "the CA certificate";
     let pem = read(WHAT, path)?;

@@ -1,53 +1,53 @@
-//! The failures of calls to etcd, told apart by etcd's own codes and texts.
+//! The failures of calls to etcd, classified by etcd's codes and texts.
 //!
-//! What matters is whether a transaction may have happened; a call that can't say so is looked for by `outcome`.
+//! The important question is whether a transaction may have happened. `outcome` finds out for calls that leave it open.
 
 use keelson_storage::StoreError;
 use tonic::{Code, Status};
 
-/// Why a call to etcd has failed.
+/// The reason why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The revision is compacted.
     Compacted,
-    /// The revision has not happened.
+    /// The revision is in the future.
     Future,
-    /// The lease of a write has ended.
+    /// The lease of a write has expired.
     LeaseNotFound,
-    /// A lease with this number was granted before.
+    /// A lease with this number exists.
     LeaseExists,
-    /// A limit of etcd's forbids the request.
+    /// A limit of etcd forbids the request.
     TooLarge(String),
-    /// The token that shows who we are has ended.
+    /// The login token has expired.
     TokenEnded,
-    /// etcd refuses who we are, or what we ask.
+    /// etcd refuses the login or the request.
     Refused(String),
-    /// etcd has no room: an alarm has it refuse what puts anything. Deletions pass.
+    /// etcd is out of space: an alarm makes it refuse puts. Deletions pass.
     NoSpace(String),
-    /// etcd has too much to do. Another member would say the same.
+    /// etcd is overloaded. Another member would fail too.
     Exhausted(String),
-    /// No answer. `sent` is false when the request has certainly not been taken up.
+    /// No answer. `sent` is false if the request was certainly not processed.
     Unavailable {
-        /// For the operator.
+        /// The cause, for the operator.
         cause: String,
-        /// Whether etcd may have seen the request.
+        /// True if etcd may have received the request.
         sent: bool,
     },
-    /// etcd is at an older state than it was, or holds another store.
+    /// etcd is at an older state than before, or holds another store.
     SetBack,
-    /// Another store, or none, is in the place of the one that was opened: the finding, with the way out.
+    /// Another store, or none, has replaced the opened one: the finding, with the way out.
     Exchanged(String),
-    /// An answer that etcd does not give.
+    /// An invalid answer.
     Nonsense(String),
 }
 
 impl Failure {
-    /// No answer within the time for it.
+    /// The failure after a timeout.
     pub(crate) fn timed_out(what: &str) -> Self {
         Self::Unavailable { cause: format!("{what} has not answered in time"), sent: true }
     }
 
-    /// What the store's users are told. Revisions are the caller's to add: here they are unknown.
+    /// The store error for this failure. Revisions are unknown here; the caller adds them.
     pub(crate) fn into_store_error(self) -> StoreError {
         match self {
             Self::Unavailable { cause, .. } | Self::Exhausted(cause) | Self::Exchanged(cause) => {
@@ -82,7 +82,7 @@ impl From<Status> for Failure {
             Code::ResourceExhausted if text.contains("larger than max") => Self::TooLarge(too_many_bytes()),
             Code::ResourceExhausted if text.contains("space exceeded") => Self::NoSpace(plain(text).to_owned()),
             Code::ResourceExhausted => Self::Exhausted(plain(text).to_owned()),
-            // Said to requests that need a leader, before they are looked at.
+            // Sent for requests that need a leader, before they are processed.
             Code::Unavailable if plain(text) == "no leader" => {
                 Self::Unavailable { cause: "the member has no leader".to_owned(), sent: false }
             }
@@ -100,12 +100,12 @@ fn too_many_bytes() -> String {
     "the write is larger than etcd's --max-request-bytes allows (1.5 MiB unless it was raised)".to_owned()
 }
 
-/// etcd's text without the name that stands before all of them.
+/// etcd's text without its common prefix.
 pub(crate) fn plain(text: &str) -> &str {
     text.strip_prefix("etcdserver: ").unwrap_or(text)
 }
 
-/// The innermost reason, which is the one an operator can act on.
+/// The innermost cause, on which an operator can act.
 fn cause_of(status: &Status) -> String {
     let mut cause = plain(status.message()).to_owned();
     let mut source = std::error::Error::source(status);
@@ -116,7 +116,7 @@ fn cause_of(status: &Status) -> String {
     if cause.is_empty() { status.code().description().to_owned() } else { cause }
 }
 
-/// Whether the connection could not even be made.
+/// Returns true if no connection could be opened.
 fn is_connect_error(status: &Status) -> bool {
     let mut source = std::error::Error::source(status);
     while let Some(inner) = source {
@@ -128,60 +128,60 @@ fn is_connect_error(status: &Status) -> bool {
     false
 }
 
-/// Why a store could not be opened. The text is for the operator.
+/// The reason why a store could not be opened. The text is for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// A file of the configuration can't be used.
     #[error("{what} {path} can't be used: {cause}")]
     File {
-        /// What the file should be.
+        /// The purpose of the file.
         what: &'static str,
-        /// Where it is.
+        /// The path.
         path: String,
-        /// Why not.
+        /// The cause.
         cause: String,
     },
     /// No endpoint answers.
     #[error("no etcd answers at {endpoints}: {cause}")]
     Unreachable {
-        /// All that were tried.
+        /// All tried endpoints.
         endpoints: String,
-        /// What the last one said.
+        /// The last failure.
         cause: String,
     },
-    /// etcd answers and refuses us.
+    /// etcd answers and refuses the login or a request.
     #[error("the etcd at {endpoints} refuses {user}: {cause}")]
     Refused {
-        /// All that are configured.
+        /// All configured endpoints.
         endpoints: String,
-        /// As whom we came.
+        /// The user.
         user: String,
-        /// etcd's words.
+        /// etcd's text.
         cause: String,
     },
-    /// An etcd that lacks what keelson needs.
+    /// An etcd without features that keelson needs.
     #[error("the etcd at {endpoints} has version {version}, and keelson needs {needed} or newer")]
     TooOld {
-        /// All that are configured.
+        /// All configured endpoints.
         endpoints: String,
-        /// What it says it is.
+        /// Its version.
         version: String,
         /// The oldest usable one.
         needed: String,
     },
-    /// The keys were written by a newer keelson, in a form that this one does not know.
+    /// The keys were written by a newer keelson, in an unknown format.
     #[error(
         "what is below {prefix} in the etcd at {endpoints} has storage format {found}, and this keelson knows formats up \
          to {known}: start the newer keelson that wrote it"
     )]
     NewerFormat {
-        /// All that are configured.
+        /// All configured endpoints.
         endpoints: String,
-        /// Where the store is in it.
+        /// The prefix of the store.
         prefix: String,
-        /// What the store says it is.
+        /// The store's format.
         found: String,
-        /// The newest format that this code knows.
+        /// The newest known format.
         known: u32,
     },
 }

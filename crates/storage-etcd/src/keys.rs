@@ -1,43 +1,43 @@
-//! The layout of keelson's keys in etcd, and the keys beside them that hold no objects.
+//! The layout of keelson's keys in etcd, and of keys without objects.
 //!
-//! keelson names its keys `/registry/...`, as Kubernetes does; in etcd the first part is the configured prefix. Order is
-//! kept, since all keys have the same beginning.
+//! keelson names its keys `/registry/...`, as Kubernetes does. In etcd the configured prefix replaces the first part.
+//! The order is kept, since all keys share the prefix.
 
 use keelson_storage::StoreKey;
 
-/// What the prefix of the configuration stands in for.
+/// The part that the configured prefix replaces.
 const ROOT: &str = "/registry";
-/// The beginning of all keys of the store.
+/// The prefix of all keys of the store.
 const ALL: &str = "/registry/";
 
-/// The key by which API servers of all makes agree who compacts: its version counts compactions, its value is the revision
-/// that was last compacted to. It lies outside every prefix, as upstream has it.
+/// The key for coordinated compaction among all kinds of API servers. Its version counts compactions, its value is the
+/// last compacted revision. It is outside of every prefix, as upstream.
 pub(crate) const COMPACTION_KEY: &[u8] = b"compact_rev_key";
 
-/// Below the prefix: what keelson keeps for itself. No API group begins with a full stop.
+/// Below the prefix: the keys of keelson's own. No API group starts with a full stop.
 const RESERVED: &str = "/.keelson/";
-/// Written to make an event, where etcd can't be asked how far a watch is. Below [`RESERVED`].
+/// Written to cause an event, where etcd can't report a watch's progress. Below [`RESERVED`].
 const TICK: &str = "tick";
 /// Written to raise the revision. Below [`RESERVED`].
 const RAISED: &str = "raised";
-/// Holds the number of the store's format, where it is not the first. Below [`RESERVED`].
+/// Holds the number of the store's format, unless it is the first. Below [`RESERVED`].
 const FORMAT: &str = "format";
-/// Holds the name of the store. Below [`RESERVED`].
+/// Holds the store's name. Below [`RESERVED`].
 const NAME: &str = "name";
 
-/// Turns keys of the store into keys of etcd and back.
+/// Converts keys of the store to keys of etcd and back.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     prefix: String,
 }
 
 impl Keys {
-    /// `prefix` begins with a slash and does not end in one, as `/registry`.
+    /// Creates the keys below a prefix, which starts with a slash and does not end in one, as `/registry`.
     pub(crate) const fn new(prefix: String) -> Self {
         Self { prefix }
     }
 
-    /// The key in etcd. What lies outside `/registry` keeps its whole path below the prefix.
+    /// The key in etcd. Keys outside of `/registry` keep their whole path below the prefix.
     pub(crate) fn encode(&self, key: &StoreKey) -> Vec<u8> {
         let path = key.as_str();
         let below = path.strip_prefix(ROOT).unwrap_or(path);
@@ -50,42 +50,42 @@ impl Keys {
         Some(StoreKey::new(format!("{ROOT}{below}")))
     }
 
-    /// The first key of all of them, and the one behind the last.
+    /// The first of all keys, and the end after the last.
     pub(crate) fn all(&self) -> (Vec<u8>, Vec<u8>) {
         (format!("{}/", self.prefix).into_bytes(), format!("{}0", self.prefix).into_bytes())
     }
 
-    /// The key that is written to make an event.
+    /// The key written to cause an event.
     pub(crate) fn tick(&self) -> Vec<u8> {
         format!("{}{RESERVED}{TICK}", self.prefix).into_bytes()
     }
 
-    /// The key that is written to raise the revision.
+    /// The key written to raise the revision.
     pub(crate) fn raised(&self) -> Vec<u8> {
         format!("{}{RESERVED}{RAISED}", self.prefix).into_bytes()
     }
 
-    /// The key that says which format the store has.
+    /// The key with the store's format.
     pub(crate) fn format(&self) -> Vec<u8> {
         format!("{}{RESERVED}{FORMAT}", self.prefix).into_bytes()
     }
 
-    /// The key that holds the name of the store.
+    /// The key with the store's name.
     pub(crate) fn name(&self) -> Vec<u8> {
         format!("{}{RESERVED}{NAME}", self.prefix).into_bytes()
     }
 
-    /// The ranges of all keys that hold objects.
+    /// The ranges of all keys with objects.
     pub(crate) fn objects(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
         self.segments(&StoreKey::new(ALL), &StoreKey::prefix_end(ALL))
     }
 
-    /// Whether a key of etcd is keelson's own and holds no object.
+    /// Returns true for a key of keelson's own without an object.
     pub(crate) fn is_reserved(&self, key: &[u8]) -> bool {
         key.strip_prefix(self.prefix.as_bytes()).is_some_and(|below| below.starts_with(RESERVED.as_bytes()))
     }
 
-    /// The range without the reserved keys: no part, one, or two. Ascending.
+    /// The range without the reserved keys: zero to two parts, ascending.
     pub(crate) fn segments(&self, from: &StoreKey, to: &StoreKey) -> Vec<(Vec<u8>, Vec<u8>)> {
         let (from, to) = (self.encode(from), self.encode(to));
         let reserved = format!("{}{RESERVED}", self.prefix).into_bytes();

@@ -1,8 +1,8 @@
-//! Times to live: keys that end at the same second hang on one lease, whose number says which second that is.
+//! Times to live: all keys with the same second of expiry share a lease, whose number encodes that second.
 //!
-//! [`expire`] revokes the leases whose second has come, which deletes their keys in one revision. A key that was written
-//! again has left its lease, so what earlier writes said is void. Every lease also ends by itself, some time after its second:
-//! keys end even if no server is left to expire them, and servers that are late do not race with etcd's clock.
+//! [`expire`] revokes due leases, which deletes their keys in one revision. A rewritten key leaves its lease, so
+//! earlier expiries are void. Every lease also ends by itself some time after its second. So keys expire even without a
+//! server, and slow servers do not race with etcd's clock.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -18,15 +18,15 @@ use crate::proto::{
     LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
 };
 
-/// How long after its second a lease ends by itself.
+/// The time between a lease's second and its own end.
 const GRACE: Duration = Duration::from_secs(60);
-/// The longest time to live that etcd grants, in seconds.
+/// The longest time to live of a lease in etcd, in seconds.
 const LONGEST: u64 = 9_000_000_000;
-/// How many leases are remembered as granted. Older ones are granted again, which etcd answers at once.
+/// The most leases remembered as granted. Older ones are granted again, which etcd answers at once.
 const MOST_GRANTED: usize = 16_384;
 
-/// A lease's number is, from the top: a zero bit, this in 15 bits, a hash of the prefix in 14, the second in 34. So leases of
-/// other programs, and of other stores in the same etcd, are told apart from ours.
+/// A lease's number has, from the top: a zero bit, this in 15 bits, a hash of the prefix in 14, the second in 34. So
+/// leases of other programs, and of other stores in the same etcd, are distinguishable.
 const MARK: u64 = 0x6b65;
 const MARK_BITS: u32 = 48;
 const HASH_BITS: u32 = 14;
@@ -36,7 +36,7 @@ const SECOND_BITS: u32 = 34;
 #[derive(Debug)]
 pub(crate) struct Leases {
     hash: u64,
-    /// Seconds whose lease is known to exist.
+    /// Seconds with a known lease.
     granted: Mutex<BTreeSet<u64>>,
 }
 
@@ -45,7 +45,7 @@ impl Leases {
         Self { hash: hash(prefix), granted: Mutex::default() }
     }
 
-    /// The lease of keys that end at this time; it exists when this returns.
+    /// Returns the lease of keys that expire at this time, and creates it if needed.
     pub(crate) async fn lease_for(
         &self,
         expires: SystemTime,
@@ -72,12 +72,12 @@ impl Leases {
         Ok(id)
     }
 
-    /// Makes sure of leases anew: one of them has ended.
+    /// Forgets granted leases, after one of them has ended.
     pub(crate) fn forget(&self) {
         self.granted.lock().clear();
     }
 
-    /// Ends the keys whose second is not after `now`. Returns how many.
+    /// Removes the keys whose second is not after `now`. Returns their number.
     pub(crate) async fn expire(&self, now: SystemTime, client: &Client) -> Result<usize, Failure> {
         let now = unix_seconds(now);
         let mut count = 0;
@@ -90,7 +90,7 @@ impl Leases {
             };
             match client.call::<_, LeaseRevokeResponse>(LEASE_REVOKE, LeaseRevokeRequest { id }).await {
                 Ok(_) => count += lease.keys.len(),
-                // Another server was faster, or a repetition of the call was late.
+                // Another server was faster, or a repeated call was late.
                 Err(Failure::LeaseNotFound) => {}
                 Err(failure) => return Err(failure),
             }
@@ -99,12 +99,12 @@ impl Leases {
         Ok(count)
     }
 
-    /// The seconds of leases that are due, ascending.
+    /// The seconds of due leases, ascending.
     async fn due(&self, now: u64, client: &Client) -> Result<BTreeSet<u64>, Failure> {
         let mut due: BTreeSet<u64> = self.granted.lock().range(..=now).copied().collect();
         match client.call::<_, LeaseLeasesResponse>(LEASE_LEASES, LeaseLeasesRequest {}).await {
             Ok(all) => due.extend(all.leases.iter().filter_map(|lease| self.decode(lease.id)).filter(|at| *at <= now)),
-            // A user that may not see the leases of others sees none; etcd ends in time what this server has not granted.
+            // A user without permission to list leases sees none; etcd ends the others in time.
             Err(Failure::Refused(_)) => {}
             Err(failure) => return Err(failure),
         }
@@ -116,7 +116,7 @@ impl Leases {
         i64::try_from(id).expect("the mark leaves the highest bit alone")
     }
 
-    /// The second of a lease of ours.
+    /// The second of a lease of this store.
     fn decode(&self, id: i64) -> Option<u64> {
         let id = u64::try_from(id).ok()?;
         let (own, second) = (id >> SECOND_BITS, id & ((1 << SECOND_BITS) - 1));
@@ -124,7 +124,7 @@ impl Leases {
     }
 }
 
-/// FNV-1a, folded to what a lease's number has room for. It must never change: servers of all versions share leases.
+/// FNV-1a, folded to the bits of a lease's number. It must never change: servers of all versions share leases.
 fn hash(prefix: &str) -> u64 {
     let whole = prefix
         .bytes()

@@ -1,10 +1,10 @@
-//! etcd v3 behind the `Store` contract, for any number of servers on one etcd, also beside kube-apiserver.
+//! etcd v3 as a storage engine, for any number of servers on one etcd, also beside kube-apiserver.
 //!
-//! A client of its own: messages by hand, TLS, users, failover, watches that resume. Keys lie where Kubernetes puts them,
-//! values are what they are, and nothing here knows an object. `docs/how-to/stores/etcd.md` is the page for operators.
+//! It has its own client: messages by hand, TLS, users, failover, watches that resume. Keys are where Kubernetes puts
+//! them, values are unchanged, and objects are unknown here. Operators read `docs/how-to/stores/etcd.md`.
 //!
-//! Invariants: nothing is acknowledged that etcd has not committed; no write is sent twice; a tail loses, repeats and
-//! reorders nothing over broken connections; `current_revision` is a revision that every tail reaches.
+//! Invariants: nothing is acknowledged before etcd has committed it. No write is sent twice. Tails lose, repeat and
+//! reorder nothing over broken connections. Every tail reaches the revision of `current_revision`.
 
 mod client;
 mod compact;

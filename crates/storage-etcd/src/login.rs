@@ -1,7 +1,7 @@
-//! The token that shows etcd who we are: one for all calls, fetched anew by one of them when it has ended.
+//! The login token for etcd: shared by all calls, and renewed by one of them after its expiry.
 //!
-//! etcd's tokens end, when it starts again or some minutes after their last use, and many calls find out at once. Checking a
-//! password costs etcd a tenth of a second of its processor, so one of them logs in and the others wait for it.
+//! Tokens end with etcd's restart or some minutes after their last use, and many calls notice at once. Checking a
+//! password costs etcd 100 ms of CPU, so one call logs in and the others wait for it.
 
 use parking_lot::RwLock;
 use tokio::sync::Mutex;
@@ -12,19 +12,19 @@ use crate::config::Login;
 use crate::error::Failure;
 use crate::proto::AuthenticateRequest;
 
-/// A token, or that there is none yet.
+/// A token, or none yet.
 #[derive(Clone, Default)]
 pub(crate) struct Token {
-    /// How many there were before it.
+    /// The number of tokens before it.
     number: u64,
     pub(crate) value: Option<MetadataValue<Ascii>>,
 }
 
-/// A user, and the newest token.
+/// A user with the newest token.
 pub(crate) struct Session {
     login: Login,
     token: RwLock<Token>,
-    /// Held by the one that logs in: when somebody last failed to, and why.
+    /// Held during a login. Holds the time and failure of the last failed one.
     renewing: Mutex<Option<(Instant, Failure)>>,
 }
 
@@ -37,8 +37,8 @@ impl Session {
         self.token.read().clone()
     }
 
-    /// Sees to it that there is a newer token than `ended`. `log_in` fetches one; it is called by one caller at a time, and by
-    /// none that came while another called it. It may find that etcd asks for no users, and give none.
+    /// Makes sure that there is a newer token than `ended`. One caller at a time runs `log_in`, and callers that arrive
+    /// meanwhile share its result. It returns none if etcd has no authentication.
     pub(crate) async fn renew<F>(
         &self,
         ended: &Token,

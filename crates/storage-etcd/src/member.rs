@@ -1,8 +1,8 @@
-//! One member of etcd: the connections to it, and whether it is still of use.
+//! A member of etcd: its connections and its health.
 //!
-//! A member that has died says so, by a connection that breaks. One that hangs says nothing: whoever waits for it asks after a
-//! while what it is, which a member that lives tells at once, however long the question itself takes. One that does not
-//! tell, or tells for too long that it has no leader, is given up, and everybody who waits for it learns so at that moment.
+//! A dead member breaks its connection. A hanging one does not: a caller that waits long requests its status, which a
+//! live member answers at once, however long the call itself takes. A member without an answer, or without a leader for
+//! too long, is given up, and all its callers fail at that moment.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -15,37 +15,38 @@ use tonic::transport::Channel;
 
 use crate::connect::Connector;
 
-/// How long a member may leave a question unanswered before it is asked how it is, and then asked again.
+/// The time without an answer after which a member's status is requested, and the interval of further requests.
 const SUSPECT: Duration = Duration::from_secs(1);
-/// How old what it has said may be, for many who wait at the same time.
+/// The longest age of a status that concurrent callers share.
 const FRESH: Duration = Duration::from_millis(900);
-/// How long a question may take once there is another leader than when it was put. etcd itself waits for seven seconds for
-/// the answer of a leader that is gone.
+/// The time limit of a call after a change of leader since it was sent. etcd itself waits seven seconds for the answer
+/// of a lost leader.
 const GRACE: Duration = Duration::from_millis(700);
-/// How often in a row it may have no leader. An election takes one or two seconds; who is cut off from the others waits for ever.
+/// The most consecutive statuses without a leader. An election takes one or two seconds; a member that is cut off never
+/// gets one.
 const ELECTION: u32 = 4;
 
-/// How a member says that it is.
+/// The health of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     /// It follows or leads in this term.
     Well { term: u64 },
-    /// It lives, but does not know who leads.
+    /// It answers, but knows no leader.
     Leaderless,
     /// It does not answer.
     Gone,
 }
 
-/// Why a question will not be answered any more.
+/// The reason why a call will not be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lost {
-    /// With the member, which is given up.
+    /// Its member was given up.
     Member,
-    /// Perhaps, with a leader that there is no more.
+    /// Its leader may have been lost.
     Leader,
 }
 
-/// The connections to one member. A watch has its own, so that a long answer does not stand before its events.
+/// The connections to a member. Watches have their own, so that a large response does not delay their events.
 #[derive(Clone)]
 struct Connections {
     calls: Channel,
@@ -56,13 +57,13 @@ pub(crate) struct Member {
     pub(crate) endpoint: String,
     connector: Connector,
     connections: RwLock<Connections>,
-    /// How it last said that it is, and when. Held while it is asked, so that one asks for all.
+    /// The last status with its time. Locked during a request, so that one serves all callers.
     looked: tokio::sync::Mutex<Option<(Instant, Health)>>,
-    /// How often in a row it had no leader.
+    /// The number of consecutive statuses without a leader.
     leaderless: AtomicU32,
-    /// How often it was given up.
+    /// The number of times that it was given up.
     given_up: watch::Sender<u64>,
-    /// Why the last call failed, for whoever finds no member that answers.
+    /// The last failure, for reports that no member answers.
     complaint: Mutex<Option<String>>,
 }
 
@@ -88,22 +89,22 @@ impl Member {
         self.connections.read().watches.clone()
     }
 
-    /// Notes why a call has failed.
+    /// Records the failure of a call.
     pub(crate) fn complain(&self, cause: &str) {
         *self.complaint.lock() = Some(cause.to_owned());
     }
 
-    /// Why the last call that failed did so.
+    /// The last failure.
     pub(crate) fn complaint(&self) -> Option<String> {
         self.complaint.lock().clone()
     }
 
-    /// Tells whoever holds it when the member is given up.
+    /// Changes when the member is given up.
     pub(crate) fn life(&self) -> watch::Receiver<u64> {
         self.given_up.subscribe()
     }
 
-    /// Ends when what is asked of the member now will not be answered any more, after what `look` finds again and again.
+    /// Returns when a call that starts now will not be answered, according to repeated results of `look`.
     pub(crate) async fn until_lost<F: Future<Output = Health>>(&self, look: impl Fn() -> F) -> Lost {
         let mut life = self.life();
         let doubt = async {
@@ -124,19 +125,19 @@ impl Member {
             }
         };
         tokio::select! {
-            // ORDER: who is told that it is given up does not ask any more.
+            // ORDER: after the member was given up, no further status is requested.
             biased;
             _ = life.changed() => Lost::Member,
             lost = doubt => lost,
         }
     }
 
-    /// Connects anew, perhaps to another address of the same name, when it is next used for watches.
+    /// Reconnects at the next use for watches, possibly to another address of the same name.
     pub(crate) fn renew_watches(&self) {
         self.connections.write().watches = self.connector.connect();
     }
 
-    /// How the member is, or none when it is of no use any more.
+    /// The member's health; `None` when it was given up.
     async fn is_of_use<F: Future<Output = Health>>(&self, look: &impl Fn() -> F) -> Option<Health> {
         let mut looked = self.looked.lock().await;
         if let Some((when, health)) = *looked
@@ -154,11 +155,11 @@ impl Member {
         Some(health)
     }
 
-    /// Whatever is under way on its connections is lost, and so are they: they may lead nowhere.
+    /// Drops the connections with all their calls: they may lead nowhere.
     fn give_up(&self) {
         warn_repeated!(&self.endpoint; endpoint = %self.endpoint, "an etcd member hangs, or has lost the others");
         self.leaderless.store(0, Ordering::Relaxed);
-        // ORDER: who is told tries again at once, and must find the new connections.
+        // ORDER: waiting callers retry at once, and must find the new connections.
         *self.connections.write() = Connections { calls: self.connector.connect(), watches: self.connector.connect() };
         self.given_up.send_modify(|times| *times += 1);
     }
@@ -177,8 +178,8 @@ mod tests {
         crate::connect::members(&EtcdConfig::new(["127.0.0.1:1"]), &std::sync::Arc::default()).unwrap().remove(0)
     }
 
-    /// What fifty learn who wait for a member that is found like this, how long they wait, at the most half a minute, and how
-    /// often one of them looked.
+    /// Runs 50 callers on a member with this health. Returns their result, their wait of at most half a minute, and the
+    /// number of status requests.
     async fn wait(found: impl Fn(usize) -> Health) -> (Option<Lost>, Duration, usize) {
         let (member, looked) = (member(), AtomicUsize::new(0));
         let look = || async {

@@ -1,7 +1,7 @@
-//! The name of a store: a random number under a key of keelson's own, by which another store in its place is known.
+//! The name of a store: a random number under a key of keelson's own. It reveals another store in its place.
 //!
-//! The number of an etcd follows from the addresses of its members, so an etcd whose data was emptied or exchanged has the number of the
-//! one before. Its content is not believed: to clients all of their objects would seem deleted.
+//! The cluster id of an etcd follows from its members' addresses, so an emptied or replaced etcd keeps it. Such content
+//! must not be served: to clients all their objects would seem deleted.
 //!
 //! Invariant: after an interruption nothing is read or written before the name was read again.
 
@@ -24,24 +24,24 @@ use crate::proto::{
 };
 use crate::store::Shared;
 
-/// The time for which calls fail at once, after etcd was found to hold another store.
+/// The time for which calls fail at once after another store was found.
 const STILL_FOREIGN: Duration = Duration::from_millis(500);
-/// The number of interruptions of a store that has to be looked at before each call.
+/// The number of interruptions that forces a check before each call.
 const ALWAYS: u64 = u64::MAX;
 
-/// The name as far as it is known.
+/// The known name.
 #[derive(Debug)]
 pub(crate) struct StoreName {
-    /// Empty as long as etcd has none: it is written before the first put of an object.
+    /// Empty while etcd has none. It is written before the first put of an object.
     known: OnceCell<String>,
-    /// The number of interruptions of the client when the store was last found to be the one that was opened.
+    /// The number of interruptions at the last successful check.
     believed_at: AtomicU64,
-    /// The finding of another store in its place, and its time.
+    /// The finding of another store, with its time.
     foreign: Mutex<Option<(Instant, String)>>,
 }
 
 impl StoreName {
-    /// The name that was read when the store was opened, after so many interruptions.
+    /// Creates the state from the name read at opening, and the number of interruptions then.
     pub(crate) fn new(found: Option<String>, interruptions: u64) -> Self {
         let known = OnceCell::new_with(found);
         Self { known, believed_at: AtomicU64::new(interruptions), foreign: Mutex::default() }
@@ -56,14 +56,14 @@ impl StoreName {
     }
 }
 
-/// Reads the name that etcd has now.
+/// Reads the name in etcd.
 pub(crate) async fn read(client: &Client, keys: &Keys) -> Result<Option<String>, Failure> {
     let request = RangeRequest { key: keys.name(), ..RangeRequest::default() };
     let answer: RangeResponse = client.call(RANGE, request).await?;
     Ok(answer.kvs.first().map(|kv| String::from_utf8_lossy(&kv.value).into_owned()))
 }
 
-/// Gives the store this name unless it has one. Returns the one that it has then.
+/// Writes this name unless there is one. Returns the name in etcd.
 async fn write(client: &Client, keys: &Keys, name: String) -> Result<String, Failure> {
     let key = keys.name();
     let compare = Compare {
@@ -90,7 +90,7 @@ async fn write(client: &Client, keys: &Keys, name: String) -> Result<String, Fai
 }
 
 impl Shared {
-    /// Gives a store without a name one, before objects are put. An etcd that refuses it is asked again with the next put.
+    /// Names a nameless store, before objects are put. If etcd refuses, the next put tries again.
     pub(crate) async fn ensure_named(&self, random: &dyn Random) {
         if self.name.known().is_some() {
             return;
@@ -101,12 +101,12 @@ impl Shared {
         }
     }
 
-    /// Makes sure, after each interruption, that etcd holds the store that was opened.
+    /// Checks after each interruption that etcd holds the opened store.
     ///
     /// Cost: two atomic reads without an interruption.
     ///
     /// # Errors
-    /// When another store, or none, is in its place.
+    /// Another store, or none, is in its place.
     pub(crate) async fn sure(&self) -> Result<(), StoreError> {
         let interruptions = self.client.interruptions();
         if self.name.believed_at.load(Ordering::Acquire) == interruptions {
@@ -126,10 +126,10 @@ impl Shared {
         }
     }
 
-    /// The answer to a question, of the store that was opened: the connection on which it came may have been made for it.
+    /// Runs a request and makes sure that the opened store answered it, since its connection may be new.
     ///
     /// # Errors
-    /// As the question, and as [`sure`](Self::sure).
+    /// Errors of the request, and of [`sure`](Self::sure).
     pub(crate) async fn surely<T>(&self, asked: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
         self.sure().await?;
         let connections = self.client.connections();
@@ -138,10 +138,10 @@ impl Shared {
         Ok(answer)
     }
 
-    /// Makes sure of an answer for which a connection may have been made: there were so many before.
+    /// Checks the store if a connection was opened since there were `connections`.
     ///
     /// # Errors
-    /// As [`sure`](Self::sure).
+    /// Errors of [`sure`](Self::sure).
     pub(crate) async fn still_sure(&self, connections: u64) -> Result<(), StoreError> {
         if self.client.connections() == connections { Ok(()) } else { self.sure().await }
     }
@@ -153,8 +153,8 @@ impl Shared {
         self.name.believe(interruptions);
     }
 
-    /// Refuses an etcd in which another store, or none, has taken the place of the one that was opened. `is_proven` is true where a
-    /// change that this server has seen is there: then a missing name is one that a restored snapshot did not have yet.
+    /// Refuses an etcd with another store, or none. `is_proven` is true if a change that this server has seen is there:
+    /// then a missing name is one that a restored snapshot did not have yet.
     ///
     /// # Errors
     /// [`Failure::Exchanged`] with the way out.
@@ -181,7 +181,7 @@ impl Shared {
         Err(Failure::Exchanged(finding))
     }
 
-    /// Writes the name again that a restored snapshot did not have yet.
+    /// Writes the name again after a restored snapshot lost it.
     pub(crate) async fn name_again(&self) {
         let Some(known) = self.name.known() else { return };
         if let Err(failure) = write(&self.client, &self.keys, known.to_owned()).await {

@@ -1,13 +1,13 @@
-//! The messages of etcd's v3 API that keelson sends and reads, with etcd's own field numbers.
+//! The messages of etcd's v3 API that keelson uses, with etcd's field numbers.
 //!
-//! Written by hand after `rpc.proto` and `kv.proto` of etcd 3.4 to 3.6, so that a build needs no `protoc`. Fields that
-//! keelson neither sets nor reads are left out: they are skipped when they come. Keys and values that are read are `Vec`s on
-//! purpose: a `Bytes` would be a window on the whole answer and keep all of it in memory for as long as one object lives.
+//! Written by hand after `rpc.proto` and `kv.proto` of etcd 3.4 to 3.6, so that a build needs no `protoc`. Unused
+//! fields are left out and skipped in answers. Keys and values in answers are `Vec`s on purpose: a `Bytes` would keep
+//! the whole response in memory for as long as one object lives.
 
 use bytes::Bytes;
 use prost::{Enumeration, Message, Oneof};
 
-/// Stands at the head of every answer.
+/// The header of every response.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub(crate) struct ResponseHeader {
     #[prost(uint64, tag = "1")]
@@ -32,20 +32,20 @@ pub(crate) struct KeyValue {
 pub(crate) struct RangeRequest {
     #[prost(bytes = "vec", tag = "1")]
     pub(crate) key: Vec<u8>,
-    /// Empty reads one key.
+    /// Empty for a single key.
     #[prost(bytes = "vec", tag = "2")]
     pub(crate) range_end: Vec<u8>,
-    /// 0 is no limit.
+    /// 0 for no limit.
     #[prost(int64, tag = "3")]
     pub(crate) limit: i64,
-    /// 0 is the newest.
+    /// 0 for the newest.
     #[prost(int64, tag = "4")]
     pub(crate) revision: i64,
     #[prost(bool, tag = "8")]
     pub(crate) keys_only: bool,
     #[prost(bool, tag = "9")]
     pub(crate) count_only: bool,
-    /// Only keys that were last written from one revision to another; 0 is no bound.
+    /// Limits to keys last written within these revisions; 0 for no limit.
     #[prost(int64, tag = "10")]
     pub(crate) min_mod_revision: i64,
     #[prost(int64, tag = "11")]
@@ -60,7 +60,7 @@ pub(crate) struct RangeResponse {
     pub(crate) kvs: Vec<KeyValue>,
     #[prost(bool, tag = "3")]
     pub(crate) more: bool,
-    /// Of the whole range, whatever the limit.
+    /// The number of keys in the whole range, regardless of the limit.
     #[prost(int64, tag = "4")]
     pub(crate) count: i64,
 }
@@ -71,10 +71,10 @@ pub(crate) struct PutRequest {
     pub(crate) key: Vec<u8>,
     #[prost(bytes = "bytes", tag = "2")]
     pub(crate) value: Bytes,
-    /// 0 is none.
+    /// 0 for none.
     #[prost(int64, tag = "3")]
     pub(crate) lease: i64,
-    /// Keeps the value, and the lease, that the key has.
+    /// Keeps the current value and lease.
     #[prost(bool, tag = "5")]
     pub(crate) ignore_value: bool,
     #[prost(bool, tag = "6")]
@@ -237,7 +237,7 @@ pub(crate) struct WatchCreateRequest {
     pub(crate) start_revision: i64,
     #[prost(bool, tag = "4")]
     pub(crate) progress_notify: bool,
-    /// The number to give it, from 1 on.
+    /// The id of the new watch, from 1.
     #[prost(int64, tag = "7")]
     pub(crate) watch_id: i64,
     #[prost(bool, tag = "8")]
@@ -263,12 +263,12 @@ pub(crate) struct WatchResponse {
     pub(crate) created: bool,
     #[prost(bool, tag = "4")]
     pub(crate) canceled: bool,
-    /// Above 0 when the watch was cancelled because of a compaction.
+    /// Above 0 if the watch was cancelled by a compaction.
     #[prost(int64, tag = "5")]
     pub(crate) compact_revision: i64,
     #[prost(string, tag = "6")]
     pub(crate) cancel_reason: String,
-    /// More events of the same answer follow.
+    /// True if more events of the same response follow.
     #[prost(bool, tag = "7")]
     pub(crate) fragment: bool,
     #[prost(message, repeated, tag = "11")]
@@ -352,7 +352,7 @@ pub(crate) struct StatusResponse {
     pub(crate) header: Option<ResponseHeader>,
     #[prost(string, tag = "2")]
     pub(crate) version: String,
-    /// The number of the member that leads, 0 for none.
+    /// The id of the leader, 0 for none.
     #[prost(uint64, tag = "4")]
     pub(crate) leader: u64,
     #[prost(uint64, tag = "6")]
@@ -377,7 +377,7 @@ pub(crate) struct AuthenticateResponse {
 mod tests {
     use super::*;
 
-    /// Bytes as another client of etcd writes them.
+    /// Bytes as another etcd client writes them.
     #[test]
     fn messages_have_etcds_field_numbers() {
         let compare = Compare {

@@ -1,7 +1,7 @@
-//! Reads: one key, ranges in pages, counts.
+//! Reads: single keys, ranges in pages, counts.
 //!
-//! A range is read in pages, so that no answer holds a collection: the first page fixes the revision and the others are read
-//! at it. How many entries a page asks for follows from how large the ones before were.
+//! A range is read in pages, so that no response holds a whole collection. The first page fixes the revision for the
+//! others. The size of entries so far determines the size of a page.
 
 use keelson_meta::Revision;
 use keelson_storage::{KeyValue, RangePage, RangeRequest, StoreError, StoreKey};
@@ -13,13 +13,13 @@ use crate::revision::{self, explain, from_etcd, housekeeping, to_etcd};
 use crate::store::Shared;
 use crate::transaction::key_value;
 
-/// How many entries the first page asks for: nothing is known of their size.
+/// The number of entries of the first page, before their size is known.
 const FIRST_PAGE: usize = 500;
-/// The smallest and the largest page.
+/// The smallest and largest page.
 const PAGES: (usize, usize) = (10, 10_000);
-/// About how many bytes a page should have.
+/// The target size of a page in bytes.
 const PAGE_BYTES: usize = 4 << 20;
-/// How often a read of the newest state is begun again because a compaction has overtaken it.
+/// The most attempts of a read at the newest revision after compactions.
 const ATTEMPTS: usize = 5;
 
 /// The newest value of a key.
@@ -33,7 +33,7 @@ pub(crate) async fn get(shared: &Shared, key: &StoreKey) -> Result<Option<KeyVal
     Ok(answer.kvs.into_iter().next().and_then(|kv| key_value(&shared.keys, kv)))
 }
 
-/// All entries of a range at one revision, up to its limit.
+/// Reads all entries of a range at one revision, up to its limit.
 pub(crate) async fn range(shared: &Shared, request: RangeRequest) -> Result<RangePage, StoreError> {
     request.revision.map_or(Ok(()), |revision| shared.revisions.check(revision))?;
     let mut attempts = ATTEMPTS;
@@ -51,7 +51,7 @@ pub(crate) async fn range(shared: &Shared, request: RangeRequest) -> Result<Rang
     }
 }
 
-/// How many entries [`range`] would return.
+/// The number of entries that [`range`] would return.
 pub(crate) async fn count(shared: &Shared, request: RangeRequest) -> Result<u64, StoreError> {
     request.revision.map_or(Ok(()), |revision| shared.revisions.check(revision))?;
     match try_count(shared, &request).await {
@@ -80,7 +80,7 @@ async fn try_count(shared: &Shared, request: &RangeRequest) -> Result<u64, Failu
     Ok(total)
 }
 
-/// The revision to ask etcd for, 0 for the newest. To etcd revision 0 is the newest; to the store it is before all others.
+/// The revision for etcd, 0 for the newest. In etcd, revision 0 is the newest; in the store it precedes all others.
 pub(crate) fn fixed(revision: Option<Revision>) -> Result<i64, Failure> {
     match revision {
         Some(Revision::ZERO) => Err(Failure::Compacted),
@@ -89,10 +89,10 @@ pub(crate) fn fixed(revision: Option<Revision>) -> Result<i64, Failure> {
     }
 }
 
-/// One range read on its way.
+/// A range read in progress.
 struct Walk<'a> {
     shared: &'a Shared,
-    /// What is still to be read, last first.
+    /// The remaining parts, last first.
     segments: Vec<(Vec<u8>, Vec<u8>)>,
     limit: usize,
     entries: Vec<KeyValue>,
@@ -122,7 +122,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The first page, the revision to report, and the one to read the others at.
+    /// The first page, the revision to report, and the one for the other pages.
     async fn first(&self, at: i64) -> Result<(RangeResponse, Revision, i64), Failure> {
         let Shared { client, keys, revisions, seen, .. } = self.shared;
         let before = seen.highest();
@@ -146,8 +146,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The next page. Past the limit it asks for one key, to see whether there is more; of nothing, for a key that no range
-    /// has, to see whether the revision can be read.
+    /// The request for the next page. Beyond the limit it reads one key, to find out if there is more. For an empty
+    /// range it reads a key outside of all ranges, to check the revision.
     fn ask(&self, revision: i64) -> proto::RangeRequest {
         let left = self.limit - self.entries.len();
         let limit = i64::try_from(self.page.min(left.max(1))).unwrap_or(i64::MAX);
@@ -166,7 +166,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Takes a page in and moves on behind it.
+    /// Adds a page and moves on behind it.
     fn take(&mut self, page: RangeResponse) {
         let bytes: usize = page.kvs.iter().map(|kv| kv.key.len() + kv.value.len()).sum();
         if let Some(average) = bytes.checked_div(page.kvs.len()) {

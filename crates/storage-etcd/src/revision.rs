@@ -1,12 +1,12 @@
 //! The newest and the oldest revision.
 //!
-//! etcd counts one revision for all its keys, and two of them are no business of the store's users: the compaction key and
-//! the tick. The newest revision is therefore the newest at which neither of them was written, which is the same for every
-//! server, at least that of every acknowledged commit, and one that every tail reaches: by an event, or by being asked for
-//! (see the tail's states).
+//! etcd counts one revision for all keys, including two housekeeping keys that users of the store must not see: the
+//! compaction key and the tick. So the newest revision is the newest one without a write to either. It is equal for all
+//! servers, covers every acknowledged commit, and every tail reaches it: by an event or by a progress request (see the
+//! tail's states).
 //!
-//! etcd does not tell what it has compacted, only whether a revision can be read. The compaction key's value is where the
-//! search begins, and usually ends.
+//! etcd does not report the compacted revision, only that a revision can't be read. The search starts at the compaction
+//! key's value, and usually ends there.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -19,59 +19,59 @@ use crate::error::Failure;
 use crate::keys::{COMPACTION_KEY, Keys};
 use crate::proto::{RangeRequest, RangeResponse, Request, RequestOp, Response, ResponseOp, TxnRequest, TxnResponse};
 
-/// How many revisions of housekeeping in a row are looked through. Beyond, the revision found so far is taken, which is a
-/// sound answer too: tails reach it by being asked for.
+/// The most consecutive housekeeping revisions that are inspected. Beyond, the current revision is returned, which is
+/// sound too: tails reach it by a progress request.
 const MOST_STEPS: usize = 1000;
-/// How often a search is begun again because etcd was compacted meanwhile.
+/// The most searches restarted by a concurrent compaction.
 const SEARCHES: usize = 5;
-/// An etcd that was never written to is at this revision.
+/// The revision of an etcd without writes.
 const FIRST: i64 = 1;
 
-/// etcd's number as the store's.
+/// Converts etcd's revision to the store's.
 pub(crate) fn from_etcd(revision: i64) -> Revision {
     Revision::new(revision.max(0).unsigned_abs())
 }
 
-/// The store's number as etcd's. What etcd can't have becomes one that it never reaches.
+/// Converts the store's revision to etcd's. A number out of range becomes one that etcd never reaches.
 pub(crate) fn to_etcd(revision: Revision) -> i64 {
     i64::try_from(revision.get()).unwrap_or(i64::MAX)
 }
 
-/// What the two keys were at some revision.
+/// The state of the two housekeeping keys at a revision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Housekeeping {
-    /// The revision that they were read at: etcd's newest, if none was asked for.
+    /// The revision of the read: etcd's newest, unless another was requested.
     pub(crate) at: i64,
-    /// The number of the etcd that answered.
+    /// The cluster id of the etcd.
     pub(crate) cluster: u64,
-    /// When each was last written; 0 is never.
+    /// The revision of the last write to each; 0 for never.
     pub(crate) compaction: i64,
     pub(crate) tick: i64,
-    /// How often the compaction key was written, and the revision it holds.
+    /// The compaction key's number of writes, and the revision in its value.
     pub(crate) compactions: i64,
     pub(crate) compacted: i64,
 }
 
 impl Housekeeping {
-    /// Whether the revision that it was read at was one of housekeeping alone.
+    /// Returns true if the revision of the read wrote only housekeeping keys.
     const fn is_newest(&self) -> bool {
         self.compaction == self.at || self.tick == self.at
     }
 }
 
-/// What is known of revisions so far.
+/// The known revisions.
 #[derive(Debug, Default)]
 pub(crate) struct Revisions {
-    /// From `.0` to `.1` nothing but housekeeping happened behind `.0`.
+    /// After `.0` and up to `.1` there was only housekeeping.
     quiet: Mutex<(i64, i64)>,
-    /// What was once the oldest readable revision; 0 is unknown.
+    /// A revision that was once the oldest readable one; 0 for unknown.
     oldest: AtomicI64,
-    /// What lies below is of a history that etcd has lost, though it may still have revisions of the same numbers.
+    /// Revisions below belong to a lost history, although etcd may have other content at the same numbers.
     floor: AtomicI64,
 }
 
 impl Revisions {
-    /// The newest revision in the sense of the store, at or below the one that `seen` was read at.
+    /// The newest revision of the store, at or below the one of `seen`.
     pub(crate) async fn settle(&self, client: &Client, keys: &Keys, seen: Housekeeping) -> Result<Revision, Failure> {
         let top = seen.at;
         let mut seen = seen;
@@ -84,7 +84,7 @@ impl Revisions {
                 break;
             }
             seen = match read(client, keys, seen.at - 1).await {
-                // Compacted: what is below can't be told any more.
+                // Compacted: earlier revisions can't be inspected.
                 Err(Failure::Compacted) => break,
                 other => other?,
             };
@@ -93,7 +93,7 @@ impl Revisions {
         Ok(from_etcd(seen.at))
     }
 
-    /// The oldest revision that can be read. One question, unless there was a compaction since the last.
+    /// The oldest readable revision. One request, unless there was a compaction since the last.
     pub(crate) async fn oldest(&self, client: &Client, keys: &Keys) -> Result<Revision, Failure> {
         for _ in 0..SEARCHES {
             let known = self.oldest.load(Ordering::Acquire);
@@ -107,20 +107,20 @@ impl Revisions {
         Ok(from_etcd(self.oldest.load(Ordering::Acquire)))
     }
 
-    /// Forgets everything below a revision, at which a history begins that has nothing to do with the one before.
+    /// Discards everything below a revision at which an unrelated history begins.
     pub(crate) fn begin_at(&self, revision: i64) {
         self.floor.store(revision, Ordering::Release);
         self.oldest.store(revision, Ordering::Release);
         *self.quiet.lock() = (0, 0);
     }
 
-    /// Whether a revision is of the history that is known.
+    /// Checks that a revision belongs to the current history.
     pub(crate) fn check(&self, revision: Revision) -> Result<(), StoreError> {
         let oldest = from_etcd(self.floor.load(Ordering::Acquire));
         if revision < oldest { Err(StoreError::Compacted { requested: revision, oldest }) } else { Ok(()) }
     }
 
-    /// Notes a compaction that was just done.
+    /// Records a compaction.
     pub(crate) fn compacted(&self, oldest: i64) {
         self.oldest.fetch_max(oldest, Ordering::AcqRel);
     }
@@ -138,13 +138,13 @@ impl Revisions {
     }
 }
 
-/// The reads of both keys, at a revision or at the newest (0), to be part of a transaction.
+/// Read requests for both keys, at a revision or at the newest (0), for a transaction.
 pub(crate) fn reads(keys: &Keys, revision: i64) -> [RequestOp; 2] {
     [COMPACTION_KEY.to_vec(), keys.tick()]
         .map(|key| Request::Range(RangeRequest { key, revision, ..RangeRequest::default() }).into())
 }
 
-/// Reads the answers to [`reads`].
+/// Parses the answers to [`reads`].
 pub(crate) fn housekeeping(at: i64, cluster: u64, answers: &[ResponseOp]) -> Housekeeping {
     let found = |place: usize| match answers.get(place).and_then(|part| part.response.as_ref()) {
         Some(Response::Range(RangeResponse { kvs, .. })) => kvs.first().cloned().unwrap_or_default(),
@@ -162,7 +162,7 @@ pub(crate) fn housekeeping(at: i64, cluster: u64, answers: &[ResponseOp]) -> Hou
     }
 }
 
-/// Reads both keys, at a revision or at the newest (0). Sees every commit that was acknowledged before.
+/// Reads both keys, at a revision or at the newest (0). Sees every earlier acknowledged commit.
 pub(crate) async fn read(client: &Client, keys: &Keys, revision: i64) -> Result<Housekeeping, Failure> {
     let request = TxnRequest { success: reads(keys, revision).to_vec(), ..TxnRequest::default() };
     let answer: TxnResponse = client.call(READ_TXN, request).await?;
@@ -174,7 +174,7 @@ pub(crate) async fn read(client: &Client, keys: &Keys, revision: i64) -> Result<
     Ok(housekeeping(at, header.cluster_id, &answer.responses))
 }
 
-/// Whether a revision can still be read. Sees every compaction that was acknowledged before.
+/// Returns true if a revision can be read. Sees every earlier acknowledged compaction.
 pub(crate) async fn is_readable(client: &Client, keys: &Keys, revision: i64) -> Result<bool, Failure> {
     let request = RangeRequest { key: keys.tick(), revision, count_only: true, ..RangeRequest::default() };
     match client.call::<_, RangeResponse>(RANGE, request).await {
@@ -184,7 +184,7 @@ pub(crate) async fn is_readable(client: &Client, keys: &Keys, revision: i64) -> 
     }
 }
 
-/// The oldest readable revision above one that is not readable.
+/// The oldest readable revision above an unreadable one.
 async fn search(client: &Client, keys: &Keys, unreadable: i64) -> Result<i64, Failure> {
     let seen = read(client, keys, 0).await?;
     let (mut low, mut high) = (unreadable, seen.at);
@@ -200,7 +200,7 @@ async fn search(client: &Client, keys: &Keys, unreadable: i64) -> Result<i64, Fa
     Ok(high)
 }
 
-/// A failure to read at `requested`, with the revisions that belong to it.
+/// The error for a failed read at `requested`, with its revisions.
 pub(crate) async fn explain(
     failure: Failure,
     requested: Revision,

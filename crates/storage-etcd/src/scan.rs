@@ -1,7 +1,7 @@
-//! Reading all there is of some ranges, in large pages.
+//! Reads all entries of some ranges, in large pages.
 //!
-//! For each page etcd counts all keys from there to the end of what is asked for. So the pages are as large as memory allows, none only
-//! asks whether there is more, and none is asked for up to a key that is far away (`reach.rs`).
+//! For each page etcd counts all keys to the end of the requested range. So pages are as large as memory allows, no
+//! page only checks for more, and requests don't reach up to a distant key (`reach.rs`).
 
 mod reach;
 
@@ -21,14 +21,14 @@ use crate::transaction::key_value;
 
 use reach::{Reach, Told};
 
-/// How many entries the first page asks for: nothing is known of their size.
+/// The number of entries of the first page, before their size is known.
 const FIRST_PAGE: usize = 500;
-/// The smallest and the largest page.
+/// The smallest and largest page.
 const PAGES: (usize, usize) = (10, 50_000);
-/// About how many bytes a page should have. Who loads a cache has a few of them at a time.
+/// The target size of a page in bytes. A cache that loads holds a few of them at a time.
 const PAGE_BYTES: usize = 32 << 20;
 
-/// Reads the ranges from the first key of the first to the end of the last, but for what lies between them where a page ends there.
+/// Reads the ranges in order, and skips gaps between them where a page ends there.
 pub(crate) fn stream(shared: Arc<Shared>, request: ScanRequest) -> Scan {
     let ScanRequest { mut ranges, revision } = request;
     ranges.sort_unstable();
@@ -47,9 +47,9 @@ struct Reading {
     /// Ascending.
     ranges: Vec<(StoreKey, StoreKey)>,
     at: Revision,
-    /// What is still to be read, last first, by etcd's keys.
+    /// The remaining parts, last first, by etcd's keys.
     segments: Vec<(Vec<u8>, Vec<u8>)>,
-    /// How many entries the next page asks for.
+    /// The number of entries in the next page.
     page: usize,
     reach: Reach,
 }
@@ -75,7 +75,7 @@ impl Reading {
         Ok(None)
     }
 
-    /// What the next page has of the ranges.
+    /// The entries of the next page that are in the ranges.
     async fn read(&mut self) -> Result<Vec<KeyValue>, Failure> {
         let Some((from, to)) = self.segments.last().cloned() else { return Ok(Vec::new()) };
         let end = self.reach.end(&from, &to);
@@ -102,7 +102,7 @@ impl Reading {
         Ok(entries.filter(|entry| self.is_wanted(&entry.key)).collect())
     }
 
-    /// Goes on at this key, or at the next one that lies in a range.
+    /// Continues at this key, or at the next one in a range.
     fn go_on_at(&mut self, behind: Vec<u8>) {
         let keys = &self.shared.keys;
         let next = self.ranges.iter().find(|(_, to)| keys.encode(to) > behind);

@@ -1,13 +1,12 @@
-//! Detects an etcd that was set back to an older state, and raises its revision above all that was served.
+//! Detects an etcd that was set back to an older state, and raises its revision above all served ones.
 //!
-//! A volume's snapshot that is put back takes away what was shown already, and keeps the cluster id. So the newest
-//! revision that etcd has told is remembered, and some of the changes that were seen are witnesses: an etcd that is at a smaller
-//! revision, or lacks a witness, was set back. Whoever finds it raises etcd's revision above all it has seen, writes again what
-//! was written in the place of what was lost, so that the revision of a lost version is that of no other one, and compacts what
-//! is below: every watch and token from before is told to list anew. Several servers may find it at once and all raise.
-//! An etcd that was emptied, or that holds another store, is not raised and not believed (`name.rs`).
+//! A restored volume snapshot loses served changes and keeps the cluster id. So the newest revision from etcd and some
+//! changes as witnesses are remembered: a smaller revision or a missing witness proves a set-back. The server that
+//! finds it raises etcd's revision above all it has seen and rewrites objects written since, so no revision of a lost
+//! version is reused. It then compacts the rest: all earlier watches and tokens must list again. Several servers may do
+//! this at once. An emptied or foreign etcd is neither raised nor trusted (`name.rs`).
 //!
-//! Invariant: no revision is told that is smaller than one that was told before.
+//! Invariant: reported revisions never decrease.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -32,34 +31,34 @@ use crate::proto::{
 use crate::revision::{self, to_etcd};
 use crate::store::Shared;
 
-/// How many of the newest changes are remembered, and how many older ones.
+/// The number of newest changes kept as witnesses, and of older ones.
 const NEWEST: usize = 32;
 const OLDER: usize = 128;
-/// How many revisions lie between two older ones at the least.
+/// The least distance between two older ones, in revisions.
 const APART: i64 = 128;
-/// How far the revision is raised above the highest that was seen: what clients of other servers have seen is higher by as
-/// much at the most, unless those servers find out for themselves.
+/// The distance that the revision is raised above the highest one seen. Clients of other servers have seen at most that
+/// much more, unless those servers detect the set-back themselves.
 const MARGIN: i64 = 1000;
-/// The most that the revision is raised by writing. etcd does some thousands in a second.
+/// The most that the revision is raised by writes. etcd makes some thousands a second.
 const MOST_RAISED: i64 = 5_000_000;
-/// How many of these writes are under way at once.
+/// The number of these writes in flight.
 const IN_FLIGHT: usize = 64;
-/// How many writes are begun before it is looked again how far etcd is.
+/// The number of writes between two checks of etcd's revision.
 const ROUND: i64 = 4096;
-/// How many objects are written again at the most.
+/// The most objects that are rewritten.
 const MOST_AGAIN: i64 = 10_000;
 
-/// What was seen.
+/// The remembered revisions and witnesses.
 #[derive(Debug)]
 pub(crate) struct Seen {
-    /// The number of the etcd that the store was opened on.
+    /// The cluster id at opening.
     pub(crate) cluster: u64,
-    /// The newest revision that etcd has told.
+    /// The newest revision that etcd has reported.
     highest: AtomicI64,
     witnesses: Mutex<Witnesses>,
-    /// How often etcd was set back; whoever follows it begins anew.
+    /// The number of set-backs. Followers of etcd start again after each.
     pub(crate) times: watch::Sender<u64>,
-    /// Held by the one who raises the revision.
+    /// Held while the revision is raised.
     raising: tokio::sync::Mutex<()>,
 }
 
@@ -69,7 +68,7 @@ struct Witnesses {
     older: VecDeque<Witness>,
 }
 
-/// A change, with a hash of its value.
+/// A change with a hash of its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Witness {
     key: Vec<u8>,
@@ -77,12 +76,12 @@ struct Witness {
     value: u64,
 }
 
-/// How etcd stands to what was seen.
+/// The state of etcd compared with the remembered one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    /// It has it, as far as can be told.
+    /// Unchanged, as far as the witnesses show.
     Same,
-    /// It has it up to this revision, which is zero when nothing shows how far.
+    /// Equal up to this revision; 0 when no witness shows how far.
     SetBack { common: i64 },
 }
 
@@ -106,15 +105,15 @@ impl Seen {
         }
     }
 
-    /// The newest revision so far. A question that is asked now is answered at this one or a newer one.
+    /// The newest revision so far. A request sent now is answered at this one or a newer one.
     pub(crate) fn highest(&self) -> i64 {
         self.highest.load(Ordering::Acquire)
     }
 
-    /// Takes note of the header of an answer to a question that was asked when `before` was the newest revision.
+    /// Checks and records the header of a response. `before` was the newest revision when the request was sent.
     ///
     /// # Errors
-    /// When etcd was set back, or another one answers.
+    /// etcd was set back, or another cluster answered.
     pub(crate) fn saw(&self, before: i64, header: ResponseHeader) -> Result<(), Failure> {
         if header.revision < before || header.cluster_id != self.cluster {
             return Err(Failure::SetBack);
@@ -123,7 +122,7 @@ impl Seen {
         Ok(())
     }
 
-    /// Takes note of changes that a tail tells. Deletes are no witnesses: nothing stays of them.
+    /// Records changes of a tail. Deletes are no witnesses, since they leave no trace.
     pub(crate) fn told(&self, keys: &Keys, events: &[StoreEvent]) {
         let Some(last) = events.last() else { return };
         self.highest.fetch_max(to_etcd(last.revision), Ordering::AcqRel);
@@ -132,7 +131,7 @@ impl Seen {
         self.witnesses.lock().add(keys, values);
     }
 
-    /// Takes note of what a transaction of this server has written at a revision.
+    /// Records a write of this server's transaction at a revision.
     pub(crate) fn wrote(&self, keys: &Keys, writes: &[Write], revision: Revision) {
         let values = writes.iter().take(1).filter_map(|write| match write {
             Write::Put { key, value, .. } => Some((key, &value[..], revision)),
@@ -146,7 +145,7 @@ impl Witnesses {
     fn add<'a>(&mut self, keys: &Keys, values: impl Iterator<Item = (&'a StoreKey, &'a [u8], Revision)>) {
         for (key, value, revision) in values {
             let revision = to_etcd(revision);
-            // Several tails tell of the same change, and the writer has told of it before.
+            // Several tails and the writer report the same change.
             if self.newest.back().is_some_and(|newest| newest.revision >= revision) {
                 continue;
             }
@@ -176,10 +175,10 @@ fn hash(value: &[u8]) -> u64 {
 }
 
 impl Shared {
-    /// Looks whether etcd still has what was seen, which it may have lost while it could not be reached.
+    /// Checks that etcd still has the witnesses. It may have lost them while it was unreachable.
     ///
     /// # Errors
-    /// When it was set back, or holds another store; the caller begins anew once that is mended.
+    /// It was set back, or holds another store. The caller starts again after the repair.
     pub(crate) async fn recognise(&self) -> Result<(), Failure> {
         if let Some(known) = self.name.known()
             && name::read(&self.client, &self.keys).await?.as_deref() != Some(known)
@@ -193,7 +192,7 @@ impl Shared {
         }
     }
 
-    /// What a failure is to the store's users. An etcd that was set back is raised above what was seen first.
+    /// The store error for a failure. Repairs a set-back first.
     pub(crate) async fn told(&self, failure: Failure) -> StoreError {
         match failure {
             Failure::SetBack => self.set_back().await,
@@ -201,7 +200,7 @@ impl Shared {
         }
     }
 
-    /// Mends an etcd that was found set back. Returns what the caller is told, who has got nothing from it.
+    /// Repairs an etcd that was set back. Returns the error for the caller, who gets no result.
     pub(crate) async fn set_back(&self) -> StoreError {
         let found = *self.seen.times.borrow();
         let _raising = self.seen.raising.lock().await;
@@ -209,7 +208,7 @@ impl Shared {
             "etcd was set back to an older state; its revision was raised above it, and a retry may help".to_owned(),
         );
         if *self.seen.times.borrow() != found {
-            // Another has mended it meanwhile.
+            // Another caller has repaired it meanwhile.
             return again;
         }
         match self.raise().await {
@@ -222,7 +221,7 @@ impl Shared {
         let found = revision::read(&self.client, &self.keys, 0).await?;
         let (at, highest) = (found.at, self.seen.highest());
         let (standing, is_proven) = self.judge(at).await?;
-        // ORDER: before anything is written. It may be the data of others.
+        // ORDER: before anything is written. The data may belong to another store.
         self.check_name(found.cluster, is_proven).await?;
         let Standing::SetBack { common } = standing else { return Ok(()) };
         tracing::error!(
@@ -240,18 +239,18 @@ impl Shared {
         self.leases().forget();
         *self.seen.witnesses.lock() = Witnesses::default();
         self.seen.highest.store(begins, Ordering::Release);
-        // ORDER: after all that tails ask for anew.
+        // ORDER: after everything that restarted tails read.
         self.seen.times.send_modify(|times| *times += 1);
-        // Other servers, and those of other makes, learn by it that what is below is gone. Where the user may not compact, it is
-        // this server alone that knows.
+        // The compaction shows all other servers that earlier history is gone. Without permission to compact, only this
+        // server knows.
         if let Err(failure) = compact::begin_at(self, begins).await {
             tracing::warn!(?failure, "etcd was not compacted after it was set back");
         }
-        tracing::warn!(begins, again, "the history of etcd goes on at a higher revision");
+        tracing::warn!(begins, again, "the history of etcd continues at a higher revision");
         Ok(())
     }
 
-    /// Compares an etcd whose newest revision is `at` with the changes that were seen. Returns also whether one of them is there.
+    /// Compares an etcd at revision `at` with the witnesses. Also returns true if one of them is there.
     async fn judge(&self, at: i64) -> Result<(Standing, bool), Failure> {
         let witnesses: Vec<Witness> = {
             let witnesses = self.seen.witnesses.lock();
@@ -288,7 +287,7 @@ impl Shared {
         Ok(answer.header.unwrap_or_default().revision)
     }
 
-    /// Writes until etcd is above a revision, and returns where it is then.
+    /// Writes until etcd is above a revision. Returns etcd's revision.
     async fn raise_above(&self, goal: i64) -> Result<i64, Failure> {
         let mut at = self.newest_of_etcd().await?;
         if goal - at > MOST_RAISED {
@@ -311,7 +310,7 @@ impl Shared {
     async fn write_raised(&self, goal: i64) -> Result<i64, Failure> {
         let request =
             PutRequest { key: self.keys.raised(), value: Bytes::from(goal.to_string()), ..PutRequest::default() };
-        // Twice does no harm: only the count matters.
+        // A repeat does no harm: only the count matters.
         match self.client.call::<_, PutResponse>(PUT, request.clone()).await {
             Err(Failure::Unavailable { .. }) => self.client.call::<_, PutResponse>(PUT, request).await,
             written => written,
@@ -319,8 +318,8 @@ impl Shared {
         .map(|answer| answer.header.unwrap_or_default().revision)
     }
 
-    /// Writes again, as they are, the objects that were last written after one revision up to another, unless somebody changes
-    /// them meanwhile. Returns how many there were.
+    /// Rewrites unchanged the objects last written within a range of revisions, unless they change meanwhile. Returns
+    /// their number.
     async fn write_again(&self, after: i64, until: i64) -> Result<usize, Failure> {
         let (key, range_end) = self.keys.all();
         let request = RangeRequest {
@@ -373,7 +372,7 @@ mod tests {
         let (seen, keys) = (Seen::new(7, 1), Keys::new("/registry".to_owned()));
         for revision in 2..=10_000 {
             seen.told(&keys, &[put(revision)]);
-            // Another tail tells of it again.
+            // Another tail reports it again.
             seen.told(&keys, &[put(revision)]);
         }
         assert_eq!(seen.highest(), 10_000);
@@ -389,7 +388,7 @@ mod tests {
         let seen = Seen::new(7, 5);
         let header = |revision| ResponseHeader { cluster_id: 7, revision };
         seen.saw(5, header(9)).unwrap();
-        // It was asked for before the 9 came.
+        // Requested before revision 9 arrived.
         seen.saw(5, header(6)).unwrap();
         assert_eq!(seen.saw(9, header(8)), Err(Failure::SetBack));
         assert_eq!(seen.saw(9, ResponseHeader { cluster_id: 8, revision: 10 }), Err(Failure::SetBack));

@@ -1,6 +1,6 @@
-//! [`EtcdStore`]: etcd behind the `Store` contract.
+//! [`EtcdStore`]: etcd as a storage engine.
 //!
-//! It puts the parts together: reads, transactions, the watch behind tails, leases and compaction are in files of their own.
+//! Combines the parts in other files: reads, transactions, the watch behind tails, leases and compaction.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,28 +30,28 @@ use crate::seen::Seen;
 use crate::version::{EtcdVersion, OLDEST_USABLE};
 use crate::{compact, outcome, read, scan, transaction, watch as tail};
 
-/// The state of an etcd without room, and the way out.
+/// The state of an etcd without space, with the way out.
 const WAY_OUT: &str = "it refuses what puts anything, and takes deletions; delete objects, let the server compact, defragment each \
     member (etcdctl defrag), and disarm the alarm (etcdctl alarm disarm)";
-/// What stands for the version of an etcd that does not tell it.
+/// Stands for an unknown version.
 const UNTOLD: &str = "untold";
 
-/// An etcd, through which any number of servers share one store.
+/// A store on etcd, which any number of servers may share.
 #[derive(Clone)]
 pub struct EtcdStore {
     shared: Arc<Shared>,
 }
 
-/// What a store and its tails share.
+/// The state shared by a store and its tails.
 pub(crate) struct Shared {
     pub(crate) client: Client,
     pub(crate) keys: Keys,
     pub(crate) revisions: Revisions,
-    /// The newest revision that anybody has asked for: tails see to it that they get there.
+    /// The newest requested revision. Tails make sure to reach it.
     pub(crate) wanted: watch::Sender<Revision>,
     pub(crate) seen: Seen,
     pub(crate) name: StoreName,
-    /// When etcd last said that this user may not compact.
+    /// The time when etcd last denied compaction to this user.
     pub(crate) may_not_compact: Mutex<Option<Instant>>,
     leases: Leases,
     clock: Arc<dyn Clock>,
@@ -59,12 +59,12 @@ pub(crate) struct Shared {
 }
 
 impl EtcdStore {
-    /// Connects, logs in, and looks whether this etcd can be used.
+    /// Connects, logs in, and checks that this etcd can be used.
     ///
     /// # Errors
     /// A sentence for the operator: no answer, no trust, a wrong password, too old.
     pub fn open(config: EtcdConfig) -> BoxFuture<'static, Result<Self, OpenError>> {
-        // Boxed, so that the client of gRPC is compiled into this crate alone.
+        // Boxed, so that the gRPC client is compiled only into this crate.
         Box::pin(Self::connect(config))
     }
 
@@ -76,7 +76,7 @@ impl EtcdStore {
         client.log_in().await.map_err(refused)?;
         let version = match client.status().await {
             Ok(status) => status.version,
-            // Some versions, none of them too old, tell only root what they are. The first read tells the rest.
+            // Some usable versions report their status only to root. The first read fails if the login is invalid.
             Err(Failure::Refused(_)) => UNTOLD.to_owned(),
             Err(failure) => return Err(refused(failure)),
         };
@@ -88,13 +88,13 @@ impl EtcdStore {
             });
         }
         let keys = Keys::new(config.prefix.clone());
-        // The first read tells whether the user may read at all.
+        // The first read fails without read permission.
         let seen = revision::read(&client, &keys, 0).await.map_err(refused)?;
         if let Some(found) = format::newer(&client, &keys).await.map_err(refused)? {
             let (endpoints, prefix) = (client.endpoints(), config.prefix);
             return Err(OpenError::NewerFormat { endpoints, prefix, found, known: FORMAT });
         }
-        // ORDER: the interruptions before the name, so that one in between leads to another look.
+        // ORDER: the interruptions before the name, so that one in between causes another check.
         let interruptions = client.interruptions();
         let name = StoreName::new(name::read(&client, &keys).await.map_err(refused)?, interruptions);
         tracing::info!(endpoints = %client.endpoints(), %version, prefix = %config.prefix, "etcd is open");
@@ -113,12 +113,12 @@ impl EtcdStore {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// What happened on the way to etcd so far.
+    /// The current counts.
     pub fn stats(&self) -> EtcdStats {
         self.shared.client.counters().read()
     }
 
-    /// The same for whoever reads it again and again without holding the store.
+    /// The counters, readable without holding the store.
     pub fn counters(&self) -> Arc<EtcdCounters> {
         self.shared.client.counters().clone()
     }
@@ -141,7 +141,7 @@ impl EtcdStore {
         Ok(leases)
     }
 
-    /// Sends a transaction. An answer that is lost is looked for by what the keys hold.
+    /// Sends a transaction. After a lost answer, finds out the outcome from the keys.
     async fn try_commit(&self, transaction: &Transaction) -> Result<Sent, CommitError> {
         let Shared { client, keys, leases, .. } = &*self.shared;
         let method = if transaction.writes.is_empty() { READ_TXN } else { TXN };
@@ -155,14 +155,14 @@ impl EtcdStore {
                     let Err(failure) = self.shared.seen.saw(before, answer.header.unwrap_or_default()) else {
                         return Ok(Sent::Answered(answer));
                     };
-                    // It has taken effect on an etcd that is raised now; whatever it wrote has another revision then.
+                    // It took effect on an etcd that is raised now; all its writes have other revisions then.
                     let why = self.shared.told(failure).await;
                     if transaction.writes.is_empty() {
                         return Err(why.into());
                     }
                     return outcome::find(&self.shared, transaction, before, why.to_string()).await.map(Sent::FoundOut);
                 }
-                // Another server has expired a lease that this one had granted; etcd has written nothing.
+                // Another server has revoked a lease that this one had granted; etcd has written nothing.
                 Err(Failure::LeaseNotFound) if !fresh => {
                     leases.forget();
                     fresh = true;
@@ -189,16 +189,16 @@ impl EtcdStore {
     }
 }
 
-/// What became of a transaction that was sent.
+/// The outcome of a sent transaction.
 enum Sent {
-    /// etcd says it.
+    /// etcd's answer.
     Answered(TxnResponse),
-    /// Its answer was lost, and it has taken effect.
+    /// The answer was lost, and the transaction took effect.
     FoundOut(Committed),
 }
 
 impl Shared {
-    /// The newest revision that tails must reach, by a read that sees every acknowledged commit.
+    /// The newest revision that tails must reach, from a read that sees every acknowledged commit.
     async fn newest(&self) -> Result<Revision, StoreError> {
         let seen = self.seen(0).await?;
         let newest = self.settle(seen).await?;
@@ -213,7 +213,7 @@ impl Shared {
     async fn seen(&self, revision: i64) -> Result<Housekeeping, StoreError> {
         let before = self.seen.highest();
         let seen = revision::read(&self.client, &self.keys, revision).await.map_err(Failure::into_store_error)?;
-        // An older revision is read for what was seen before.
+        // A read at an older revision was requested for what was known before.
         let at = if revision == 0 { seen.at } else { before };
         if let Err(failure) = self.seen.saw(before, ResponseHeader { cluster_id: seen.cluster, revision: at }) {
             return Err(self.told(failure).await);
@@ -221,14 +221,14 @@ impl Shared {
         Ok(seen)
     }
 
-    /// etcd has refused a write for want of room.
+    /// Records that etcd refused a write for lack of space.
     fn ran_full(&self, cause: &str) {
         if !self.client.counters().full.swap(true, Ordering::Relaxed) {
             tracing::error!(cause, "etcd has no room: {WAY_OUT}");
         }
     }
 
-    /// etcd has taken a put. Every server renews its lease now and then, and so finds out that there is room again.
+    /// Records that etcd accepted a put. Every server renews its lease regularly, and so notices new space.
     fn has_room(&self) {
         let full = &self.client.counters().full;
         if full.load(Ordering::Relaxed) && full.swap(false, Ordering::Relaxed) {
@@ -275,7 +275,7 @@ impl Store for EtcdStore {
             self.shared.seen.wrote(&self.shared.keys, &transaction.writes, revision);
             revision
         } else {
-            // Only deletes of absent keys: etcd's newest revision may be one of housekeeping.
+            // Only deletes of absent keys: etcd's newest revision may be a housekeeping one.
             let seen = self.shared.seen(done.revision).await?;
             self.shared.settle(seen).await?
         };
@@ -336,7 +336,7 @@ impl Store for EtcdStore {
     }
 
     async fn check(&self) -> Result<(), StoreError> {
-        // An etcd without room answers, and takes deletions.
+        // An etcd without space answers, and accepts deletions.
         self.shared.surely(self.shared.seen(0)).await.map(|_| ())
     }
 }

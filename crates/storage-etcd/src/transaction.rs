@@ -1,7 +1,7 @@
-//! A transaction of the store as one of etcd's, and what its answer means. Pure.
+//! Conversion of store transactions to etcd's, and of the answers. Pure.
 //!
-//! etcd counts the parts of a transaction (`--max-txn-ops`, 128): more writes than that are put into transactions within the
-//! transaction, which etcd applies in the same revision.
+//! etcd limits the operations of a transaction (`--max-txn-ops`, 128). Further writes go into nested transactions,
+//! which etcd applies in the same revision.
 
 use std::collections::BTreeMap;
 
@@ -15,19 +15,19 @@ use crate::proto::{
 };
 use crate::revision::{from_etcd, to_etcd};
 
-/// How many parts etcd takes unless it is told otherwise.
+/// etcd's default limit of operations.
 const MOST_PARTS: usize = 128;
 
-/// What a transaction did that held.
+/// The effect of a successful transaction.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Done {
-    /// The store's revision behind it.
+    /// The store's revision after it.
     pub(crate) revision: i64,
-    /// Whether anything was written: deletes of absent keys write nothing.
+    /// True if something was written: deletes of absent keys write nothing.
     pub(crate) wrote: bool,
 }
 
-/// Writes the transaction in etcd's terms. `leases` has the lease of each write, 0 for none.
+/// Encodes a transaction. `leases` has the lease of each write, 0 for none.
 pub(crate) fn encode(keys: &Keys, transaction: &Transaction, leases: &[i64]) -> Result<TxnRequest, StoreError> {
     if transaction.compares.len() > MOST_PARTS {
         let compares = transaction.compares.len();
@@ -42,10 +42,10 @@ pub(crate) fn encode(keys: &Keys, transaction: &Transaction, leases: &[i64]) -> 
     })
 }
 
-/// Reads etcd's answer.
+/// Decodes etcd's answer.
 ///
 /// # Errors
-/// The first compare that does not hold, with what its key holds.
+/// The first compare that does not hold, with the current value of its key.
 pub(crate) fn decode(keys: &Keys, transaction: &Transaction, answer: TxnResponse) -> Result<Done, CommitError> {
     if answer.succeeded {
         let revision = answer.header.unwrap_or_default().revision;
@@ -66,10 +66,10 @@ pub(crate) fn decode(keys: &Keys, transaction: &Transaction, answer: TxnResponse
             return Err(CommitError::Compare { index, current: current.cloned() });
         }
     }
-    Err(StoreError::Corrupt("etcd says that a compare fails, and all of them hold".to_owned()).into())
+    Err(StoreError::Corrupt("etcd reports a failed compare, but all of them hold".to_owned()).into())
 }
 
-/// A pair of etcd's as one of the store's; `None` for keys that are not ours.
+/// Converts a key-value pair; `None` for reserved keys.
 pub(crate) fn key_value(keys: &Keys, kv: crate::proto::KeyValue) -> Option<KeyValue> {
     let revision = from_etcd(kv.mod_revision);
     keys.decode(&kv.key).map(|key| KeyValue { key, value: kv.value.into(), revision })
@@ -89,7 +89,7 @@ fn encode_compare(keys: &Keys, compare: &keelson_storage::Compare) -> Compare {
     let (result, target, with) = match compare.condition {
         Condition::Absent => (CompareResult::Equal, CompareTarget::Version, CompareWith::Version(0)),
         Condition::Exists => (CompareResult::Greater, CompareTarget::Version, CompareWith::Version(0)),
-        // To etcd an absent key is at revision 0; to the store it is at none. No version is below 0.
+        // In etcd an absent key is at revision 0; in the store it has none. No version is below 0.
         Condition::At(Revision::ZERO) => (CompareResult::Less, CompareTarget::Version, CompareWith::Version(0)),
         Condition::At(revision) => {
             (CompareResult::Equal, CompareTarget::Mod, CompareWith::ModRevision(to_etcd(revision)))
@@ -106,13 +106,13 @@ fn compared_keys(keys: &Keys, transaction: &Transaction) -> Vec<Vec<u8>> {
     compared
 }
 
-/// Reads one key.
+/// A read of one key.
 pub(crate) fn read_one(key: Vec<u8>) -> RequestOp {
     Request::Range(RangeRequest { key, ..RangeRequest::default() }).into()
 }
 
-/// Puts too many parts into transactions of their own. etcd lets an inner transaction have as many parts as the outer one
-/// has left.
+/// Moves operations beyond the limit into nested transactions. An inner transaction may have as many operations as the
+/// outer one has left.
 fn fold(parts: Vec<RequestOp>, beside: usize) -> Result<Vec<RequestOp>, StoreError> {
     if parts.len() <= MOST_PARTS {
         return Ok(parts);
@@ -160,7 +160,7 @@ mod tests {
         })
     }
 
-    /// How many parts etcd counts at the deepest place.
+    /// The number of operations that etcd counts at the deepest level.
     fn counted(request: &TxnRequest) -> usize {
         let here = request.success.len().max(request.compare.len()).max(request.failure.len());
         let inner = request.success.iter().map(|part| match &part.request {

@@ -1,7 +1,6 @@
-//! The versions of etcd that can be used, and those whose progress reports can be believed.
+//! The usable versions of etcd, and those with reliable progress reports.
 //!
-//! An older etcd may report a revision while events below it are still on their way, so that a tail can't take its reports
-//! for the end of what there is.
+//! An older etcd may report a revision before it has sent earlier events. A tail can't rely on such reports.
 
 use std::fmt;
 
@@ -13,7 +12,7 @@ pub(crate) struct EtcdVersion {
     patch: u32,
 }
 
-/// The first version that can be asked for the progress of a watch and fragments large events.
+/// The first version with progress requests and fragments of large events.
 pub(crate) const OLDEST_USABLE: EtcdVersion = EtcdVersion::new(3, 4, 0);
 
 impl EtcdVersion {
@@ -21,15 +20,14 @@ impl EtcdVersion {
         Self { major, minor, patch }
     }
 
-    /// Reads `3.5.13`, and `3.6.0-rc.4` as the version before its hyphen.
+    /// Parses `3.5.13`, and `3.6.0-rc.4` as the version before its hyphen.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split('-').next()?.split('.').map(str::parse);
         let mut next = || numbers.next()?.ok();
         Some(Self::new(next()?, next()?, next()?))
     }
 
-    /// Whether every event up to the revision in a progress report has been sent before the report. Earlier versions could
-    /// report a revision while events below it were still on their way: mended in 3.4.31 and 3.5.13.
+    /// Returns true if all events up to a reported revision are sent before the report. Fixed in 3.4.31 and 3.5.13.
     pub(crate) fn reports_progress_truthfully(self) -> bool {
         match (self.major, self.minor) {
             (3, ..4) => false,

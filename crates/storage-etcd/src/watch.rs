@@ -1,7 +1,7 @@
-//! The tail: one watch over the whole prefix, kept alive over broken connections and changes of member.
+//! The tail: one watch over the whole prefix, over broken connections and changes of member.
 //!
-//! [`state`] decides and this module does: it opens streams, waits, asks. A tail does nothing while nobody polls it; etcd
-//! keeps its place.
+//! [`state`] decides and this module acts: it opens streams, waits, sends requests. A tail does nothing while it is not
+//! polled; etcd keeps its position.
 
 mod ranges;
 mod state;
@@ -30,10 +30,10 @@ use crate::version::EtcdVersion;
 use ranges::{Change, FIRST_WATCH};
 use state::{Action, End, Follower, Input, Probe};
 
-/// What the tick key holds.
+/// The value of the tick key.
 const TICK_VALUE: &[u8] = b"keelson";
 
-/// Follows everything after a revision, which the caller has found readable.
+/// Opens a tail after a revision that the caller has found readable.
 pub(crate) fn open(shared: Arc<Shared>, after: Revision) -> Tail {
     let wanted = shared.wanted.subscribe();
     let set_back = shared.seen.times.subscribe();
@@ -52,10 +52,10 @@ struct Driver {
     shared: Arc<Shared>,
     machine: Follower,
     wanted: watch::Receiver<Revision>,
-    /// Changes when etcd was set back: what was told is no longer what it has.
+    /// Changes after a set-back of etcd, which voids delivered history.
     set_back: watch::Receiver<u64>,
     stream: Option<WatchStream>,
-    /// Decided and not yet done.
+    /// Decided actions that are still to be done.
     actions: VecDeque<Action>,
 }
 
@@ -79,7 +79,7 @@ impl Driver {
         self.actions.extend(self.machine.step(Instant::now(), input));
     }
 
-    /// The next thing that happens.
+    /// Waits for the next input.
     async fn wait(&mut self) -> Input {
         let newest = *self.wanted.borrow_and_update();
         if self.machine.wants(newest) {
@@ -98,7 +98,7 @@ impl Driver {
             tokio::select! {
                 biased;
                 message = responses.next() => message,
-                // Whoever waits for the member finds out sooner than a watch that has nothing to say.
+                // Callers waiting for the member detect its death sooner than an idle watch.
                 _ = life.changed() => Some(Err(tonic::Status::unavailable("its member has stopped answering"))),
             }
         };
@@ -126,7 +126,7 @@ impl Driver {
             }
             Action::Close { cause } => {
                 count(&self.shared.client.counters().watches_broken);
-                // ORDER: before another watch is opened. The etcd that answers next may hold something else.
+                // ORDER: before another watch opens. The next etcd may have other content.
                 self.shared.client.interrupted();
                 warn_repeated!(""; %cause, "the watch on etcd has broken; opening another");
                 self.stream = None;
@@ -168,7 +168,7 @@ impl Driver {
     async fn open(&mut self, start: i64) -> Input {
         match self.shared.client.watch(self.create(FIRST_WATCH, start)).await {
             Ok(stream) => {
-                // ORDER: before anything that the stream brings is told. While there was none, etcd may have been set back.
+                // ORDER: before any event of the stream is delivered. etcd may have been set back meanwhile.
                 match self.shared.recognise().await {
                     Ok(()) => {}
                     Err(failure @ Failure::SetBack) => {
@@ -200,7 +200,7 @@ impl Driver {
         }
     }
 
-    /// Whether a revision can be read by a read that sees every compaction.
+    /// Checks if a revision can be read, by a read that sees every compaction.
     async fn probe(&self, revision: i64) -> Probe {
         let request =
             RangeRequest { key: self.shared.keys.tick(), revision, count_only: true, ..RangeRequest::default() };
@@ -219,7 +219,7 @@ impl Driver {
         }
     }
 
-    /// Writes the tick beside the stream, which goes on meanwhile. A failure shows in its not coming back.
+    /// Writes the tick concurrently with the stream. A failure shows in the missing event.
     fn write_tick(&self) {
         count(&self.shared.client.counters().ticks);
         let shared = self.shared.clone();
@@ -243,7 +243,7 @@ impl Driver {
             End::Compacted { position } => {
                 explain(Failure::Compacted, from_etcd(position), &shared.client, &shared.keys, &shared.revisions).await
             }
-            // It was newer than anything that etcd has now.
+            // It was newer than any revision of etcd now.
             End::Future { position } if position <= shared.seen.highest() => shared.told(Failure::SetBack).await,
             End::Future { position } => {
                 explain(Failure::Future, from_etcd(position), &shared.client, &shared.keys, &shared.revisions).await

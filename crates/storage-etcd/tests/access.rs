@@ -1,6 +1,6 @@
-//! Access to etcd: TLS, client certificates, users, and a sentence for whoever can't get in.
+//! Tests of access to etcd: TLS, client certificates, users, and errors for the operator.
 //!
-//! The sentence is for an operator, and names the setting to look at.
+//! Each error is a sentence that names the setting to check.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
@@ -29,7 +29,7 @@ fn refused(opened: Result<EtcdStore, OpenError>, words: &[&str]) {
     assert!(words.iter().all(|word| text.contains(word)), "{text}");
 }
 
-/// Certificates in files: an authority, a server of 127.0.0.1, a client; and another authority that nobody uses.
+/// Certificates in files: an authority, a server of 127.0.0.1, a client, and an unrelated authority.
 struct Pki {
     directory: TempDir,
 }
@@ -136,7 +136,7 @@ struct Permission {
 #[derive(Clone, Copy, PartialEq, Message)]
 struct Nothing {}
 
-/// What an operator does with etcdctl.
+/// Calls a method as etcdctl would.
 async fn administer<Q: Message + 'static>(server: &EtcdServer, method: &'static str, request: Q) {
     let url = format!("http://{}", server.endpoint());
     let channel = tonic::transport::Endpoint::from_shared(url).unwrap().connect().await.unwrap();
@@ -147,7 +147,7 @@ async fn administer<Q: Message + 'static>(server: &EtcdServer, method: &'static 
     service.unary(tonic::Request::new(request), path, codec).await.unwrap();
 }
 
-/// `root`, and `keelson`, who may do what the documentation says that it must.
+/// Creates `root`, and `keelson` with the documented permissions.
 async fn enable_users(server: &EtcdServer) {
     let two = |first: &str, second: &str| Two { first: first.to_owned(), second: second.to_owned() };
     let grant = |key: &str, range_end: &str| Grant {
@@ -203,13 +203,13 @@ async fn use_with_the_least_rights(builder: EtcdServerBuilder) {
     assert_eq!(store.expire(ends).await.unwrap(), 1);
     let end = commit(&store, put("a", "1")).await;
     assert_eq!(follow(&store, start, end).await.len(), 3);
-    // Newer etcds let nobody but root compact, which is no fault of the store.
+    // Newer etcds allow only root to compact, which is no error of the store.
     store.compact(end).await.unwrap();
     let root = open(&format!("etcd://root:correct%20horse@{endpoint}")).await.unwrap();
     root.compact(end).await.unwrap();
     assert_eq!(store.oldest_revision().await.unwrap(), end);
 
-    // etcd forgets its tokens when it starts again.
+    // etcd forgets its tokens at a restart.
     server.kill();
     server.start_again();
     let next = tokio::time::timeout(PATIENCE, async {
@@ -221,15 +221,15 @@ async fn use_with_the_least_rights(builder: EtcdServerBuilder) {
             }
         }
     });
-    let next = next.await.expect("the token is fetched anew");
+    let next = next.await.expect("the token is fetched again");
     assert!(store.stats().logins >= 2);
     assert_eq!(follow(&store, end, next).await.last().unwrap().revision, next);
     assert_eq!(store.count(everything(None)).await.unwrap(), 1);
 }
 
-/// How many calls meet an ended token at the same time.
+/// The number of calls that meet an expired token at once.
 const CALLERS: usize = 60;
-/// When a token that lives for a second has ended. etcd looks every second.
+/// The time after which a token of one second has expired. etcd checks every second.
 const TOKEN_END: Duration = Duration::from_secs(3);
 
 async fn read_by_many(store: &EtcdStore) {
@@ -241,10 +241,10 @@ async fn read_by_many(store: &EtcdStore) {
     futures::future::join_all(reads).await;
 }
 
-/// Checking a password is work, and etcd has more to do.
+/// Checking a password costs CPU time of etcd.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_calls_whose_token_has_ended_log_in_once() {
-    // Tokens end a second after their last use; older etcds know no such flag.
+    // Tokens expire a second after their last use; older etcds have no such flag.
     let Some(server) = EtcdServer::builder().newest().arg("--auth-token-ttl=1").start() else { return };
     enable_users(&server).await;
     let directory = TempDir::new().unwrap();
@@ -254,15 +254,15 @@ async fn many_calls_whose_token_has_ended_log_in_once() {
     let mut end = commit(&store, put("a", "1")).await;
     let mut tail = store.tail(end).await.unwrap();
     assert_eq!(store.stats().logins, 1);
-    // It takes time that time passes.
+    // Token expiry runs on real time.
     tokio::time::sleep(TOKEN_END).await;
     tokio::join!(read_by_many(&store), read_by_many(&clone));
     assert_eq!(store.stats().logins, 2);
-    // A watch outlives the token it was begun with.
+    // A watch outlives the token of its start.
     end = commit(&store, put("a", "2")).await;
     assert_eq!(tail.next().await.unwrap().unwrap().watermark, end);
     assert_eq!((store.stats().logins, store.stats().watches_broken), (2, 0));
-    // A new one needs a token that is good.
+    // A new one needs a valid token.
     tokio::time::sleep(TOKEN_END).await;
     let mut late = store.tail(end).await.unwrap();
     end = commit(&store, put("a", "3")).await;
@@ -270,7 +270,7 @@ async fn many_calls_whose_token_has_ended_log_in_once() {
     assert_eq!(store.stats().logins, 3);
 }
 
-/// The token of one member is good on the others, and who is told that it is not logs in once.
+/// A token of one member is valid on the others, and after an expiry there is one login.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_login_outlives_the_member_that_it_was_made_on() {
     let Some(mut cluster) = EtcdCluster::start() else { return };

@@ -1,6 +1,6 @@
-//! An etcd of three members, of which one is killed, hangs, lags, or is cut off from the others. Invariants 17 and 18.
+//! Tests of an etcd with three members, one of which is killed, hangs, lags, or is cut off. Invariants 17 and 18.
 //!
-//! Servers above it are in `keelson/tests/many_servers/etcd_members.rs`.
+//! Tests with servers above it are in `keelson/tests/many_servers/etcd_members.rs`.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
@@ -21,17 +21,17 @@ use keelson_teststores::{EtcdCluster, EtcdServer};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// The longest that a client may be without a success when one member of three is lost: an election takes two seconds, and a
-/// member that hangs is found out in two and a half. The rest is for machines that have a lot to do.
+/// The longest time without a success for a client when one member of three is lost. An election takes two seconds, and
+/// a hanging member is detected in two and a half. The rest is for busy machines.
 const LONGEST_GAP: Duration = Duration::from_secs(12);
-/// The longest that one call may take then: its own time, which is eight seconds with all that a busy machine adds, and the time in
-/// which it is found out what became of a write whose answer was lost.
+/// The longest call meanwhile: its own limit, eight seconds on a busy machine, plus the check of a write whose answer
+/// was lost.
 const LONGEST_CALL: Duration = Duration::from_secs(12);
 
-/// How many writers there are, each on one of the members at first.
+/// The number of writers, each starting on one of the members.
 const WRITERS: usize = 6;
 
-/// A store that begins with the member at a place.
+/// Opens a store that starts with this member.
 async fn open(cluster: &EtcdCluster, first: usize) -> EtcdStore {
     let mut endpoints: Vec<String> = cluster.members().iter().map(EtcdServer::endpoint).collect();
     endpoints.rotate_left(first);
@@ -39,7 +39,7 @@ async fn open(cluster: &EtcdCluster, first: usize) -> EtcdStore {
     EtcdStore::open(EtcdConfig::from_url(&url).unwrap()).await.unwrap()
 }
 
-/// Each case below a prefix of its own: the revisions of those before it are to it those of others.
+/// A prefix of its own for each case: earlier revisions look like those of others.
 struct OnCluster<'a>(&'a EtcdCluster, usize);
 
 impl Factory for OnCluster<'_> {
@@ -60,7 +60,7 @@ async fn the_contract_holds_on_several_members() {
     .await;
 }
 
-/// What a writer has been told.
+/// The results of a writer.
 #[derive(Default)]
 struct Told {
     acknowledged: Vec<(String, Revision)>,
@@ -69,19 +69,19 @@ struct Told {
     longest_gap: Duration,
 }
 
-/// Writers that create one key after the other, and readers of the whole feed, while members are lost and come back.
+/// Writers that create one key after the other, and readers of the whole feed, while members are lost and return.
 struct Load {
     stores: Vec<EtcdStore>,
     start: Revision,
     done: Arc<AtomicBool>,
-    /// How often each writer has succeeded.
+    /// The number of successes of each writer.
     acknowledged: Arc<[AtomicUsize; WRITERS]>,
     writers: Vec<JoinHandle<Told>>,
     feeds: Vec<JoinHandle<Vec<StoreEvent>>>,
 }
 
 impl Load {
-    /// Begins with the members that stores were opened on, each.
+    /// Starts on the members of these stores.
     async fn start(stores: Vec<EtcdStore>) -> Self {
         let start = stores[0].current_revision().await.unwrap();
         let (done, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::<[AtomicUsize; WRITERS]>::default());
@@ -94,7 +94,7 @@ impl Load {
         Self { stores, start, done, acknowledged, writers, feeds }
     }
 
-    /// Waits until every writer has succeeded so many times more.
+    /// Waits for this many further successes of every writer.
     async fn progress(&self, more: usize) {
         let so_far = || self.acknowledged.iter().map(|writer| writer.load(Ordering::SeqCst));
         let before: Vec<usize> = so_far().collect();
@@ -106,7 +106,7 @@ impl Load {
         timeout(PATIENCE, progress).await.expect("writes go on");
     }
 
-    /// Stops, and compares what the writers were told with what the feeds told and with what is stored.
+    /// Stops, and compares the writers' results with the feeds and the stored state.
     async fn check(self) -> Vec<Told> {
         self.done.store(true, Ordering::SeqCst);
         let mut told = Vec::new();
@@ -163,7 +163,7 @@ async fn write(
             Err(CommitError::Store(StoreError::Unavailable(_) | StoreError::Unknown(_))) => told.failures += 1,
             Err(error) => panic!("{error}"),
         }
-        // What was acknowledged is there, whichever member is asked.
+        // Acknowledged writes are visible on every member.
         if let (Some((name, revision)), 0) = (told.acknowledged.last(), round % 8) {
             match store.get(&keelson_storage::StoreKey::new(name.clone())).await {
                 Ok(found) => assert_eq!(found.map(|found| found.revision), Some(*revision)),
@@ -175,7 +175,7 @@ async fn write(
     told
 }
 
-/// Everything from a revision to the last key, over tails that may break.
+/// All events from a revision to the last key, over tails that may break.
 async fn feed(store: EtcdStore, start: Revision) -> Vec<StoreEvent> {
     let (mut events, mut watermark): (Vec<StoreEvent>, _) = (Vec::new(), start);
     loop {
@@ -195,7 +195,7 @@ async fn feed(store: EtcdStore, start: Revision) -> Vec<StoreEvent> {
 async fn inv18_members_that_are_killed_and_come_back_cost_a_pause_and_nothing_else() {
     let Some(mut cluster) = EtcdCluster::start() else { return };
     let load = Load::start(vec![open(&cluster, 0).await, open(&cluster, 1).await, open(&cluster, 2).await]).await;
-    // First the leader, and then one that only follows.
+    // First the leader, then a follower.
     for leads in [true, false] {
         load.progress(20).await;
         let leader = cluster.leader(&[0, 1, 2]);
@@ -220,7 +220,7 @@ async fn inv18_members_that_hang_are_left_by_writers_readers_and_feeds() {
         let lost = if leads { leader } else { (leader + 1) % 3 };
         cluster.members()[lost].pause();
         load.progress(20).await;
-        // It lags now, and says so to nobody.
+        // It lags now, without reporting that.
         cluster.members()[lost].resume();
         load.progress(10).await;
     }
@@ -229,7 +229,7 @@ async fn inv18_members_that_hang_are_left_by_writers_readers_and_feeds() {
     assert!(left >= 2, "{left}");
 }
 
-/// One who waits finds out, and everybody else is told: the next call does not begin with the member that hangs.
+/// One caller detects the hang and all others profit: the next call starts on another member.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_hangs_is_found_out_once_for_all() {
     let Some(cluster) = EtcdCluster::start() else { return };
@@ -239,14 +239,14 @@ async fn a_member_that_hangs_is_found_out_once_for_all() {
     let mut tail = store.tail(before).await.unwrap();
     let first = commit(&store, put("a", "2")).await;
     assert_eq!(tail.next().await.unwrap().unwrap().watermark, first);
-    // The call after a watch has made its connection reads the name of the store first.
+    // The first call after a watch has opened its connection reads the name of the store.
     assert_eq!(store.get(&key("a")).await.unwrap().unwrap().revision, first);
 
     cluster.members()[lost].pause();
     let begun = Instant::now();
     let (written, name) = (store.commit(put("lost", "x")), key("a"));
     let (written, found) = tokio::join!(written, store.get(&name));
-    // Whether it was done is not known: it may be, once the member goes on.
+    // Its outcome is unknown: it may take effect once the member continues.
     assert!(matches!(written, Err(CommitError::Store(StoreError::Unknown(_)))), "{written:?}");
     assert_eq!(found.unwrap().unwrap().revision, first);
     assert!(begun.elapsed() < LONGEST_CALL, "{:?}", begun.elapsed());
@@ -268,7 +268,7 @@ async fn a_member_that_hangs_is_found_out_once_for_all() {
     cluster.members()[lost].resume();
 }
 
-/// A member that hears nothing of the others answers, and must not be believed; watches on it must not wait for ever.
+/// An isolated member answers and must not be trusted; watches on it must not wait forever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_without_a_leader_is_left_for_those_that_have_one() {
     let Some(cluster) = EtcdCluster::start() else { return };
@@ -281,7 +281,7 @@ async fn a_member_without_a_leader_is_left_for_those_that_have_one() {
     assert_eq!(tail.next().await.unwrap().unwrap().watermark, first);
     drop(tail);
 
-    // Two of three are away, so that no write can be done; and that is said before clients lose their patience.
+    // With two of three away no write can succeed, and clients learn that in reasonable time.
     for place in [leader, other] {
         cluster.members()[place].pause();
     }
@@ -293,7 +293,7 @@ async fn a_member_without_a_leader_is_left_for_those_that_have_one() {
         assert!(begun.elapsed() < LONGEST_CALL, "{:?}", begun.elapsed());
     }
 
-    // Now the two go on, without the third.
+    // Now the two continue without the third.
     cluster.members()[alone].pause();
     for place in [leader, other] {
         cluster.members()[place].resume();
@@ -314,7 +314,7 @@ async fn a_member_without_a_leader_is_left_for_those_that_have_one() {
     let events = follow(&store, first, next).await;
     assert_eq!(events.last().unwrap().revision, next);
     cluster.members()[alone].resume();
-    // Who comes back has missed some, and serves nothing old.
+    // A member that returns has missed writes, and serves no stale state.
     let late = open(&cluster, alone).await;
     assert!(late.current_revision().await.unwrap() >= next);
     assert_eq!(follow(&late, first, next).await, events);

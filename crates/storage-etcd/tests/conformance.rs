@@ -1,6 +1,6 @@
-//! The engine keeps the contract, on a real etcd: an old one.
+//! The conformance suite on a real etcd: an old one.
 //!
-//! `cluster.rs` runs the same on the newest, with several members.
+//! `cluster.rs` runs it on the newest, with several members.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
@@ -11,7 +11,7 @@ use keelson_storage::conformance::Factory;
 use keelson_storage_etcd::{EtcdConfig, EtcdStore};
 use keelson_teststores::EtcdServer;
 
-/// An etcd of its own for each case: revisions are counted for a whole etcd, and cases expect to be alone.
+/// An etcd of its own for each case: revisions count for a whole etcd, and cases expect to be alone.
 struct OnEtcd(EtcdServer);
 
 impl Factory for OnEtcd {
@@ -23,6 +23,6 @@ impl Factory for OnEtcd {
 
 keelson_storage::conformance_tests!(match EtcdServer::start() {
     Some(server) => OnEtcd(server),
-    // There is no etcd here, and the test kit has said so.
+    // Without an etcd; the test kit has reported that.
     None => return,
 });

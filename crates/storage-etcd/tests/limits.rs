@@ -1,6 +1,6 @@
-//! Large events, ranges and transactions, and those that etcd does not take.
+//! Tests of large events, ranges and transactions, and of those that etcd refuses.
 //!
-//! The bound of an object is the same on all stores, so it is kept before etcd is asked.
+//! The size limit of an object is equal on all stores, so it applies before etcd's own.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
@@ -14,13 +14,13 @@ use keelson_storage::{CommitError, RangeRequest, ScanRequest, Store, StoreError,
 use keelson_storage_etcd::{EtcdConfig, EtcdStore};
 use keelson_teststores::EtcdServer;
 
-/// Some bytes that are different for every number.
+/// Different bytes for every number.
 fn bytes(number: usize, length: usize) -> Vec<u8> {
     let seed = u64::try_from(number).unwrap() + 1;
     (0..length as u64).map(|at| ((at + 1).wrapping_mul(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
 
-/// etcd cuts answers of a watch that are larger than a request may be; one revision alone can be as large.
+/// etcd splits watch responses above the size limit of a request; a single revision can be as large.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_that_come_in_fragments_are_whole() {
     let Some(server) = EtcdServer::builder().arg("--max-request-bytes=2000000").start() else { return };
@@ -41,7 +41,7 @@ async fn events_that_come_in_fragments_are_whole() {
     }
 }
 
-/// More than any one answer should hold, in keys and in bytes.
+/// More entries and bytes than one response should hold.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_range_is_read_in_pages_at_one_revision() {
     let Some(server) = EtcdServer::start() else { return };
@@ -63,7 +63,7 @@ async fn a_long_range_is_read_in_pages_at_one_revision() {
         assert_eq!((page.entries.len(), page.more), (limit, limit < 3000), "limit {limit}");
         assert_eq!(page.entries[..], whole.entries[..limit]);
     }
-    // Of a scan, few pages: etcd counts what lies behind each.
+    // A scan reads few pages: etcd counts all later keys for each.
     let ranges = vec![(key("pods/"), key("pods0"))];
     let scan = store.scan(ScanRequest { ranges, revision: whole.revision }).unwrap();
     let pages: Vec<_> = scan.try_collect().await.unwrap();
@@ -77,7 +77,7 @@ async fn a_long_range_is_read_in_pages_at_one_revision() {
 async fn what_etcd_does_not_take_is_refused_whole_and_in_words() {
     let Some(server) = EtcdServer::start() else { return };
     let store = open(&server, "/registry").await;
-    // The first put gives the store its name.
+    // The first put also names the store.
     let before = commit(&store, put("small", "x")).await;
     let many = (0..5000).fold(Transaction::default(), |so_far, number| {
         so_far.put(StoreKey::new(format!("/registry/many/{number}")), "x")
@@ -94,7 +94,7 @@ async fn what_etcd_does_not_take_is_refused_whole_and_in_words() {
     assert_eq!(store.current_revision().await.unwrap(), before);
 }
 
-/// etcd refuses puts from the alarm on until an operator makes room and disarms it. Deletions and compaction pass.
+/// From its alarm on etcd refuses puts, until an operator makes space and disarms it. Deletions and compaction pass.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_etcd_takes_what_makes_room_and_no_puts_until_there_is_some() {
     let Some(server) = EtcdServer::builder().arg("--quota-backend-bytes=4194304").start() else { return };
@@ -110,10 +110,10 @@ async fn a_full_etcd_takes_what_makes_room_and_no_puts_until_there_is_some() {
     assert!(matches!(refused, CommitError::Store(StoreError::EtcdFull(_))), "{refused}");
     assert!(refused.to_string().contains("space exceeded"), "{refused}");
     assert!(store.stats().full);
-    // Making room needs the store: it answers, deletes, expires and compacts.
+    // The store must work to make space: it answers, deletes, expires and compacts.
     store.check().await.unwrap();
     let deleted = commit(&store, Transaction::default().delete(key("large"))).await;
-    assert!(store.stats().full, "a deletion says nothing of room");
+    assert!(store.stats().full, "a deletion proves no free space");
     store.expire(SystemTime::now()).await.unwrap();
     store.compact(deleted).await.unwrap();
     assert_eq!(store.oldest_revision().await.unwrap(), deleted);
@@ -127,7 +127,7 @@ async fn a_full_etcd_takes_what_makes_room_and_no_puts_until_there_is_some() {
     assert!(!store.stats().full);
 }
 
-/// Keys end by themselves too, should no server be left to end them: they hang on leases of etcd.
+/// Keys expire without a server too: they have leases in etcd.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_that_end_share_a_lease_and_go_in_one_revision() {
     let Some(server) = EtcdServer::start() else { return };
@@ -147,13 +147,13 @@ async fn keys_that_end_share_a_lease_and_go_in_one_revision() {
     let ended: Vec<_> = events.iter().filter(|event| event.value.is_none()).collect();
     assert_eq!(ended.len(), 10);
     assert!(ended.iter().all(|event| event.revision == newest));
-    // A lease that another server has ended is granted anew.
+    // A lease revoked by another server is granted again.
     let write = Write::Put { key: key("events/late"), value: "x".into(), expires: Some(end) };
     commit(&stores[1], Transaction { writes: vec![write], ..Transaction::default() }).await;
     assert_eq!(stores[0].expire(end).await.unwrap(), 1);
 }
 
-/// Builds of etcd differ in whether they take gzip; one that does not says so when the store is opened.
+/// Some builds of etcd lack gzip; then opening the store fails.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn compression_works_or_is_refused_when_the_store_is_opened() {
     let Some(server) = EtcdServer::start() else { return };

@@ -1,5 +1,5 @@
-//! A volume's snapshot that is put back under running servers: they notice, go on above what they had shown, and have everybody
-//! begin anew. Data that is gone, or of another store, is not served.
+//! Tests of a volume snapshot restored under running servers: they detect it, continue above all served revisions, and
+//! make clients list again. Lost or foreign data is not served.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
@@ -13,10 +13,10 @@ use keelson_storage_etcd::{EtcdConfig, EtcdStore};
 use keelson_teststores::{EtcdServer, LossyWay};
 use tokio::time::timeout;
 
-/// How many changes are lost.
+/// The number of lost changes.
 const LOST: usize = 40;
 
-/// Takes a copy of the data, as a snapshot of a volume does.
+/// Copies the data, as a volume snapshot does.
 fn snapshot(server: &mut EtcdServer) {
     server.kill();
     server.copy_data();
@@ -29,7 +29,7 @@ fn set_back(server: &mut EtcdServer) {
     server.start_again();
 }
 
-/// Asks until the store answers.
+/// Retries until the store answers.
 async fn revision(store: &EtcdStore) -> Revision {
     let answer = async {
         loop {
@@ -48,7 +48,7 @@ async fn written(store: &EtcdStore, name: &str, value: &str) -> Revision {
     commit(store, put(name, value.to_owned())).await
 }
 
-/// The tail says that it can't go on, and tells nothing but what was seen.
+/// Checks that the tail ends and delivers only earlier changes.
 async fn check_ends(tail: &mut Tail, seen: Revision) {
     let end = async {
         loop {
@@ -92,19 +92,19 @@ async fn inv17_an_etcd_that_was_set_back_goes_on_above_what_was_shown() {
     let page = read(&store).await;
     assert_eq!(page.entries.iter().map(|entry| entry.key.clone()).collect::<Vec<_>>(), [key("kept")]);
     assert!(page.revision >= now);
-    // Whoever begins anew misses nothing.
+    // A reader that starts again misses nothing.
     let mut tail = store.tail(page.revision).await.unwrap();
     let after = commit(&store, put("lost", "again").when(key("lost"), Condition::Absent)).await;
     assert!(after > now);
     let batch = timeout(PATIENCE, tail.next()).await.unwrap().unwrap().unwrap();
     assert_eq!((batch.events.len(), batch.events[0].revision), (1, after));
-    // Servers that start now are told the same.
+    // New servers see the same.
     let other = open(&server, "/registry").await;
     assert_eq!(revision(&other).await, after);
     check_gone(&other, lost).await;
 }
 
-/// Others have written as much as was lost before this server could look: no number is smaller than it was.
+/// Others have written as much as was lost before this server could check, so no revision is smaller than before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn inv17_what_others_wrote_in_the_place_of_what_was_lost_is_noticed() {
     let Some(mut server) = EtcdServer::start() else { return };
@@ -128,7 +128,7 @@ async fn inv17_what_others_wrote_in_the_place_of_what_was_lost_is_noticed() {
     let newest = commit(&early, put("x", "1")).await;
     way.mend();
 
-    // The tail finds it as it is opened again; nobody else has to ask.
+    // The tail detects it when it reopens, without another request.
     check_ends(&mut tail, lost).await;
     let now = revision(&late).await;
     assert!(now > newest, "{now} after {newest}");
@@ -140,10 +140,10 @@ async fn inv17_what_others_wrote_in_the_place_of_what_was_lost_is_noticed() {
     check_gone(&late, lost).await;
     let page = read(&late).await;
     let revisions: Vec<_> = page.entries.iter().map(|entry| entry.revision > newest).collect();
-    assert_eq!(revisions, [true, false, true], "what was written since is written again, and nothing else");
+    assert_eq!(revisions, [true, false, true], "only later writes are repeated");
 }
 
-/// Every call on an etcd that holds something else fails with these words, and the store says the same of its health.
+/// Checks that every call on an etcd with other content fails with these words, and the health check too.
 async fn check_refused(store: &EtcdStore, words: &str) {
     let refusal = async {
         loop {
@@ -165,7 +165,7 @@ async fn check_refused(store: &EtcdStore, words: &str) {
     assert!(store.check().await.is_err() && store.compact(Revision::new(1)).await.is_err());
 }
 
-/// A tail is refused, since the store is not there.
+/// Checks that a tail is refused, since the store is gone.
 async fn check_silent(store: &EtcdStore, after: Revision) {
     match store.tail(after).await {
         Err(StoreError::Unavailable(_)) => {}
@@ -188,7 +188,7 @@ async fn an_etcd_that_was_emptied_is_not_taken_for_a_store_without_objects() {
     });
     check_refused(&store, "holds no objects").await;
     check_silent(&store, kept).await;
-    // Others begin with it, and write more than was lost: no number shows the exchange any more.
+    // Others start on it and write more than was lost, so no revision shows the replacement.
     let other = open(&server, "/registry").await;
     while commit(&other, put("other", "x")).await <= kept.next().next() {}
     commit(&other, put("kept", "1")).await;
@@ -196,21 +196,21 @@ async fn an_etcd_that_was_emptied_is_not_taken_for_a_store_without_objects() {
     check_silent(&store, kept).await;
     assert!(other.get(&key("new")).await.unwrap().is_none(), "nothing is written into it");
 
-    // The data comes back, and the store continues where it was.
+    // The data returns, and the store continues where it was.
     tokio::task::block_in_place(|| set_back(&mut server));
     revision(&store).await;
     assert_eq!(read(&store).await.entries.len(), 2);
     let next = commit(&store, put("next", "1")).await;
     let events = follow(&store, kept, next).await;
     assert_eq!(events.iter().map(|event| event.key.clone()).collect::<Vec<_>>(), [key("next")]);
-    // A tail from before continues too, or ends as broken.
+    // An earlier tail continues too, or ends as broken.
     match timeout(PATIENCE, tail.next()).await.unwrap().unwrap() {
         Ok(batch) => assert!(batch.events.iter().all(|event| event.value.is_some()), "{batch:?}"),
         Err(error) => assert!(matches!(error, StoreError::Unavailable(_)), "{error}"),
     }
 }
 
-/// The etcd was away, and has more revisions than before when it comes back: only the name shows what it is.
+/// The etcd was away, and returns with more revisions than before: only the name reveals it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_store_with_higher_revisions_is_noticed_by_its_name() {
     let Some(mut server) = EtcdServer::start() else { return };
@@ -231,7 +231,7 @@ async fn another_store_with_higher_revisions_is_noticed_by_its_name() {
         newest = commit(&other, put("other", number.to_string())).await;
     }
     assert!(newest > kept);
-    // A compaction sends caches to load everything anew.
+    // A compaction makes caches load everything again.
     other.compact(newest).await.unwrap();
     way.mend();
     check_refused(&store, "holds another store").await;

@@ -1,8 +1,8 @@
-//! One bound for the size of a write, whatever the engine: what one store holds can be brought to every other.
+//! One size limit for writes on every engine, so that the content of one store fits into any other.
 //!
-//! etcd takes requests of 1.5 MiB and no more; SQLite and PostgreSQL would take objects that grow patch by patch without end.
-//! A transaction is measured as etcd would measure it, with some room for what is put around it, so that what passes here at
-//! etcd's own bound passes there too. Whoever copies or restores a store writes past this.
+//! etcd accepts requests up to 1.5 MiB. SQLite and PostgreSQL would let objects grow patch by patch without end. A
+//! transaction is measured as etcd would, with a margin for its envelope, so a transaction within etcd's own limit here
+//! passes there too. Copies and restores bypass the limit.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use crate::guarded::{CommitGuard, GuardedStore};
 use crate::key::StoreKey;
 use crate::store::{CommitError, Committed, Store, StoreError, Transaction, Write};
 
-/// The largest request that etcd takes unless it is told otherwise, in bytes.
+/// etcd's default limit of a request, in bytes.
 pub const DEFAULT_BOUND: usize = 1536 * 1024;
-/// What surrounds a transaction in a request, the compare of a [`crate::FencedStore`] included, in bytes: more than it is.
+/// The envelope of a transaction in a request, including the compare of a [`crate::FencedStore`], in bytes; rounded up.
 const AROUND: usize = 1024;
-/// What surrounds each key and value in it, in bytes: more than it is.
+/// The envelope of each key and value, in bytes; rounded up.
 const AROUND_PART: usize = 32;
 
-/// A store that takes no transaction above a size.
+/// A store that refuses transactions above a size.
 pub type BoundedStore = GuardedStore<SizeBound>;
 
-/// The limit of the size of a transaction.
+/// The size limit of a transaction.
 pub struct SizeBound {
     /// In bytes.
     bound: usize,
@@ -29,20 +29,20 @@ pub struct SizeBound {
 }
 
 impl BoundedStore {
-    /// The store behind the bound, which is in bytes of a whole transaction: keys, values and what is around them.
+    /// Limits `store` to transactions of `bound` bytes: keys, values and their envelope.
     pub fn new(store: Arc<dyn Store>, bound: usize) -> Self {
         Self::behind(store, SizeBound { bound, as_etcd: false })
     }
 
-    /// As [`BoundedStore::new`], with etcd's words in errors: clients of a store on etcd know them.
+    /// Limits a store on etcd, with etcd's error texts: clients of such a store know them.
     pub fn on_etcd(store: Arc<dyn Store>, bound: usize) -> Self {
         Self::behind(store, SizeBound { bound, as_etcd: true })
     }
 }
 
-/// How many bytes of etcd's requests a transaction takes, or a little less.
+/// The size of a transaction in an etcd request, in bytes; possibly a little less.
 fn size(transaction: &Transaction) -> usize {
-    // A compared key is named twice: etcd is asked what it holds if the compare fails.
+    // A compared key appears twice, since the failure branch reads it.
     let compares = transaction.compares.iter().map(|compare| 2 * (compare.key.as_str().len() + AROUND_PART));
     let writes = transaction.writes.iter().map(|write| {
         let value = match write {

@@ -1,12 +1,12 @@
-//! The suite that every engine passes: what the rest of the server relies on, one function per rule.
+//! The conformance suite of storage engines: the rules that the server relies on, one function each.
 //!
-//! A test that names an invariant of the design starts with its number. Nothing here assumes that revisions are
-//! consecutive, that the writes of one transaction have different ones, or that time passes: engines differ there.
+//! A test for an invariant of the design starts with its number. Engines differ in three points, so no test assumes
+//! them: consecutive revisions, distinct revisions within a transaction, and passing time.
 //!
-//! An engine runs it with one line, `keelson_storage::conformance_tests!(MyFactory::new());`, which makes one test of
-//! every case, or with [`run`].
+//! An engine runs it with one line, `keelson_storage::conformance_tests!(MyFactory::new());`, which creates one test
+//! per case, or with [`run`].
 
-// Cases assert; a panic is how they fail.
+// Cases fail by a panic.
 #![allow(clippy::unwrap_used)]
 
 use std::future::Future;
@@ -27,13 +27,12 @@ pub mod restart;
 pub mod tails;
 pub mod transactions;
 
-/// Makes the store that one case works on.
+/// Opens the store of one case.
 pub trait Factory: Send {
-    /// Opens the store: empty the first time, with its contents afterwards. All handles of earlier calls have been
-    /// dropped.
+    /// Opens the store: empty the first time, with its contents afterwards. All earlier handles have been dropped.
     fn open(&mut self) -> impl Future<Output = Arc<dyn Store>> + Send;
 
-    /// Whether the contents are still there when the store is opened again. Cases about restarts need it.
+    /// Returns true if the contents survive reopening. Cases about restarts need it.
     fn survives_reopening(&self) -> bool {
         true
     }
@@ -100,7 +99,7 @@ macro_rules! for_each_conformance_case {
     };
 }
 
-/// Makes one `#[tokio::test]` of every case. The argument is an expression for a fresh [`Factory`].
+/// Creates one `#[tokio::test]` per case. The argument is an expression for a fresh [`Factory`].
 #[macro_export]
 macro_rules! conformance_tests {
     ($factory:expr) => {
@@ -122,12 +121,12 @@ macro_rules! run_all {
     };
 }
 
-/// Runs every case, each on a store of its own. Panics at the first that fails. Needs a Tokio runtime.
+/// Runs every case on a store of its own. Panics at the first failure. Needs a Tokio runtime.
 pub async fn run<F: Factory>(mut make: impl FnMut() -> F) {
     for_each_conformance_case!(run_all, (make));
 }
 
-/// The prefix that cases work under.
+/// The key prefix of the cases.
 const PREFIX: &str = "/registry/conformance/";
 
 fn key(relative: &str) -> StoreKey {
@@ -142,7 +141,7 @@ fn delete(relative: &str) -> Transaction {
     Transaction::default().delete(key(relative))
 }
 
-/// Commits what must succeed; returns the last revision.
+/// Commits a transaction that must succeed; returns its last revision.
 async fn commit(store: &dyn Store, transaction: Transaction) -> Revision {
     let committed = store.commit(transaction).await.expect("nothing speaks against this transaction");
     *committed.revisions.last().expect("the transaction writes")
@@ -174,7 +173,7 @@ fn pairs(of: &[(&str, &str)]) -> Vec<(String, String)> {
     of.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
-/// Reads a tail up to a revision and checks the rules of every batch on the way.
+/// Reads a tail up to a revision and checks the rules of every batch.
 async fn drain(tail: &mut Tail, after: Revision, until: Revision) -> Vec<StoreEvent> {
     let mut events: Vec<StoreEvent> = Vec::new();
     let mut watermark = after;

@@ -1,11 +1,11 @@
-//! Continue tokens of chunked lists (KEP-365): which revision a list reads at, and where its next chunk starts.
+//! Continue tokens of chunked lists (KEP-365): the revision of a list, and the first key of its next chunk.
 //!
-//! The form is kube-apiserver's, so that tokens survive a change of server: base64url without padding of
+//! The format is kube-apiserver's, so tokens survive a change of server: unpadded base64url of
 //! `{"v":"meta.k8s.io/v1","rv":<revision>,"start":"<key>\u0000"}`. Servers that list from a cache write the key with a
-//! leading slash and those that list from etcd without; both are read and mean the same. The texts of refusals are
-//! those of Go's decoders, because clients print them.
+//! leading slash, those that list from etcd without; both are accepted. Error texts are those of Go's decoders, because
+//! clients print them.
 //!
-//! A key in a token is relative to the prefix of the request's URL and can't climb out of it, however it was forged.
+//! A key in a token is relative to the prefix of the request's URL and can't escape it, however it was forged.
 
 mod go_json;
 
@@ -16,29 +16,29 @@ use keelson_meta::{Revision, base64_url_digit};
 use crate::key::{StoreKey, behind};
 use go_json::{Field, Kind};
 
-/// The only version of the token that has ever been released.
+/// The only released version of the token.
 const VERSION: &str = "meta.k8s.io/v1";
 
-/// The revision that the rest of a list is read at.
+/// The revision for the rest of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenRevision {
-    /// Exactly this one, the revision of the list's first chunk.
+    /// Exactly this one: the revision of the list's first chunk.
     At(Revision),
-    /// The newest one when the token is used: the token came with a 410 and accepts an inconsistent rest.
+    /// The newest one when the token is used: the token came with a 410 and allows an inconsistent rest.
     Newest,
 }
 
-/// Where a chunked list goes on.
+/// The position of the next chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContinueToken {
-    /// What to read at.
+    /// The revision to read at.
     pub revision: TokenRevision,
-    /// The first key of the next chunk, relative to the list's prefix and without a leading slash. Behind a key comes
-    /// the key with a NUL appended. Empty starts from the beginning.
+    /// The first key of the next chunk, relative to the list's prefix, without a leading slash. The position after a
+    /// key is the key with a NUL appended. Empty means the beginning.
     pub start: String,
 }
 
-/// Why a token was refused. Displays the words that follow `invalid continue token: `.
+/// The reason why a token is refused. Displays the words after `invalid continue token: `.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// The token is not base64url without padding.
@@ -47,10 +47,10 @@ pub enum TokenError {
         /// The first offending byte of the token.
         offset: usize,
     },
-    /// What was encoded is not JSON, or not of the right shape. Holds Go's text.
+    /// The content is not JSON, or has the wrong shape. Holds Go's text.
     #[error("continue key is not valid: {0}")]
     Json(String),
-    /// The token is of a version that nobody has released.
+    /// The token has an unreleased version.
     #[error("continue key is not valid: server does not recognize this encoded version {0}")]
     Version(String),
     /// The token's revision is 0.
@@ -59,32 +59,32 @@ pub enum TokenError {
     /// The token has no key.
     #[error("continue key is not valid: encoded start key empty (version meta.k8s.io/v1)")]
     EmptyStart,
-    /// The token's key has empty, `.` or `..` segments. Holds the key as it was sent.
+    /// The token's key has empty, `.` or `..` segments. Holds the key as sent.
     #[error("continue key is not valid: {0}")]
     UncleanStart(String),
 }
 
 impl ContinueToken {
-    /// The token for what comes behind `last_relative_key` (`<namespace>/<name>` or `<name>`) at `revision`.
+    /// The token for the position after `last_relative_key` (`<namespace>/<name>` or `<name>`) at `revision`.
     pub fn after(revision: Revision, last_relative_key: &str) -> Self {
         Self { revision: TokenRevision::At(revision), start: behind(last_relative_key) }
     }
 
-    /// The token for what comes from `relative_key` on.
+    /// The token for the position at `relative_key`.
     pub fn at(revision: Revision, relative_key: &str) -> Self {
         Self { revision: TokenRevision::At(revision), start: relative_key.to_owned() }
     }
 
-    /// The token for the same place that reads the newest revision: what a 410 offers for the rest of the list.
+    /// The token for the same position at the newest revision, as offered with a 410.
     #[must_use]
     pub fn newest(&self) -> Self {
         Self { revision: TokenRevision::Newest, start: self.start.clone() }
     }
 
-    /// The token as clients see it.
+    /// The encoded token.
     ///
-    /// A consistent token has kube-apiserver's cache form (leading slash); the one of a 410 its etcd form (none), as
-    /// there.
+    /// A consistent token has kube-apiserver's cache form (leading slash), the token of a 410 its etcd form (none), as
+    /// upstream.
     pub fn encode(&self) -> String {
         let (revision, slash) = match self.revision {
             TokenRevision::At(revision) => (revision.to_string(), "/"),
@@ -95,7 +95,7 @@ impl ContinueToken {
         URL_SAFE_NO_PAD.encode(format!(r#"{{"v":"{VERSION}","rv":{revision},"start":{start}}}"#))
     }
 
-    /// Reads a token.
+    /// Decodes a token.
     ///
     /// # Errors
     /// The first check that fails, in kube-apiserver's order.
@@ -120,14 +120,14 @@ impl ContinueToken {
         Ok(Self { revision, start: relative.to_owned() })
     }
 
-    /// The first key of the next chunk of a list over `prefix` (`/registry/pods/` or `/registry/pods/default/`).
-    /// It starts with the prefix, whatever the token says.
+    /// The first key of the next chunk of a list over `prefix` (`/registry/pods/` or `/registry/pods/default/`). It
+    /// always starts with the prefix.
     pub fn start_key(&self, prefix: &str) -> StoreKey {
         StoreKey::new(format!("{prefix}{}", self.start))
     }
 }
 
-/// The three members of the JSON, absent ones at their zero values as in Go.
+/// The three members of the JSON, with Go's zero values for absent ones.
 #[derive(Default)]
 struct WireToken {
     version: String,
@@ -149,7 +149,7 @@ impl WireToken {
         }
         let mut first_error = None;
         for field in &document.fields {
-            // Go goes on after a value of the wrong type and reports the first one.
+            // Go continues after a value of the wrong type and reports the first one.
             if let Err(error) = token.set(field) {
                 first_error.get_or_insert(error);
             }
@@ -178,13 +178,12 @@ fn mismatch(found: &str, field: &str, wanted: &str) -> String {
     format!("json: cannot unmarshal {found} into Go struct field continueToken.{field} of type {wanted}")
 }
 
-/// Whether Go's `path.Clean` would leave `/` + `relative` as it is.
+/// Returns true if Go's `path.Clean` keeps `/` + `relative` unchanged.
 fn is_clean(relative: &str) -> bool {
     relative.is_empty() || relative.split('/').all(|segment| !matches!(segment, "" | "." | ".."))
 }
 
-/// Decodes base64url without padding as Go does: line breaks are skipped and unused last bits ignored. The error is the
-/// offset that Go names.
+/// Decodes unpadded base64url as Go does: skips line breaks and ignores unused last bits. The error is Go's offset.
 fn decode_base64(text: &str) -> Result<Vec<u8>, usize> {
     let mut out = Vec::with_capacity(text.len() * 3 / 4);
     let mut bits = 0u32;
@@ -237,7 +236,7 @@ mod tests {
         }
     }
 
-    /// One fixture for every form that a released server writes. Never remove one.
+    /// One fixture for each form that a released server writes. Never remove one.
     #[test]
     fn every_released_form_decodes() {
         let at = TokenRevision::At(Revision::new(359));

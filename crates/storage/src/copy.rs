@@ -1,9 +1,9 @@
-//! Moving all objects from one store to another: resumable, and verified before it is called done.
+//! Copies all objects from one store to another: resumable, and verified before it reports success.
 //!
-//! A pass reads the source in pages at one revision and writes what the target has otherwise; passes are repeated until one
-//! finds no difference and the source stands still. So a copy that was interrupted goes on by beginning again, and the last
-//! pass is the proof. A mark in the target says that a copy into it is not finished: no server starts on such a store. A store that is
-//! made for a copy is made with the mark.
+//! A pass reads the source in pages at one revision and writes the target's differences. Passes repeat until one finds
+//! no difference and the source has not changed. So an interrupted copy resumes by starting again, and the last pass is
+//! the proof. A mark in the target means that a copy is unfinished, and no server starts on such a store. A store
+//! created for a copy is created with the mark.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -17,45 +17,45 @@ use crate::key::StoreKey;
 use crate::pages::pages;
 use crate::store::{CommitError, KeyValue, RangeRequest, Store, StoreError, Transaction, Write};
 
-/// What all keys begin with.
+/// The prefix of all keys.
 const EVERYTHING: &str = "/registry/";
-/// The key that says that a copy into a store is not finished.
+/// The key that marks an unfinished copy.
 const MARK: &str = "/registry/keelson/unfinished-copy";
 /// The value of that key, for people.
 const MARK_TEXT: &[u8] = b"a copy into this store is not finished";
-/// How many keys a page has.
+/// The number of keys in a page.
 const PAGE: usize = 500;
-/// How many writes one transaction has at the most; etcd takes 128 operations.
+/// The most writes of a transaction; etcd accepts 128 operations.
 const TRANSACTION_WRITES: usize = 100;
-/// How many bytes of values one transaction has at the most, unless one value alone is more; etcd takes 1.5 MiB.
+/// The most bytes of values in a transaction, unless a single value is larger; etcd accepts 1.5 MiB.
 const TRANSACTION_BYTES: usize = 512 * 1024;
-/// How many transactions are under way at once, so that they share commits.
+/// The number of concurrent transactions, so that they share commits.
 const IN_FLIGHT: usize = 8;
-/// How many passes are made over a source that keeps changing before the copy gives up.
+/// The most passes over a changing source before the copy fails.
 const PASSES: usize = 16;
 
-/// How far a copy is.
+/// The progress of a copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CopyProgress {
-    /// Which pass over the source this is, from 1 on.
+    /// The number of the pass over the source, from 1.
     pub pass: usize,
-    /// How many objects this pass has compared.
+    /// The number of objects compared in this pass.
     pub compared: u64,
-    /// How many there are.
+    /// The number of objects in the source.
     pub total: u64,
-    /// How many of them were written in all passes.
+    /// The number of objects written in all passes.
     pub written: u64,
-    /// How many were deleted from the target in all passes, because the source no longer had them.
+    /// The number of objects deleted from the target in all passes because the source no longer had them.
     pub deleted: u64,
 }
 
-/// Why a copy did not come to its end. What was copied stays, and the same call goes on from it.
+/// The reason why a copy stopped. Copied objects stay, and the same call resumes.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
     /// The source is an unfinished copy.
     #[error("the source is itself an unfinished copy: finish that one first")]
     SourceUnfinished,
-    /// The target holds something else.
+    /// The target holds other data.
     #[error("the target holds objects already: copy into an empty store")]
     TargetNotEmpty,
     /// The source keeps changing.
@@ -69,23 +69,23 @@ pub enum CopyError {
     Target(#[source] StoreError),
 }
 
-/// Whether a copy into this store was begun and not finished.
+/// Returns true if a copy into this store has started and not finished.
 ///
 /// # Errors
-/// When the store can't be read.
+/// The store can't be read.
 pub async fn is_unfinished(store: &dyn Store) -> Result<bool, StoreError> {
     Ok(store.get(&StoreKey::new(MARK)).await?.is_some())
 }
 
-/// The first object of a store that is made for a copy: with it, no server takes the store for a whole one.
+/// The first object of a store created for a copy. It keeps servers from starting on the store.
 pub fn unfinished() -> (StoreKey, Bytes) {
     (StoreKey::new(MARK), Bytes::from_static(MARK_TEXT))
 }
 
-/// Whether a store can be copied: it is whole.
+/// Checks that a store can be copied: it is not an unfinished copy itself.
 ///
 /// # Errors
-/// When it is an unfinished copy, or can't be read.
+/// It is an unfinished copy, or can't be read.
 pub async fn check_source(from: &dyn Store) -> Result<(), CopyError> {
     match is_unfinished(from).await.map_err(CopyError::Source)? {
         true => Err(CopyError::SourceUnfinished),
@@ -93,18 +93,18 @@ pub async fn check_source(from: &dyn Store) -> Result<(), CopyError> {
     }
 }
 
-/// Returns true for a store that holds an object.
+/// Returns true for a store with an object.
 ///
 /// # Errors
-/// When it can't be read.
+/// It can't be read.
 pub async fn holds_objects(store: &dyn Store) -> Result<bool, CopyError> {
     Ok(!store.range(all(None, Some(1))).await.map_err(CopyError::Source)?.entries.is_empty())
 }
 
-/// Whether a store can be copied into: it holds nothing, or what an interrupted copy has left. Changes nothing.
+/// Checks that a store can be a target: it is empty, or holds an interrupted copy. Changes nothing.
 ///
 /// # Errors
-/// When it holds something else, or can't be read.
+/// It holds other data, or can't be read.
 pub async fn check_target(to: &dyn Store) -> Result<(), CopyError> {
     let found = to.range(all(None, Some(1))).await.map_err(CopyError::Target)?;
     if found.entries.is_empty() || is_unfinished(to).await.map_err(CopyError::Target)? {
@@ -113,11 +113,11 @@ pub async fn check_target(to: &dyn Store) -> Result<(), CopyError> {
     Err(CopyError::TargetNotEmpty)
 }
 
-/// Copies everything. `expiry` tells of a key when what is written there now ends by itself, if ever: stores do not tell
-/// what is left of an object's time.
+/// Copies everything. `expiry` returns the expiry of a key written now, if any: stores don't report the remaining time
+/// of an object.
 ///
 /// # Errors
-/// When a store fails, the target holds something else, or the source never stands still.
+/// A store fails, the target holds other data, or the source keeps changing.
 pub async fn copy(
     from: &dyn Store,
     to: &dyn Store,
@@ -134,7 +134,8 @@ pub async fn copy(
         progress = CopyProgress { pass, compared: 0, total, ..progress };
         match (Pass { from, to, revision, expiry: &expiry }).run(&mut progress, &mut report).await {
             Ok(()) => {}
-            // It took longer than the source keeps its history: what was written is right as of then, so begin anew.
+            // The pass took longer than the source keeps its history. Written objects are right as of then, so a new
+            // pass starts.
             Err(CopyError::Source(StoreError::Compacted { .. })) => continue,
             Err(error) => return Err(error),
         }
@@ -160,7 +161,7 @@ async fn write(to: &dyn Store, transaction: Transaction) -> Result<(), CopyError
     match to.commit(transaction).await {
         Ok(_) => Ok(()),
         Err(CommitError::Store(error)) => Err(CopyError::Target(error)),
-        // There is nothing to compare.
+        // The transaction has no compares.
         Err(error @ CommitError::Compare { .. }) => Err(CopyError::Target(StoreError::Corrupt(error.to_string()))),
     }
 }
@@ -169,7 +170,7 @@ fn all(revision: Option<Revision>, limit: Option<usize>) -> RangeRequest {
     RangeRequest { from: StoreKey::new(EVERYTHING), to: StoreKey::prefix_end(EVERYTHING), revision, limit }
 }
 
-/// One way through the source, at one revision.
+/// One pass through the source, at one revision.
 struct Pass<'s, E> {
     from: &'s dyn Store,
     to: &'s dyn Store,
@@ -183,7 +184,7 @@ impl<E: Fn(&StoreKey) -> Option<SystemTime>> Pass<'_, E> {
         let everything = RangeRequest { limit: Some(PAGE), ..all(Some(self.revision), None) };
         let mut pages = pin!(pages(self.from, everything).map_err(CopyError::Source).peekable());
         while let Some(page) = pages.try_next().await? {
-            // Keys of the target up to those of the next page are no longer in the source.
+            // Keys of the target before the next page's are no longer in the source.
             let is_last = pages.as_mut().peek().await.is_none();
             let last = page.last().filter(|_| !is_last).map(|last| last.key.behind());
             let end = last.unwrap_or_else(|| StoreKey::prefix_end(EVERYTHING));
@@ -200,7 +201,7 @@ impl<E: Fn(&StoreKey) -> Option<SystemTime>> Pass<'_, E> {
         Ok(())
     }
 
-    /// What the target holds in `[start, end)`.
+    /// The content of the target in `[start, end)`.
     async fn target_between(&self, start: &StoreKey, end: &StoreKey) -> Result<BTreeMap<StoreKey, Bytes>, StoreError> {
         let request = RangeRequest { from: start.clone(), to: end.clone(), revision: None, limit: Some(PAGE) };
         let mut pages = pin!(pages(self.to, request));
@@ -212,7 +213,7 @@ impl<E: Fn(&StoreKey) -> Option<SystemTime>> Pass<'_, E> {
         Ok(found)
     }
 
-    /// What has to be written so that the target holds the same.
+    /// The writes that make the target equal to the source.
     fn differences(&self, source: &[KeyValue], mut target: BTreeMap<StoreKey, Bytes>) -> Vec<Write> {
         let mut writes = Vec::new();
         for KeyValue { key, value, .. } in source {
@@ -300,7 +301,7 @@ mod tests {
     #[tokio::test]
     async fn a_copy_that_was_interrupted_goes_on_and_takes_over_what_changed() {
         let (from, to) = (filled(600).await, MemoryStore::new());
-        // As after the first page of a copy that was stopped.
+        // The state after the first page of a stopped copy.
         begin(&to).await.unwrap();
         for number in 0..PAGE {
             put(&to, number, &format!("value {number}")).await;

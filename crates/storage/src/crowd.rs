@@ -1,26 +1,27 @@
-//! Counts the bytes of history, and finds the revision to compact to when they are too many.
+//! Counts the bytes of history, and finds the revision to compact to when they exceed a limit.
 //!
-//! A version is history from the revision on that superseded it, and compaction to that revision frees its bytes. A running sum of
-//! superseded bytes is noted now and then with its revision: the difference to the sum of today is what a compaction to it leaves.
+//! A version becomes history at the revision that supersedes it, and compaction to that revision frees its bytes. Marks
+//! record the running sum of superseded bytes at some revisions. The current sum minus a mark's is the size of history
+//! after a compaction to it.
 
 use std::collections::VecDeque;
 
 use keelson_meta::Revision;
 use tokio::sync::watch;
 
-/// The number of marks that divide the limit. Compaction is exact to one of them.
+/// The number of marks within the limit, which is the resolution of compaction.
 const MARKS: u64 = 256;
 /// The fewest bytes between two marks.
 const SHORTEST_MARK: u64 = 64 * 1024;
-/// The part of the limit that a compaction for want of room leaves, in quarters: few compactions free much each.
+/// The quarters of the limit that a compaction leaves, so that few compactions free much each.
 const KEPT_QUARTERS: u64 = 3;
 
-/// The bytes of the versions that only reads of the past see.
+/// The bytes of superseded versions.
 #[derive(Debug)]
 pub struct Superseded {
     /// The most bytes.
     pub limit: u64,
-    /// All bytes that were ever superseded.
+    /// The sum of all bytes ever superseded.
     total: u64,
     /// The sum at the oldest readable revision.
     forgotten: u64,
@@ -36,19 +37,19 @@ impl Default for Superseded {
 }
 
 impl Superseded {
-    /// None yet, and so many at the most.
+    /// Creates an empty count with this limit.
     pub const fn within(limit: u64) -> Self {
         Self { limit, total: 0, forgotten: 0, marks: VecDeque::new() }
     }
 
-    /// The write at `revision` has superseded a version of so many bytes.
+    /// Counts a version of this many bytes that the write at `revision` superseded.
     pub fn add(&mut self, revision: Revision, bytes: u64) {
         self.total += bytes;
         let noted = self.marks.back().map_or(self.forgotten, |(_, total)| *total);
         if self.total - noted >= (self.limit / MARKS).max(SHORTEST_MARK) {
             self.marks.push_back((revision, self.total));
         }
-        // A limit that was raised leaves marks that are too close together.
+        // After an increase of the limit, marks are too close together.
         if self.marks.len() as u64 > 2 * MARKS {
             let mut keep = false;
             self.marks.retain(|_| {
@@ -58,12 +59,12 @@ impl Superseded {
         }
     }
 
-    /// The bytes of today.
+    /// The current bytes of history.
     pub const fn bytes(&self) -> u64 {
         self.total - self.forgotten
     }
 
-    /// The revision to compact to, when there are more bytes than the limit allows.
+    /// The revision to compact to, if the bytes exceed the limit.
     pub fn excess(&self) -> Option<Revision> {
         if self.bytes() <= self.limit {
             return None;
@@ -73,7 +74,7 @@ impl Superseded {
         self.marks.iter().find(enough).or_else(|| self.marks.back()).map(|(revision, _)| *revision)
     }
 
-    /// History up to `oldest` is gone.
+    /// Records a compaction to `oldest`.
     pub fn compacted(&mut self, oldest: Revision) {
         while let Some((revision, total)) = self.marks.front().copied()
             && revision <= oldest
@@ -84,7 +85,7 @@ impl Superseded {
     }
 }
 
-/// Raises the revision to compact to before its time.
+/// Raises the revision of an early compaction.
 pub fn raise(crowded: &watch::Sender<Revision>, oldest: Revision) {
     crowded.send_if_modified(|told| {
         let is_news = oldest > *told;
@@ -93,7 +94,7 @@ pub fn raise(crowded: &watch::Sender<Revision>, oldest: Revision) {
     });
 }
 
-/// Waits until the revision to compact to is beyond the oldest readable one, and returns it.
+/// Waits until the revision of an early compaction is beyond the oldest readable one, and returns it.
 pub async fn beyond(crowded: &watch::Sender<Revision>, oldest: impl Fn() -> Revision) -> Revision {
     let mut told = crowded.subscribe();
     let wanted = told.wait_for(|wanted| *wanted > oldest()).await.map(|wanted| *wanted);

@@ -1,6 +1,6 @@
-//! The room of the disk that a store lies on, and blocks of it that a file owns.
+//! The free space of a store's disk, and preallocated blocks of a file.
 //!
-//! Passed in, so that tests can have a small disk.
+//! A trait, so that tests can use a small disk.
 
 use std::fmt::Debug;
 use std::fs::File;
@@ -9,30 +9,30 @@ use std::path::Path;
 
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
-/// The bytes that are written at once to a file whose file system allocates nothing ahead.
+/// The bytes of one write to a file whose file system can't preallocate.
 const FILL_BYTES: usize = 1 << 16;
 
-/// The room of a file system, in bytes.
+/// The space of a file system, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskRoom {
     /// Its size.
     pub total: u64,
-    /// The part that this process may still fill.
+    /// The part that this process may still use.
     pub free: u64,
 }
 
 /// A disk.
 pub trait Disk: Debug + Send + Sync {
-    /// The room of the file system that a directory is in.
+    /// The space of the file system with a directory.
     ///
     /// # Errors
-    /// When it does not say.
+    /// The file system does not report it.
     fn room(&self, directory: &Path) -> io::Result<DiskRoom>;
 
-    /// Gives a file so many bytes of real blocks from its beginning on, and that length. Blocks that it has stay.
+    /// Allocates real blocks for the first `bytes` of a file and sets that length. Existing blocks stay.
     ///
     /// # Errors
-    /// When there is no room for them; some may have been given.
+    /// There is no space for them; some may have been allocated.
     fn allocate(&self, file: &File, bytes: u64) -> io::Result<()>;
 }
 
@@ -58,7 +58,7 @@ impl Disk for SystemDisk {
     }
 }
 
-/// Writes bytes that no file system compresses or leaves out.
+/// Writes bytes that no file system compresses or skips.
 fn fill(mut file: &File, bytes: u64) -> io::Result<()> {
     use io::{Seek as _, Write as _};
     file.rewind()?;
@@ -67,7 +67,7 @@ fn fill(mut file: &File, bytes: u64) -> io::Result<()> {
     let mut chunk = vec![0; FILL_BYTES];
     while left > 0 {
         for word in chunk.chunks_exact_mut(size_of::<u64>()) {
-            // Xorshift: no two chunks are alike.
+            // Xorshift, so that no two chunks are equal.
             noise ^= noise << 13;
             noise ^= noise >> 7;
             noise ^= noise << 17;

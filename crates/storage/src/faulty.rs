@@ -1,7 +1,7 @@
-//! A store that fails when it is told to: for tests of what a server does while its store is away.
+//! A store with injected faults, for tests of a server whose store is unavailable.
 //!
-//! It stands before another engine, and its calls and its tails are broken and mended apart. What it says is the truth
-//! about the engine behind it, unless it is told to swallow an event or to lose an answer.
+//! It wraps another engine. Calls and tails fail independently. Apart from swallowed events and lost answers, all
+//! results are the engine's own.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,21 +19,21 @@ use crate::store::{
     CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, Tail, TailBatch, Transaction, Write,
 };
 
-/// What is wrong with the calls or the tails of a [`FaultyStore`].
+/// The fault of a [`FaultyStore`]'s calls or tails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
     /// Nothing.
     #[default]
     None,
-    /// Calls fail at once, without effect; tails end with the error.
+    /// Calls fail at once without effect; tails end with the error.
     Error,
-    /// Calls and tails say nothing until the fault is gone, and then go on.
+    /// Calls and tails hang until the fault is gone, then continue.
     Hang,
-    /// Calls take this long to get to the engine, and their answers as long to come back; batches of tails take as long.
+    /// Calls take this long to the engine and back; each batch of a tail takes as long.
     Slow(Duration),
 }
 
-/// A store that can be broken and mended. A clone is another handle with the same faults.
+/// A store with injected faults. Clones share them.
 #[derive(Clone)]
 pub struct FaultyStore {
     inner: Arc<dyn Store>,
@@ -43,31 +43,31 @@ pub struct FaultyStore {
 struct Controls {
     calls: watch::Sender<Fault>,
     tails: watch::Sender<Fault>,
-    /// How many commits that take effect are still to be answered with an error, of those that write below a prefix.
+    /// The number of successful commits below a prefix that still get an error as their answer.
     answers_to_lose: Mutex<(String, usize)>,
-    /// Keys whose next event no tail tells.
+    /// Keys whose next event is left out of tails.
     swallowed: Mutex<HashSet<StoreKey>>,
-    /// Where the engine's code is to panic.
+    /// The places where the engine panics.
     panics: Mutex<HashSet<Panic>>,
-    /// The key whose deletion waits, and whether one does.
+    /// The key whose deletion is held, and true while one is.
     held: watch::Sender<(Option<StoreKey>, bool)>,
-    /// How often the newest revision was asked for.
+    /// The number of reads of the newest revision.
     revision_reads: AtomicU64,
 }
 
-/// A place where a store can be told to panic, and with it the task that calls it.
+/// A place for an injected panic, which ends the calling task.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Panic {
-    /// When a tail is told of the next batch.
+    /// At the next batch of a tail.
     Tail,
-    /// When it is asked to let expired keys go.
+    /// At the removal of expired keys.
     Expire,
-    /// When a key below this prefix is written.
+    /// At a write of a key below this prefix.
     Write(String),
 }
 
 impl FaultyStore {
-    /// The store as it is, until something is broken.
+    /// Wraps a store, without faults.
     pub fn new(inner: Arc<dyn Store>) -> Self {
         let controls = Controls {
             calls: watch::Sender::default(),
@@ -81,34 +81,34 @@ impl FaultyStore {
         Self { inner, controls: Arc::new(controls) }
     }
 
-    /// Breaks calls and tails, or mends both.
+    /// Sets the fault of calls and tails.
     pub fn set(&self, fault: Fault) {
         self.set_calls(fault);
         self.set_tails(fault);
     }
 
-    /// Breaks calls alone, or mends them.
+    /// Sets the fault of calls only.
     pub fn set_calls(&self, fault: Fault) {
         self.controls.calls.send_replace(fault);
     }
 
-    /// Breaks tails alone, or mends them.
+    /// Sets the fault of tails only.
     pub fn set_tails(&self, fault: Fault) {
         self.controls.tails.send_replace(fault);
     }
 
-    /// The next commits that write below a prefix take effect, but their callers are told that the outcome is not
-    /// known: what a connection that breaks at the wrong moment does, to a store that can't look afterwards.
+    /// Lets the next commits that write below a prefix take effect but report an unknown outcome, as after a broken
+    /// connection to a store that can't check it.
     pub fn lose_answers(&self, prefix: &str, commits: usize) {
         *self.controls.answers_to_lose.lock() = (prefix.to_owned(), commits);
     }
 
-    /// The next event of this key is left out of the tail that comes upon it.
+    /// Leaves the next event of this key out of the tail that reads it.
     pub fn swallow(&self, key: StoreKey) {
         self.controls.swallowed.lock().insert(key);
     }
 
-    /// Commits that delete this key wait from now on, until [`let_go`](Self::let_go).
+    /// Holds commits that delete this key until [`let_go`](Self::let_go).
     pub fn hold_deletion(&self, key: StoreKey) {
         self.controls.held.send_replace((Some(key), false));
     }
@@ -119,17 +119,17 @@ impl FaultyStore {
         let _ = self.controls.held.subscribe().wait_for(|(_, is_holding)| *is_holding).await;
     }
 
-    /// Lets commits through that were held.
+    /// Releases held commits.
     pub fn let_go(&self) {
         self.controls.held.send_replace((None, false));
     }
 
-    /// Panics there from now on.
+    /// Panics at this place from now on.
     pub fn panic_at(&self, place: Panic) {
         self.controls.panics.lock().insert(place);
     }
 
-    /// How often the newest revision was asked for.
+    /// The number of reads of the newest revision.
     pub fn revision_reads(&self) -> u64 {
         self.controls.revision_reads.load(Ordering::SeqCst)
     }
@@ -162,7 +162,7 @@ impl Controls {
         }
     }
 
-    /// Panics if it was told to at a place like this.
+    /// Panics if an injected place matches.
     fn pass(&self, is_here: impl Fn(&Panic) -> bool) {
         let found = self.panics.lock().iter().find(|place| is_here(place)).cloned();
         if let Some(place) = found {
@@ -175,7 +175,7 @@ fn broken() -> StoreError {
     StoreError::Unavailable("broken on purpose".to_owned())
 }
 
-/// A tail and what may be done to it.
+/// A tail with its faults.
 struct FaultyTail {
     inner: Tail,
     fault: watch::Receiver<Fault>,

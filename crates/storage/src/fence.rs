@@ -1,11 +1,11 @@
-//! Fencing: a server writes only as long as its own identity stands in the store.
+//! Fencing: a server writes only while its identity is in the store.
 //!
-//! Every transaction compares the key of the server's identity as well, so that a server that was paused for too long, or
-//! was declared dead, can't write what others no longer expect. Knows keys and revisions; what an identity is, who renews it
-//! and who declares a server dead is decided above.
+//! Every transaction also compares the key of the server's identity, so a server that was paused too long or declared
+//! dead can't make writes that others no longer expect. This module knows keys and revisions. The meaning of an
+//! identity, its renewal and the death of servers are decided elsewhere.
 //!
-//! A store without room refuses the identity itself, which is a put. While it does, transactions that only delete pass without one:
-//! they make the room. Each compares what it deletes, and the refusal, which is recent, shows that the server is not a paused one.
+//! A full store refuses the identity too, since it is a put. Meanwhile transactions that only delete pass without one,
+//! as they make room. Each compares the deleted objects, and the recent refusal proves that the server was not paused.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,71 +18,72 @@ use crate::guarded::{CommitGuard, GuardedStore};
 use crate::key::StoreKey;
 use crate::store::{CommitError, Committed, Condition, Store, StoreError, Transaction};
 
-/// How long a write that met a changed identity waits to hear whether it was only renewed.
+/// The time that a write with a changed identity waits for news of a renewal.
 const VERDICT_PATIENCE: Duration = Duration::from_secs(1);
-/// The time for which a refusal of the identity counts. A server without one tries more often than that.
+/// The time for which a refusal of the identity is valid. A server without an identity tries more often than that.
 const REFUSAL_COUNTS: Duration = Duration::from_secs(30);
-/// How often a write is tried again because the identity was renewed under it. Renewals are seconds apart.
+/// The most attempts of a write whose identity was renewed meanwhile. Renewals are seconds apart.
 const ATTEMPTS: usize = 4;
 
-/// How a server stands with the store.
+/// The state of a server towards the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Standing {
-    /// It has not registered yet and makes itself ready: nothing is compared.
+    /// The server is starting and has not registered: nothing is compared.
     Starting,
     /// Its identity is written.
     Held(Identity),
-    /// Its identity is gone or too old. It has to register anew before it writes again.
+    /// Its identity is gone or expired. It must register again before it writes.
     Lost,
-    /// Its identity is another's now, for the reason given: it never writes again.
+    /// Another server has the identity, for the given reason: this one never writes again.
     Closed(String),
 }
 
 /// An identity that is written in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Where it is written.
+    /// The store key.
     pub key: StoreKey,
-    /// The revision that wrote it last.
+    /// The revision of its last write.
     pub revision: Revision,
-    /// When it ends unless it is renewed.
+    /// Its expiry without a renewal.
     pub until: SystemTime,
-    /// Which registration this is: renewals keep it, a new registration has another.
+    /// The number of the registration. Renewals keep it.
     pub registration: u64,
 }
 
-/// What a server knows of its own identity. Shared by the one who keeps it and the store that compares it.
+/// The known state of a server's identity, shared by its keeper and the store that compares it.
 pub struct Fence {
     standing: watch::Sender<Standing>,
-    /// The revision of the identity that a write did not find as it expected.
+    /// The revision of the identity that a write expected and did not find.
     doubt: Mutex<Option<Revision>>,
     doubted: Notify,
-    /// The last refusal of this server's identity by a store that takes no puts, and its time.
+    /// The last refusal of this server's identity by a full store, with its time.
     refusal: Mutex<Option<(SystemTime, String)>>,
-    /// Where this server's identity is written: the one key that is written without comparing it.
+    /// The key of this server's identity, the only one written without a compare.
     own: StoreKey,
     clock: Arc<dyn Clock>,
 }
 
 impl Fence {
-    /// A fence that is open until the first [`Fence::hold`]. The key `own`, of the identity itself, is never fenced.
+    /// Creates a fence that is open until the first [`Fence::hold`]. The key `own`, of the identity itself, is never
+    /// fenced.
     pub fn new(own: StoreKey, clock: Arc<dyn Clock>) -> Self {
         let standing = watch::Sender::new(Standing::Starting);
         let (doubt, refusal) = (Mutex::default(), Mutex::default());
         Self { standing, doubt, doubted: Notify::new(), refusal, own, clock }
     }
 
-    /// The identity is written as told.
+    /// Records the written identity.
     pub fn hold(&self, identity: Identity) {
         self.stand(Standing::Held(identity));
     }
 
-    /// The identity is gone. Writes are refused from now on.
+    /// Records the loss of the identity. Writes are refused from now on.
     pub fn lose(&self) {
         self.stand(Standing::Lost);
     }
 
-    /// The identity is another's for good. Writes are refused, with this reason, whatever comes.
+    /// Closes the fence for good, with this reason.
     pub fn close(&self, why: impl Into<String>) {
         self.stand(Standing::Closed(why.into()));
     }
@@ -91,7 +92,7 @@ impl Fence {
         matches!(&*self.standing.borrow(), Standing::Closed(_))
     }
 
-    /// Waits until the fence is closed for good, and tells why.
+    /// Waits until the fence is closed for good. Returns the reason.
     pub async fn closed(&self) -> String {
         let mut standing = self.standing.subscribe();
         let why = match standing.wait_for(|standing| matches!(standing, Standing::Closed(_))).await.as_deref() {
@@ -115,8 +116,8 @@ impl Fence {
         });
     }
 
-    /// Returns when a write has met another identity than it expected, so that it should be looked after at once. A doubt
-    /// that was answered meanwhile is not told: whoever renews at each doubt would else raise the next one by doing so.
+    /// Returns when a write met another identity than expected, so that it should be checked at once. Resolved doubts
+    /// are skipped: otherwise the renewal after each doubt would raise the next one.
     pub async fn doubted(&self) {
         loop {
             self.doubted.notified().await;
@@ -137,9 +138,9 @@ impl Fence {
         }
     }
 
-    /// Has an identity looked after, if it still is the one that is held.
+    /// Raises a doubt about an identity, if it is still the held one.
     fn doubt(&self, met: &Identity) {
-        // ORDER: the standing is borrowed while the doubt is noted, so that an old doubt never takes the place of a newer one.
+        // ORDER: the standing is borrowed while the doubt is recorded, so that an old doubt never replaces a newer one.
         let standing = self.standing.borrow();
         if matches!(&*standing, Standing::Held(identity) if identity == met) {
             *self.doubt.lock() = Some(met.revision);
@@ -147,7 +148,7 @@ impl Fence {
         }
     }
 
-    /// The reason for which the store refuses this server's identity, while it takes no puts.
+    /// The reason of a full store for refusing this server's identity, while it does.
     pub fn refusal(&self) -> Option<String> {
         let refusal = self.refusal.lock();
         let (since, why) = refusal.as_ref()?;
@@ -155,12 +156,12 @@ impl Fence {
         counts.then(|| why.clone())
     }
 
-    /// Notes whether the store took this server's identity.
+    /// Records the store's acceptance or refusal of this server's identity.
     pub fn note(&self, committed: &Result<Committed, CommitError>) {
         let refusal = match committed {
             Err(CommitError::Store(error)) if error.refuses_puts() => Some((self.clock.now(), error.to_string())),
             Ok(_) | Err(CommitError::Compare { .. }) => None,
-            // It says nothing of either.
+            // Neither an acceptance nor a refusal.
             Err(CommitError::Store(_)) => return,
         };
         *self.refusal.lock() = refusal;
@@ -171,10 +172,10 @@ impl Fence {
         transaction.deletes_only() && self.refusal().is_some()
     }
 
-    /// Checks that writes pass, or deletions where the store refuses all else.
+    /// Checks that writes pass, or deletions on a full store.
     ///
     /// # Errors
-    /// Says why they do not.
+    /// The reason of the refusal.
     pub fn check(&self) -> Result<(), StoreError> {
         match &*self.standing.borrow() {
             Standing::Starting => Ok(()),
@@ -185,12 +186,12 @@ impl Fence {
         }
     }
 
-    /// Whether a transaction writes nothing but this server's identity.
+    /// Returns true if a transaction writes only this server's identity.
     fn exempts(&self, transaction: &Transaction) -> bool {
         transaction.writes.iter().all(|write| *write.key() == self.own)
     }
 
-    /// The identity that a write has to compare; `None` for none yet.
+    /// The identity that a write must compare; `None` before the first registration.
     fn identity(&self) -> Result<Option<Identity>, StoreError> {
         match &*self.standing.borrow() {
             Standing::Starting => Ok(None),
@@ -203,10 +204,10 @@ impl Fence {
         }
     }
 
-    /// What an identity that no longer stood as expected has become.
+    /// Waits for the identity that replaced an outdated one.
     ///
     /// # Errors
-    /// When it was not just renewed.
+    /// It was not just renewed.
     async fn renewed(&self, before: &Identity) -> Result<Identity, StoreError> {
         let mut standing = self.standing.subscribe();
         self.doubt(before);
@@ -223,18 +224,18 @@ impl Fence {
 }
 
 fn lost() -> StoreError {
-    StoreError::Unavailable("this server's identity has ended; it registers anew".to_owned())
+    StoreError::Unavailable("this server's identity has ended; it registers again".to_owned())
 }
 
 fn closed(why: &str) -> StoreError {
     StoreError::Unavailable(why.to_owned())
 }
 
-/// A store that a server writes to only as long as its identity stands.
+/// A store that accepts a server's writes only while its identity is valid.
 pub type FencedStore = GuardedStore<Arc<Fence>>;
 
 impl FencedStore {
-    /// The store behind the fence.
+    /// Wraps a store with a fence.
     pub fn new(store: Arc<dyn Store>, fence: Arc<Fence>) -> Self {
         Self::behind(store, fence)
     }
@@ -259,7 +260,7 @@ impl CommitGuard for Arc<Fence> {
             Err(error) => return Err(error.into()),
         };
         for _ in 0..ATTEMPTS {
-            // Last, so that a client hears of its own conflict first.
+            // Last, so that a client's own conflict is reported first.
             let fenced = transaction.clone().when(identity.key.clone(), Condition::At(identity.revision));
             match store.commit(fenced).await {
                 Err(CommitError::Compare { index, .. }) if index == transaction.compares.len() => {
@@ -307,7 +308,7 @@ mod tests {
             StoreKey::new("/identities/one")
         }
 
-        /// Writes the identity past the fence, and tells it if `told`.
+        /// Writes the identity past the fence, and records it if `told`.
         async fn register(&self, registration: u64, told: bool) {
             let written = self.store.commit(Transaction::default().put(Self::key(), "me")).await.unwrap();
             let until = self.clock.now() + Duration::from_secs(60);
@@ -361,7 +362,7 @@ mod tests {
         assert!(!server.is_refused().await);
     }
 
-    /// The write is sent while the renewal is written but not told yet.
+    /// Sends the write after the renewal is written and before it is recorded.
     async fn write_during_a_registration(registration: u64) -> Result<Committed, CommitError> {
         let server = Server::new();
         server.register(1, true).await;
@@ -387,11 +388,11 @@ mod tests {
         server.register(1, false).await;
         let revision = server.store.get(&Server::key()).await.unwrap().unwrap().revision;
         let until = server.clock.now() + Duration::from_secs(60);
-        // Whoever renews does not listen meanwhile, and finds the doubt afterwards.
+        // The renewing task is not listening meanwhile, and finds the doubt afterwards.
         let told = async { server.fence.hold(Identity { key: Server::key(), revision, until, registration: 1 }) };
         tokio::join!(server.write(), told).0.unwrap();
         let doubted = tokio::time::timeout(Duration::from_secs(3600), server.fence.doubted()).await;
-        assert!(doubted.is_err(), "the renewal that raised the doubt is what answers it");
+        assert!(doubted.is_err(), "the renewal that raised the doubt resolves it");
     }
 
     #[tokio::test(start_paused = true)]
@@ -431,10 +432,10 @@ mod tests {
         assert_eq!(server.fenced.check().await.unwrap_err().to_string(), refused.to_string());
         assert_eq!(server.fence.closed().await, "another has this name");
         let doubted = tokio::time::timeout(Duration::from_secs(1), server.fence.doubted()).await;
-        assert!(doubted.is_err(), "nobody is to register it anew");
+        assert!(doubted.is_err(), "it must not register again");
     }
 
-    /// A store that takes no puts, as an etcd without room.
+    /// A store that refuses puts, as an etcd without space.
     struct Roomless;
 
     impl CommitGuard for Roomless {
@@ -465,7 +466,7 @@ mod tests {
         delete("/a").await.unwrap();
         let mixed = Transaction::default().delete(StoreKey::new("/b")).put(StoreKey::new("/d"), "x");
         fenced.commit(mixed).await.unwrap_err();
-        // A server that was paused meanwhile knows nothing of the store any more.
+        // After a pause the server knows nothing about the store's state.
         clock.advance(REFUSAL_COUNTS);
         assert!(delete("/b").await.is_err() && fenced.check().await.is_err());
         fenced.commit(Transaction::default().put(Server::key(), "me")).await.unwrap_err();

@@ -1,6 +1,6 @@
-//! A store with something before its commits: [`BoundedStore`](crate::BoundedStore) and [`FencedStore`](crate::FencedStore).
+//! A store with a guard for its commits: [`BoundedStore`](crate::BoundedStore) and [`FencedStore`](crate::FencedStore).
 //!
-//! Reads pass as they are. What is done with a commit is a [`CommitGuard`], so that each such store says only that.
+//! Reads pass unchanged. A [`CommitGuard`] handles commits, so each such store implements only that.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -14,27 +14,27 @@ use crate::store::{
     CommitError, Committed, KeyValue, RangePage, RangeRequest, Scan, ScanRequest, Store, StoreError, Tail, Transaction,
 };
 
-/// What stands before the commits of a store.
+/// A guard for the commits of a store.
 pub trait CommitGuard: Send + Sync + 'static {
-    /// Commits a transaction to the store behind it, or refuses it.
+    /// Commits a transaction to the store, or refuses it.
     ///
     /// # Errors
-    /// As [`Store::commit`].
+    /// Errors of [`Store::commit`].
     fn commit(
         &self,
         store: &dyn Store,
         transaction: Transaction,
     ) -> impl Future<Output = Result<Committed, CommitError>> + Send;
 
-    /// The reason for which it refuses new data, beside those of the store.
+    /// The reason for refusing new data, in addition to the store's.
     fn refusal(&self) -> Option<String> {
         None
     }
 
-    /// Whether it lets anything through.
+    /// Checks that the guard lets commits through.
     ///
     /// # Errors
-    /// As [`Store::check`].
+    /// Errors of [`Store::check`].
     fn check(&self) -> Result<(), StoreError> {
         Ok(())
     }
@@ -52,13 +52,13 @@ impl<G> GuardedStore<G> {
         Self { store, guard, meter: None }
     }
 
-    /// Counts its requests with a meter.
+    /// Counts requests with a meter.
     #[must_use]
     pub fn metered(self, meter: Arc<dyn StoreMeter>) -> Self {
         Self { meter: Some(meter), ..self }
     }
 
-    /// Counts a request that began then.
+    /// Counts a request.
     fn note(&self, operation: StoreOperation, key: &StoreKey, begun: Instant, failed: bool) {
         if let Some(meter) = &self.meter {
             meter.note(operation, key, begun.elapsed(), failed);

@@ -1,7 +1,7 @@
-//! Keys of the store: slash-separated paths, ordered bytewise.
+//! Keys of the store: slash-separated paths in byte order.
 //!
-//! A type of its own, so that the key of the store is not taken for one relative to a collection. What a path means is
-//! decided above.
+//! A separate type, so that store keys are not confused with keys relative to a collection. The meaning of a path is
+//! defined elsewhere.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ impl StoreKey {
         &self.0
     }
 
-    /// The first key behind this one.
+    /// The first key after this one.
     #[must_use]
     pub fn behind(&self) -> Self {
         Self::new(behind(&self.0))
     }
 
-    /// The first key behind all keys that start with `prefix`: the end of a range over the prefix.
+    /// The first key after all keys that start with `prefix`: the end of a range over the prefix.
     ///
-    /// `prefix` ends in an ASCII character (prefixes end in `/`), so adding one to its last byte keeps it valid.
+    /// `prefix` ends in an ASCII character (usually `/`), so incrementing its last byte keeps it valid.
     pub fn prefix_end(prefix: &str) -> Self {
         let mut end = prefix.as_bytes().to_vec();
         if let Some(last) = end.last_mut() {
@@ -39,7 +39,7 @@ impl StoreKey {
     }
 }
 
-/// The first text behind this one, in the order of keys: also of keys that are relative to a collection.
+/// The first text after this one in key order. Also for keys relative to a collection.
 pub fn behind(key: &str) -> String {
     format!("{key}\0")
 }

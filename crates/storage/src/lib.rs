@@ -1,8 +1,8 @@
-//! The contract every storage engine keeps, and what belongs to it: keys, continue tokens, the conformance suite, and a
-//! deterministic in-memory engine.
+//! The contract of storage engines, with keys, continue tokens, the conformance suite, and a deterministic in-memory
+//! engine.
 //!
-//! Nothing here knows what an object is: values are bytes. The order of keys is the bytewise order of their paths, in
-//! every engine. Revisions become visible in order: when a reader has seen revision R, no revision below R can appear.
+//! Nothing here knows objects: values are bytes. Keys sort by the bytes of their paths in every engine. Revisions
+//! become visible in order: once a reader has seen revision R, no lower revision can appear.
 
 pub mod bounded;
 pub mod conformance;

@@ -1,10 +1,10 @@
-//! The in-memory engine: deterministic, multi-version, for tests and simulation.
+//! The in-memory engine: deterministic and multi-version, for tests and simulation.
 //!
-//! One lock guards everything, every write has its own revision, and the clock never enters: the same calls in the same
-//! order give the same revisions and events. An empty store is at revision 1, so that no list is ever at
-//! resourceVersion 0, which means something else to clients.
+//! One lock guards all state, each write has its own revision, and no clock is read: equal sequences of calls give
+//! equal revisions and events. An empty store is at revision 1, since resourceVersion 0 has another meaning for
+//! clients.
 //!
-//! A clone is another handle on the same contents, which is how tests restart a server without losing its data.
+//! A clone shares the contents, so tests can restart a server without losing its data.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -25,10 +25,10 @@ use crate::store::{
     Transaction, Write, unix_seconds,
 };
 
-/// How many events one batch of a tail holds at the most.
+/// The most events in a batch of a tail.
 const TAIL_BATCH_EVENTS: usize = 1024;
 
-/// A store that lives in memory alone.
+/// A store in memory.
 #[derive(Clone)]
 pub struct MemoryStore {
     shared: Arc<Shared>,
@@ -36,9 +36,9 @@ pub struct MemoryStore {
 
 struct Shared {
     state: Mutex<State>,
-    /// The newest revision, for tails that wait.
+    /// The newest revision, for waiting tails.
     newest: watch::Sender<Revision>,
-    /// The revision to compact to before its time.
+    /// The revision of an early compaction.
     crowded: watch::Sender<Revision>,
 }
 
@@ -49,9 +49,9 @@ struct State {
     keys: BTreeMap<StoreKey, Vec<Version>>,
     /// Every change after `oldest`, ascending by revision.
     log: VecDeque<StoreEvent>,
-    /// When keys end, in seconds since the epoch. Holds only ends of newest versions.
+    /// Expiry times in seconds since the epoch. Holds only those of newest versions.
     ends: BTreeSet<(u64, StoreKey)>,
-    /// The bytes of values that only reads of the past see.
+    /// The bytes of superseded values.
     superseded: Superseded,
 }
 
@@ -67,7 +67,7 @@ impl MemoryStore {
         Self::starting_at(Revision::new(1))
     }
 
-    /// An empty store whose newest revision is `revision`. The first write gets the one after it.
+    /// An empty store whose newest revision is `revision`. The first write gets the next one.
     pub fn starting_at(revision: Revision) -> Self {
         let state = State {
             revision,
@@ -81,14 +81,14 @@ impl MemoryStore {
         Self { shared: Arc::new(Shared { state: Mutex::new(state), newest, crowded }) }
     }
 
-    /// Has [`Store::crowded`] return when the values that only reads of the past see take more than this many bytes.
+    /// Makes [`Store::crowded`] return when superseded values exceed this many bytes.
     #[must_use]
     pub fn with_history_bytes(self, bytes: u64) -> Self {
         self.shared.state.lock().superseded.limit = bytes;
         self
     }
 
-    /// The bytes of the values that only reads of the past see.
+    /// The bytes of superseded values.
     pub fn history_bytes(&self) -> u64 {
         self.shared.state.lock().superseded.bytes()
     }
@@ -106,7 +106,7 @@ impl Store for MemoryStore {
         let mut state = self.shared.state.lock();
         state.check_compares(&transaction)?;
         let revisions = transaction.writes.into_iter().map(|write| state.apply(write)).collect();
-        // ORDER: tails are woken before the lock is released, so that the watched revision never goes back.
+        // ORDER: tails are woken before the lock is released, so that the watched revision never decreases.
         self.shared.newest.send_replace(state.revision);
         if let Some(oldest) = state.superseded.excess() {
             raise(&self.shared.crowded, oldest);
@@ -170,7 +170,7 @@ impl Store for MemoryStore {
     }
 }
 
-/// Where one tail stands.
+/// The position of one tail.
 struct TailState {
     shared: Arc<Shared>,
     newest: watch::Receiver<Revision>,
@@ -208,7 +208,7 @@ impl State {
         Ok(())
     }
 
-    /// Does one write and returns its revision; a delete of an absent key returns the newest revision.
+    /// Applies one write and returns its revision; a delete of an absent key returns the newest revision.
     fn apply(&mut self, write: Write) -> Revision {
         match write {
             Write::Put { key, value, expires } => self.append(key, Some(value), expires.map(unix_seconds)),
@@ -247,7 +247,7 @@ impl State {
         let revision = request.revision.unwrap_or(self.revision);
         self.check_readable(revision)?;
         let mut page = RangePage { entries: Vec::new(), revision, more: false };
-        // BTreeMap::range panics on a range that ends before it starts.
+        // `BTreeMap::range` panics on a reversed range.
         if request.from >= request.to {
             return Ok(page);
         }
@@ -306,7 +306,7 @@ impl State {
             if end > now {
                 break;
             }
-            // The append takes the entry out of `ends`.
+            // `append` removes the entry from `ends`.
             self.append(key, None, None);
             count += 1;
         }

@@ -1,16 +1,16 @@
-//! The meter of a store: it counts each request to the engine, with its key, its duration and its failure.
+//! The meter of a store: counts each engine request with its key, duration and outcome.
 //!
-//! A [`GuardedStore`](crate::guarded::GuardedStore) calls it, so that measuring takes no wrapper of its own.
+//! A [`GuardedStore`](crate::guarded::GuardedStore) calls it, so metrics need no wrapper of their own.
 
 use std::time::Duration;
 
 use crate::key::StoreKey;
 use crate::store::{CommitError, Condition, StoreError, Transaction, Write};
 
-/// A request to an engine, in the words of kube-apiserver's metrics.
+/// A request to an engine, named as in kube-apiserver's metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum StoreOperation {
-    /// A transaction that makes its first key.
+    /// A transaction that creates its first key.
     Create,
     /// A transaction that sets its first key.
     Update,
@@ -40,7 +40,7 @@ impl StoreOperation {
         }
     }
 
-    /// The operation of a transaction, with the key that it is counted under: the first one that is written.
+    /// The operation of a transaction, and the key that it is counted under: the first written one.
     pub(crate) fn of(transaction: &Transaction) -> Option<(Self, StoreKey)> {
         let first = transaction.writes.first()?;
         let key = first.key();
@@ -59,7 +59,7 @@ impl StoreOperation {
 
 /// Counts requests to an engine.
 pub trait StoreMeter: Send + Sync + 'static {
-    /// A request took so long; `failed` where the engine did not answer it. A transaction whose compare did not hold has not failed.
+    /// Counts a request. `failed` means that the engine did not answer it; a failed compare is not a failure.
     fn note(&self, operation: StoreOperation, key: &StoreKey, took: Duration, failed: bool);
 }
 

@@ -1,7 +1,7 @@
-//! Reading a range in pages, each behind the last key of the one before.
+//! Reads a range in pages, each starting after the last key of the one before.
 //!
-//! Whoever reads more than fits into one answer does it here: lists of the past, loading, comparing and copying. What a page is used
-//! for, and what is passed over, is said by the callers.
+//! Large reads use it: lists of the past, loading, comparing and copying. Callers choose what to skip and how to use a
+//! page.
 
 use std::ops::Deref;
 
@@ -10,7 +10,7 @@ use futures::stream::{self, Stream};
 use crate::key::StoreKey;
 use crate::store::{KeyValue, RangeRequest, Store, StoreError};
 
-/// What the store holds in a range, in pages of the request's limit.
+/// Reads a range in pages of the request's limit.
 pub fn pages<'s, S>(
     store: S,
     request: RangeRequest,
@@ -21,7 +21,7 @@ where
     pages_from(store, request, |last| Some(last.behind()))
 }
 
-/// The same that passes over keys: `next` says where to read on behind a page that ends with this key, if anywhere.
+/// Reads a range in pages and skips keys: `next` returns the key to continue at after a page's last key, if any.
 pub fn pages_from<'s, S>(
     store: S,
     request: RangeRequest,

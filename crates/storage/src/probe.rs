@@ -1,6 +1,6 @@
-//! Asks the store at intervals whether it answers, for `/readyz` and the like.
+//! Probes the store at intervals, for `/readyz` and other health checks.
 //!
-//! A health check must answer at once and must not load the store by being asked often, so it tells the last answer.
+//! A health check must answer at once and must not load the store, so it returns the last result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,17 +9,17 @@ use parking_lot::Mutex;
 
 use crate::store::Store;
 
-/// How often the store is asked.
+/// The interval between probes.
 const INTERVAL: Duration = Duration::from_secs(2);
-/// How long it may take to answer.
+/// The time limit of a probe.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The store's last answer: nothing, or what is wrong.
+/// The last result: success, or the fault.
 #[derive(Clone, Debug)]
 pub struct StoreProbe(Arc<Mutex<Result<(), String>>>);
 
 impl StoreProbe {
-    /// Begins asking, for as long as the future runs. The store has just been opened, so it is taken to be well.
+    /// Creates a probe, and the future that runs it. The first result is success, since the store has just been opened.
     pub fn start(store: Arc<dyn Store>) -> (Self, impl Future<Output = ()>) {
         let probe = Self(Arc::new(Mutex::new(Ok(()))));
         let result = probe.0.clone();
@@ -36,10 +36,10 @@ impl StoreProbe {
         (probe, run)
     }
 
-    /// What the store last said.
+    /// The last result.
     ///
     /// # Errors
-    /// When it did not answer in two seconds, or says that something is wrong with it.
+    /// The store did not answer within two seconds, or reported a fault.
     pub fn check(&self) -> Result<(), String> {
         self.0.lock().clone()
     }

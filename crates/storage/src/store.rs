@@ -1,7 +1,7 @@
-//! The `Store` trait: what the API server asks of an engine.
+//! The `Store` trait: the operations that the API server needs from an engine.
 //!
-//! The contract is small: transactions with compares, ranges at a revision, one tail of all changes, compaction, times to
-//! live. What each must keep is tested by `conformance`, which every engine runs. Objects are unknown here.
+//! The contract is small: transactions with compares, ranges at a revision, one tail of all changes, compaction, times
+//! to live. `conformance` tests it for every engine. Objects are unknown here.
 
 use std::time::SystemTime;
 
@@ -17,34 +17,35 @@ use crate::key::StoreKey;
 pub struct KeyValue {
     /// The key.
     pub key: StoreKey,
-    /// The bytes as they were written.
+    /// The bytes as written.
     pub value: Bytes,
-    /// The revision of the write that made this value.
+    /// The revision of the write.
     pub revision: Revision,
 }
 
-/// Compares and writes that take effect together or not at all. A key is written at most once in a transaction.
+/// Compares and writes that take effect together or not at all. A transaction writes a key at most once.
 #[derive(Clone, Debug, Default)]
 pub struct Transaction {
-    /// What must hold for the writes to happen. Any keys, also ones that are not written.
+    /// The conditions for the writes, on any keys.
     pub compares: Vec<Compare>,
-    /// What is written when all compares hold.
+    /// The writes, applied if all compares hold.
     pub writes: Vec<Write>,
-    /// The reason for which a store that is full takes its puts.
+    /// The reason for accepting the puts when the store is full.
     pub relief: Relief,
 }
 
-/// A reason for which a store that is full takes puts, from those that it bounds most to those that it bounds least.
+/// A reason for accepting puts when the store is full, from the most limited to the least.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Relief {
     /// None: the puts need room.
     #[default]
     None,
-    /// They keep the cluster alive, as the renewal of a lease does, or make an object smaller.
+    /// The puts keep the cluster alive, such as the renewal of a lease, or make an object smaller.
     Upkeep,
-    /// They bring a deletion forward that has begun.
+    /// The puts continue a deletion that has begun.
     Step,
-    /// They begin a deletion. An object is marked once and grows by some bytes that no client chooses, so this needs no bound.
+    /// The puts start a deletion. An object is marked once and grows by a few bytes that no client chooses, so this
+    /// needs no limit.
     Mark,
 }
 
@@ -56,7 +57,7 @@ impl Transaction {
         self
     }
 
-    /// Adds a put of a value that does not end by itself.
+    /// Adds a put without an expiry.
     #[must_use]
     pub fn put(mut self, key: StoreKey, value: impl Into<Bytes>) -> Self {
         self.writes.push(Write::Put { key, value: value.into(), expires: None });
@@ -70,22 +71,22 @@ impl Transaction {
         self
     }
 
-    /// Returns true for a transaction that puts something.
+    /// Returns true for a transaction with a put.
     pub fn has_puts(&self) -> bool {
         self.writes.iter().any(|write| matches!(write, Write::Put { .. }))
     }
 
-    /// Returns true for a transaction that deletes something and puts nothing.
+    /// Returns true for a transaction with deletes and without puts.
     pub fn deletes_only(&self) -> bool {
         !self.writes.is_empty() && !self.has_puts()
     }
 
-    /// Returns true for a transaction that a full store takes.
+    /// Returns true for a transaction that a full store accepts.
     pub fn needs_no_room(&self) -> bool {
         self.relief() != Relief::None
     }
 
-    /// The reason for which a full store takes it. A transaction that puts nothing needs none.
+    /// The reason for a full store to accept it. A transaction without puts needs none.
     pub fn relief(&self) -> Relief {
         if self.has_puts() { self.relief } else { Relief::Mark }
     }
@@ -96,11 +97,11 @@ impl Transaction {
 pub struct Compare {
     /// The key.
     pub key: StoreKey,
-    /// What must be true of it.
+    /// The condition.
     pub condition: Condition,
 }
 
-/// What a [`Compare`] asks of its key.
+/// The condition of a [`Compare`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// The key has no value.
@@ -112,7 +113,7 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// Whether the condition is true of a key whose value was written at `current` (`None`: it has no value).
+    /// Returns true if the condition holds for a key whose value was written at `current` (`None`: no value).
     pub fn holds(self, current: Option<Revision>) -> bool {
         match self {
             Self::Absent => current.is_none(),
@@ -125,16 +126,16 @@ impl Condition {
 /// One write.
 #[derive(Clone, Debug)]
 pub enum Write {
-    /// Sets the value. `expires` is the time after which [`Store::expire`] deletes it (whole seconds count).
+    /// Sets the value. [`Store::expire`] deletes it after the time `expires`, in whole seconds.
     Put {
         /// The key.
         key: StoreKey,
         /// Its new value.
         value: Bytes,
-        /// When it ends by itself, if ever.
+        /// The expiry, if any.
         expires: Option<SystemTime>,
     },
-    /// Deletes the key. Deleting an absent key does nothing and makes no event.
+    /// Deletes the key. Deleting an absent key has no effect and makes no event.
     Delete {
         /// The key.
         key: StoreKey,
@@ -142,7 +143,7 @@ pub enum Write {
 }
 
 impl Write {
-    /// The key that is written.
+    /// The written key.
     pub const fn key(&self) -> &StoreKey {
         match self {
             Self::Put { key, .. } | Self::Delete { key } => key,
@@ -150,93 +151,93 @@ impl Write {
     }
 }
 
-/// Seconds since the epoch, rounded down: the unit in which engines keep times to live. 0 for times before 1970.
+/// Seconds since the epoch, rounded down: the resolution of times to live in engines. 0 for times before 1970.
 pub fn unix_seconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// A transaction that took effect and is durable.
+/// A transaction that has taken effect and is durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
-    /// The revision of each write, in the transaction's order. They ascend; an engine may give all writes of one
-    /// transaction the same revision. A delete of an absent key has no revision of its own: it reports the newest one
-    /// at its place in the order.
+    /// The revision of each write, in the transaction's order. They ascend; an engine may give all writes of a
+    /// transaction the same one. A delete of an absent key has no revision of its own: it reports the newest at its
+    /// position.
     pub revisions: Vec<Revision>,
 }
 
-/// Why a transaction had no effect.
+/// The reason why a transaction had no effect.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
     /// A compare did not hold. Nothing was written.
     #[error("compare {index} of the transaction does not hold")]
     Compare {
-        /// The first compare that failed, by its place in the transaction.
+        /// The position of the first failed compare.
         index: usize,
-        /// What the key holds now.
+        /// The current value of the key.
         current: Option<KeyValue>,
     },
-    /// The engine failed. Whether the writes happened is unknown for [`StoreError::Unknown`]; for all others nothing was
-    /// written.
+    /// The engine failed. For [`StoreError::Unknown`] the writes may have happened; for all others nothing was written.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// A failure of the engine itself.
+/// A failure of the engine.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The revision asked for is compacted away; reads work from `oldest` on.
+    /// The requested revision is compacted; reads work from `oldest` on.
     #[error("revision {requested} is compacted; the oldest readable is {oldest}")]
     Compacted {
-        /// The revision that was asked for.
+        /// The requested revision.
         requested: Revision,
         /// The oldest revision that can be read.
         oldest: Revision,
     },
-    /// The revision asked for does not exist yet.
+    /// The requested revision does not exist yet.
     #[error("revision {requested} is in the future; the newest is {current}")]
     Future {
-        /// The revision that was asked for.
+        /// The requested revision.
         requested: Revision,
         /// The newest revision.
         current: Revision,
     },
-    /// The engine can't be reached, has stopped, or has no room. Nothing was written, and a retry may help.
+    /// The engine is unreachable, has stopped, or has no room. Nothing was written, and a retry may help.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
-    /// A transaction was sent, its answer was lost, and the engine could not find out what became of it: it took effect as a
-    /// whole, or it did not, or it may still do so. Only a commit ends so. Who repeats it unseen may write twice.
+    /// A transaction was sent, its answer was lost, and the engine could not find out the outcome: it took effect as a
+    /// whole, or not, or may still do so. Only commits end so. An unchecked repeat may write twice.
     #[error("whether a write took effect is not known: {0}")]
     Unknown(String),
-    /// The engine has no room for what a write adds. Nothing was written, a retry does not help before there is room, and
-    /// deletions make some. The text is for clients too: it says what to do.
+    /// The engine has no room for the write. Nothing was written. A retry fails until deletions make room. The text is
+    /// for clients too, with the way out.
     #[error("the store is full: {0}")]
     Full(String),
-    /// An etcd without room, in its own words, which clients know.
+    /// An etcd without space, in its own words, which clients know.
     #[error("etcd has no room: {0}")]
     EtcdFull(String),
-    /// The engine answers reads and takes no writes, deletions included, before an operator changes that: why, and how.
+    /// The engine answers reads and refuses all writes, deletions included, until an operator acts. Holds the reason
+    /// and the way out.
     #[error("the store takes no writes: {0}")]
     ReadOnly(String),
-    /// A limit of the engine's forbids a write, which has not happened; a retry does not help.
+    /// A limit of the engine forbids the write. It has not happened; a retry does not help.
     #[error("the store does not take this write: {0}")]
     TooLarge(String),
-    /// A write is larger than this server's own limit allows. It has not happened; a retry does not help.
+    /// A write exceeds this server's own limit. It has not happened; a retry does not help.
     #[error("writing {key} takes {bytes} bytes, and --max-object-bytes allows {limit}")]
     AboveLimit {
-        /// The first key that it writes.
+        /// The first written key.
         key: StoreKey,
-        /// Its size in bytes, with everything around the values.
+        /// Its size in bytes, including the envelope of values.
         bytes: usize,
         /// The limit in bytes.
         limit: usize,
     },
-    /// What is stored can't be understood, or the engine broke its own rules; a retry does not help.
+    /// Stored data can't be decoded, or the engine violated its contract; a retry does not help.
     #[error("the store is damaged: {0}")]
     Corrupt(String),
 }
 
 impl StoreError {
-    /// Returns true where the engine works and refuses puts before an operator changes something.
+    /// Returns true if the engine works but refuses puts until an operator acts.
     pub const fn refuses_puts(&self) -> bool {
         match self {
             Self::Full(_) | Self::EtcdFull(_) | Self::ReadOnly(_) => true,
@@ -250,7 +251,7 @@ impl StoreError {
         }
     }
 
-    /// Whether the same call may work later, and may be made again without a look at what the last one did.
+    /// Returns true if the same call may succeed later, and can be repeated without a check of the last one's outcome.
     pub const fn is_retryable(&self) -> bool {
         match self {
             Self::Unavailable(_) | Self::Future { .. } => true,
@@ -271,35 +272,35 @@ impl StoreError {
 pub struct RangeRequest {
     /// The first key.
     pub from: StoreKey,
-    /// The key behind the last one.
+    /// The key after the last one.
     pub to: StoreKey,
     /// The revision to read at; `None` reads the newest.
     pub revision: Option<Revision>,
-    /// How many entries at the most; `None` is all.
+    /// The most entries; `None` for all.
     pub limit: Option<usize>,
 }
 
-/// The answer to a [`RangeRequest`].
+/// The response to a [`RangeRequest`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangePage {
     /// The entries in key order.
     pub entries: Vec<KeyValue>,
-    /// The revision that was read at.
+    /// The revision of the read.
     pub revision: Revision,
-    /// Whether entries behind the limit were left out.
+    /// True if entries beyond the limit were left out.
     pub more: bool,
 }
 
-/// A read of all there is in some ranges, in no order, at one revision.
+/// A read of all entries of some ranges, in no order, at one revision.
 #[derive(Clone, Debug)]
 pub struct ScanRequest {
-    /// The first key of each range and the key behind its last one. No two ranges overlap.
+    /// The first key of each range, and the key after its last one. The ranges do not overlap.
     pub ranges: Vec<(StoreKey, StoreKey)>,
     /// The revision to read at.
     pub revision: Revision,
 }
 
-/// What a [`ScanRequest`] finds, some entries at a time.
+/// The entries of a [`ScanRequest`], in batches.
 pub type Scan = BoxStream<'static, Result<Vec<KeyValue>, StoreError>>;
 
 /// One change of one key.
@@ -313,29 +314,29 @@ pub struct StoreEvent {
     pub value: Option<Bytes>,
 }
 
-/// Changes in revision order, and how far the tail has come.
+/// Changes in revision order, and the tail's position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TailBatch {
-    /// The changes, ascending by revision; never part of a revision (all events of one revision are in one batch).
+    /// The changes, ascending by revision. All events of one revision are in one batch.
     pub events: Vec<StoreEvent>,
     /// Every change up to and including this revision has been delivered.
     pub watermark: Revision,
 }
 
-/// The stream of all changes to the store. It ends only with an error.
+/// The stream of all changes to the store. Ends only with an error.
 pub type Tail = BoxStream<'static, Result<TailBatch, StoreError>>;
 
 /// A multi-version key-value store with one global revision counter.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Applies a transaction. Returns once it is durable and visible to every read that starts afterwards. An engine whose
-    /// answer is lost looks what became of the transaction before it says that it does not know.
+    /// Applies a transaction. Returns once it is durable and visible to every later read. After a lost answer, an
+    /// engine checks the outcome before it reports it as unknown.
     ///
     /// # Errors
-    /// [`CommitError::Compare`] when a condition does not hold; [`StoreError::Unknown`] when it may or may not have happened.
+    /// [`CommitError::Compare`] when a condition does not hold; [`StoreError::Unknown`] when the outcome is unknown.
     async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError>;
 
-    /// The newest value of a key. Sees every commit that was acknowledged before the call.
+    /// The newest value of a key. Sees every commit acknowledged before the call.
     async fn get(&self, key: &StoreKey) -> Result<Option<KeyValue>, StoreError>;
 
     /// Reads a range at one revision.
@@ -344,70 +345,72 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreError::Compacted`] and [`StoreError::Future`] for a revision that can't be read.
     async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError>;
 
-    /// Reads all there is in some ranges, for who wants it soon and in any order, from an engine to which order costs time.
+    /// Reads all entries of some ranges in any order, for engines where order costs time. `None` where the engine has
+    /// no faster way than [`Store::range`].
     ///
     /// # Errors
-    /// In the stream, as for [`Store::range`].
+    /// In the stream, those of [`Store::range`].
     fn scan(&self, request: ScanRequest) -> Option<Scan> {
         let _ = request;
         None
     }
 
-    /// How many entries [`Store::range`] would return for the same request, without reading their values.
+    /// The number of entries that [`Store::range`] would return for the same request, without reading their values.
     ///
-    /// Cost: linear in the number, so a walk should count once and subtract.
+    /// Cost: linear in the number, so a chunked list should count once and subtract.
     ///
     /// # Errors
-    /// As for [`Store::range`].
+    /// Errors of [`Store::range`].
     async fn count(&self, request: RangeRequest) -> Result<u64, StoreError>;
 
-    /// The newest revision. Sees every commit that was acknowledged before the call. Never 0: an empty store is at 1.
+    /// The newest revision. Sees every commit acknowledged before the call. Never 0: an empty store is at 1.
     async fn current_revision(&self) -> Result<Revision, StoreError>;
 
-    /// The same, from an engine that knows it without asking anybody, since all commits pass through it.
+    /// The newest revision, from an engine that knows it without a request, since all commits pass through it.
     ///
-    /// Cost: a read of memory; it is asked for with every consistent read.
+    /// Cost: a memory read; every consistent read calls it.
     fn known_revision(&self) -> Option<Revision> {
         None
     }
 
-    /// The oldest revision that [`Store::range`] can read at. A [`Store::tail`] may start after it.
+    /// The oldest revision that [`Store::range`] can read. A [`Store::tail`] may start after it.
     async fn oldest_revision(&self) -> Result<Revision, StoreError>;
 
-    /// All changes after `after`, from history first and then as they are committed.
+    /// All changes after `after`: history first, then new commits.
     ///
     /// # Errors
-    /// [`StoreError::Compacted`] when changes after `after` are no longer known, at once or later in the stream when
-    /// a slow reader has been overtaken by a compaction; [`StoreError::Future`] when `after` has not happened yet.
+    /// [`StoreError::Compacted`] when changes after `after` are compacted, at once or later when a compaction overtakes
+    /// a slow reader; [`StoreError::Future`] when `after` has not happened yet.
     async fn tail(&self, after: Revision) -> Result<Tail, StoreError>;
 
-    /// Forgets what only reads below `oldest` could see. Never changes a result at a revision of `oldest` or above.
-    /// Compacting to a revision that is already compacted does nothing.
+    /// Removes history that only reads below `oldest` could see. Never changes a result at `oldest` or above.
+    /// Compacting to an already compacted revision has no effect.
     ///
     /// # Errors
     /// [`StoreError::Future`] when `oldest` has not happened yet.
     async fn compact(&self, oldest: Revision) -> Result<(), StoreError>;
 
-    /// Waits until history takes more room than the engine has for it, and returns the revision to compact to before its time.
-    /// Never returns for an engine that does not bound its history by bytes.
+    /// Waits until history exceeds the engine's room for it, and returns the revision for an early compaction. Never
+    /// returns for an engine without a limit in bytes.
     async fn crowded(&self) -> Revision {
         std::future::pending().await
     }
 
-    /// The bytes that new data may take, as of the last measurement; `None` for an engine that does not know.
+    /// The bytes that new data may use, as of the last measurement; `None` where the engine does not know.
     fn free_bytes(&self) -> Option<u64> {
         None
     }
 
-    /// Deletes the keys whose time to live ended at or before `now`, as ordinary deletes with revisions and events.
-    /// Returns how many.
+    /// Deletes the keys that expire at or before `now`, as ordinary deletes with revisions and events. Returns their
+    /// number.
     async fn expire(&self, now: SystemTime) -> Result<usize, StoreError>;
 
-    /// The reason for which the engine, which works, refuses new data, and the way out. Known from the last write.
+    /// The reason why a working engine refuses new data, with the way out. Known from the last write.
     fn refusal(&self) -> Option<String> {
         None
     }
 
-    /// Checks that the engine answers and takes writes. One without room that takes deletions is well: making room needs it.
+    /// Checks that the engine answers and accepts writes. An engine without room that accepts deletions passes, since
+    /// making room needs it.
     async fn check(&self) -> Result<(), StoreError>;
 }

@@ -1,6 +1,6 @@
-//! The in-memory engine keeps the contract.
+//! The conformance suite on the in-memory engine.
 //!
-//! It is the engine of most tests, so it runs the conformance suite like all others.
+//! Most tests use this engine, so it must pass like all others.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use keelson_storage::memory::MemoryStore;
 use keelson_storage::{Store, StoreKey, Transaction};
 use proptest::prelude::*;
 
-/// A clone of the store is the same store after a restart.
+/// A clone of the store acts as the store after a restart.
 #[derive(Default)]
 struct InMemory(MemoryStore);
 

@@ -1,7 +1,7 @@
-//! A server whose connections break behind a request at a chosen point, and that counts the requests.
+//! A server whose connections break at a chosen point of a request, and that counts the requests.
 //!
-//! It writes HTTP/1.1 and HTTP/2 by hand, since no library sends a GOAWAY that leaves out a stream it has read. A connection breaks on its
-//! second request, so that clients have kept it. Each connection after that one answers all its requests.
+//! It writes HTTP/1.1 and HTTP/2 by hand, since no library sends a GOAWAY that excludes a stream it has read. A
+//! connection breaks on its second request, so that clients have kept it. Later connections answer all their requests.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,18 +15,18 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::hook::HookIdentity;
 
-/// The point at which a connection breaks.
+/// The point of a connection's break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakPoint {
-    /// HTTP/1.1: the connection ends behind the request.
+    /// HTTP/1.1: the connection ends after the request.
     Request,
-    /// HTTP/1.1: the connection ends within the head of the response.
+    /// HTTP/1.1: the connection ends within the response header.
     ResponseHead,
-    /// HTTP/1.1: the connection ends within the body of the response.
+    /// HTTP/1.1: the connection ends within the response body.
     ResponseBody,
-    /// HTTP/2: the connection ends behind the request.
+    /// HTTP/2: the connection ends after the request.
     Stream,
-    /// HTTP/2: a GOAWAY names a stream before the request's as the last one, and the connection ends.
+    /// HTTP/2: a GOAWAY names an earlier stream than the request's as the last one, and the connection ends.
     GoAwayBefore,
     /// HTTP/2: a GOAWAY names the request's stream as the last one, and the connection ends.
     GoAwayBehind,
@@ -34,12 +34,12 @@ pub enum BreakPoint {
     Refused,
     /// HTTP/2: the stream is reset with an internal error; the connection stays.
     Reset,
-    /// HTTP/2: the connection ends behind the head of the response.
+    /// HTTP/2: the connection ends after the response header.
     StreamHead,
 }
 
 impl BreakPoint {
-    /// All of them.
+    /// All points.
     pub const ALL: [Self; 9] = [
         Self::Request,
         Self::ResponseHead,
@@ -57,7 +57,7 @@ impl BreakPoint {
     }
 }
 
-/// A server whose connections break. It ends when it is dropped.
+/// A server whose connections break. Stops when dropped.
 #[derive(Debug)]
 pub struct BreakingServer {
     addr: SocketAddr,
@@ -74,7 +74,8 @@ struct State {
 }
 
 impl State {
-    /// Counts a request, the number `earlier` of its connection, and returns true where the connection breaks on it.
+    /// Counts a request with `earlier` requests before it on its connection. Returns true if the connection breaks on
+    /// it.
     fn breaks(&self, earlier: usize) -> bool {
         self.requests.fetch_add(1, Ordering::SeqCst);
         earlier > 0 && !self.has_broken.swap(true, Ordering::SeqCst)
@@ -82,7 +83,7 @@ impl State {
 }
 
 impl BreakingServer {
-    /// A server on a free port of the loopback address, with that address in its certificate.
+    /// Starts a server on a free port of the loopback address, with that address in its certificate.
     pub async fn start(point: BreakPoint) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
         let params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect("a name that a certificate can have");
@@ -113,12 +114,12 @@ impl BreakingServer {
         Self { addr, ca, state, serving }
     }
 
-    /// A URL there.
+    /// The URL of a path.
     pub fn url(&self, path: &str) -> String {
         format!("https://{}{path}", self.addr)
     }
 
-    /// The authority that signed its certificate (PEM).
+    /// The authority of its certificate (PEM).
     pub fn ca(&self) -> &str {
         &self.ca
     }
@@ -159,7 +160,7 @@ async fn serve_http1<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, state: &
     Ok(())
 }
 
-/// Reads a head, and the body of the length that it states.
+/// Reads a header, and a body of the stated length.
 async fn read_http1_request<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -171,7 +172,7 @@ async fn read_http1_request<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<
     Ok(())
 }
 
-/// The types of frames, their flags and error codes that are used here (RFC 9113, 6 and 7).
+/// Frame types, flags and error codes (RFC 9113, 6 and 7).
 mod frame {
     pub(super) const DATA: u8 = 0;
     pub(super) const HEADERS: u8 = 1;
@@ -185,7 +186,7 @@ mod frame {
     pub(super) const NO_ERROR: u32 = 0;
     pub(super) const INTERNAL_ERROR: u32 = 2;
     pub(super) const REFUSED_STREAM: u32 = 7;
-    /// `:status: 200`, as the static table of HPACK has it.
+    /// `:status: 200` from the static table of HPACK.
     pub(super) const STATUS_200: &[u8] = &[0x88];
 }
 
@@ -220,7 +221,7 @@ async fn serve_http2<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, state: &
     }
 }
 
-/// Breaks the stream, and returns true where the connection is to end.
+/// Breaks the stream. Returns true if the connection must end.
 async fn break_http2<S: AsyncWrite + Unpin>(stream: &mut S, point: BreakPoint, id: u32) -> io::Result<bool> {
     let go_away = |last: u32| [last.to_be_bytes(), frame::NO_ERROR.to_be_bytes()].concat();
     let (kind, of, payload) = match point {

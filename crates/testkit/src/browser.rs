@@ -1,7 +1,8 @@
-//! A browser as somebody uses it: pages are opened, keys pressed, things clicked, and what is shown is waited for.
+//! A browser as a user operates it: opens pages, presses keys, clicks, and waits for content.
 //!
-//! It is driven by WebDriver (W3C, 2018), of which a few commands are enough, so that there is no client library. What a page is
-//! asked are expressions of JavaScript. Nothing is slept for: each wait has a condition, and a bound that a slow machine keeps.
+//! It speaks WebDriver (W3C, 2018), of which it needs so few commands that there is no client library. Pages are
+//! queried with JavaScript expressions. Nothing sleeps for a fixed time: each wait has a condition, and a limit that a
+//! slow machine meets.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -17,13 +18,13 @@ use keelson_teststores::ChromeDriver;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-/// Longest time that anything is waited for.
+/// The longest wait.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How often a page is looked at.
+/// The interval between checks of a page.
 const LOOK_EVERY: Duration = Duration::from_millis(40);
-/// How an answer names an element (WebDriver, section 11).
+/// The key of an element in a response (WebDriver, section 11).
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
-/// What a test's browser needs: no sandbox, since tests may run as root, and nobody who is called by itself.
+/// The browser's arguments: no sandbox, since tests may run as root, and no network calls of its own.
 const ARGUMENTS: [&str; 12] = [
     "--headless=new",
     "--no-sandbox",
@@ -39,7 +40,7 @@ const ARGUMENTS: [&str; 12] = [
     "--hide-scrollbars",
 ];
 
-/// Keys that are no characters (WebDriver, section 17.4.2).
+/// Keys without a character (WebDriver, section 17.4.2).
 const KEYS: [(&str, char); 6] = [
     ("Enter", '\u{e007}'),
     ("Escape", '\u{e00c}'),
@@ -49,7 +50,7 @@ const KEYS: [(&str, char); 6] = [
     ("Backspace", '\u{e003}'),
 ];
 
-/// A headless browser with one window, which ends with this handle.
+/// A headless browser with one window. Ends when dropped.
 #[derive(Debug)]
 pub struct Browser {
     driver: ChromeDriver,
@@ -57,10 +58,10 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts one. None where this machine can't have one.
+    /// Starts a browser. `None` where this machine has none.
     ///
     /// # Panics
-    /// When it does not start.
+    /// It does not start.
     pub async fn start() -> Option<Self> {
         let driver = ChromeDriver::start()?;
         let profile = format!("--user-data-dir={}", driver.directory().join("profile").display());
@@ -78,38 +79,38 @@ impl Browser {
         Some(browser)
     }
 
-    /// Opens a page, and returns when it is loaded.
+    /// Opens a page and waits until it is loaded.
     ///
     /// # Panics
-    /// When it can't be loaded.
+    /// It can't be loaded.
     pub async fn open(&self, url: &str) {
         self.command("url", &json!({ "url": url })).await;
     }
 
-    /// The size of the window.
+    /// Sets the size of the window.
     ///
     /// # Panics
-    /// When the browser does not take it.
+    /// The browser refuses it.
     pub async fn resize(&self, width: u32, height: u32) {
         self.command("window/rect", &json!({"width": width, "height": height})).await;
     }
 
-    /// The value of an expression in the page; promises are waited for.
+    /// The value of an expression in the page. Awaits promises.
     ///
     /// # Panics
-    /// When it throws.
+    /// The expression throws.
     pub async fn value(&self, expression: &str) -> Value {
         self.try_value(expression).await.unwrap_or_else(|error| panic!("{expression}: {error}"))
     }
 
-    /// Waits until an expression is something: neither null, false, 0 nor an empty text. Tells what it is.
+    /// Waits until an expression is truthy: not null, false, 0 or empty. Returns its value.
     ///
     /// # Panics
-    /// When that does not come, with what the page shows.
+    /// The wait times out; the text has the page's content.
     pub async fn until(&self, expression: &str) -> Value {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            // A page that is just being changed may throw.
+            // A page in transition may throw.
             let last = match self.try_value(expression).await {
                 Ok(value) if is_something(&value) => return value,
                 Ok(value) => value.to_string(),
@@ -120,18 +121,18 @@ impl Browser {
         }
     }
 
-    /// Waits until the page shows a text somewhere.
+    /// Waits until the page shows a text.
     ///
     /// # Panics
-    /// When it does not come.
+    /// The wait times out.
     pub async fn shows(&self, text: &str) {
         self.until(&format!("document.body.innerText.includes({})", json!(text))).await;
     }
 
-    /// Waits for the element that a selector finds, and clicks it as a mouse does.
+    /// Waits for the element of a selector, and clicks it with the mouse.
     ///
     /// # Panics
-    /// When it is not there, or can't be clicked.
+    /// It is missing or can't be clicked.
     pub async fn click(&self, selector: &str) {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -151,10 +152,10 @@ impl Browser {
         self.try_command(&format!("element/{element}/click"), &json!({})).await.map(drop)
     }
 
-    /// Types into what has the focus: characters, or one of the keys by its name.
+    /// Types characters, or a named key, into the focused element.
     ///
     /// # Panics
-    /// When the browser does not take them.
+    /// The browser refuses them.
     pub async fn press(&self, text: &str) {
         let named = KEYS.iter().find(|(name, _)| *name == text).map(|(_, key)| key.to_string());
         let keys = named.unwrap_or_else(|| text.to_owned());
@@ -166,10 +167,10 @@ impl Browser {
         self.command("actions", &actions).await;
     }
 
-    /// Waits for a field, and has it say this and nothing else, as if it were typed.
+    /// Waits for a field, and replaces its content as if typed.
     ///
     /// # Panics
-    /// When there is no such field.
+    /// There is no such field.
     pub async fn fill(&self, selector: &str, text: &str) {
         let selector = json!(selector);
         self.until(&format!("document.querySelector({selector}) !== null")).await;
@@ -184,24 +185,24 @@ impl Browser {
         }
     }
 
-    /// A picture of the window, as PNG.
+    /// A screenshot of the window, as PNG.
     ///
     /// # Panics
-    /// When there is none.
+    /// There is none.
     pub async fn screenshot(&self) -> Vec<u8> {
         let path = format!("/session/{}/screenshot", self.session);
         let picture = self.ask(Method::GET, &path, &Value::Null).await.unwrap_or_else(|error| panic!("{error}"));
         STANDARD.decode(picture.as_str().unwrap_or_default()).expect("pictures are in base64")
     }
 
-    /// What the browser has complained about since it was last asked: scripts that threw, what the policy of the page forbids.
+    /// Takes the browser's errors since the last call: exceptions of scripts, and violations of the page's policy.
     pub async fn complaints(&self) -> Vec<String> {
         let log = self.try_command("se/log", &json!({"type": "browser"})).await.unwrap_or_default();
         let severe = log.as_array().into_iter().flatten().filter(|entry| entry["level"] == "SEVERE");
         severe.filter_map(|entry| Some(entry["message"].as_str()?.to_owned())).collect()
     }
 
-    /// What the page shows, for whoever reads why a test failed.
+    /// The content of the page, for the report of a failure.
     async fn shown(&self) -> String {
         let mut text = String::new();
         for expression in ["location.href", "document.body.innerText"] {
@@ -225,7 +226,7 @@ impl Browser {
         self.ask(Method::POST, &format!("/session/{}/{name}", self.session), arguments).await
     }
 
-    /// Asks the driver, on a connection of its own.
+    /// Sends a command to the driver, on a connection of its own.
     async fn ask(&self, method: Method, path: &str, body: &Value) -> Result<Value, String> {
         let asked = async {
             let stream = TcpStream::connect(("127.0.0.1", self.driver.port())).await?;

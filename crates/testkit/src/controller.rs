@@ -1,8 +1,8 @@
-//! A small controller manager, scheduler and kubelet in one, with which tests show what users see of a cluster at work:
-//! replica sets of deployments, pods of replica sets, pods that are bound, run and go, and budgets that count them.
+//! A small controller manager, scheduler and kubelet in one, for tests that show a working cluster. It manages replica
+//! sets of deployments, pods of replica sets, pods that are bound, run and end, and budgets that count them.
 //!
-//! It is a client over the wire like any other. A watch only says that something has changed; a round then reads what there
-//! is, which shows every write of the rounds before it, and moves each object one step. Rounds go on until one changes nothing.
+//! It is an ordinary client. A watch only signals a change. A round then reads all objects, which includes the writes
+//! of earlier rounds, and moves each object one step. Rounds repeat until one changes nothing.
 
 mod api;
 mod budgets;
@@ -22,7 +22,7 @@ pub use pods::BROKEN_IMAGE;
 use crate::Endpoint;
 use api::{Api, BUDGETS, CLAIMS, DEPLOYMENTS, Kind, NODES, PODS, REPLICA_SETS, VOLUMES, owned_by};
 
-/// A running controller; it stops when this is dropped.
+/// A running controller. Stops when dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct TestController {
@@ -30,14 +30,14 @@ pub struct TestController {
 }
 
 impl TestController {
-    /// Starts it on a server; it ends with the server.
+    /// Starts the controller on a server. It ends with the server.
     pub fn start(endpoint: &Endpoint) -> Self {
         let api = Api::new(endpoint.raw());
         let work = async move {
             let changed = Notify::new();
             let watches = [BUDGETS, CLAIMS, DEPLOYMENTS, NODES, PODS, REPLICA_SETS, VOLUMES];
             let watched = try_join_all(watches.map(|kind| watch(&api, kind, &changed)));
-            // Either ends with an error alone, when the server has gone.
+            // Both end only with an error, when the server is gone.
             tokio::select! {
                 _ = watched => {}
                 _ = rounds(&api, &changed) => {}
@@ -55,7 +55,7 @@ impl Drop for TestController {
 
 async fn watch(api: &Api, kind: Kind, changed: &Notify) -> Result<()> {
     loop {
-        // A watch begins with what there is, so nothing is missed between two.
+        // A watch starts with existing objects, so nothing is missed between two.
         let mut events = api.watch(kind).await?;
         while events.next_chunk().await?.is_some() {
             changed.notify_one();
@@ -66,7 +66,8 @@ async fn watch(api: &Api, kind: Kind, changed: &Notify) -> Result<()> {
 async fn rounds(api: &Api, changed: &Notify) -> Result<()> {
     loop {
         changed.notified().await;
-        // ORDER: owners and budgets are read before what they own and count, so that no count is older than its owner's.
+        // ORDER: owners and budgets are read before the objects that they own and count, so that no count is older than
+        // its owner's.
         let budgets = api.list(BUDGETS).await?;
         let deployments = api.list(DEPLOYMENTS).await?;
         let sets = api.list(REPLICA_SETS).await?;

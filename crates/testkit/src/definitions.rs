@@ -1,10 +1,10 @@
-//! Definitions of custom resources as tests make them, and the answers of webhooks that convert their objects.
+//! Definitions of custom resources for tests, and responses of conversion webhooks.
 //!
-//! The least that a definition needs: namespaced objects of a kind in some versions. A test adds to the value what it is about.
+//! They are minimal: namespaced objects of a kind in some versions. Tests add further fields.
 
 use serde_json::{Value, json};
 
-/// Where definitions are made.
+/// The path of definitions.
 pub const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// A definition of namespaced objects of a kind, with these versions.
@@ -22,12 +22,12 @@ pub fn definition(group: &str, plural: &str, kind: &str, versions: impl Into<Val
     })
 }
 
-/// A version that is served, be it the one that is stored, with this schema of the whole object.
+/// A served version, stored if `stored`, with this schema of the whole object.
 pub fn definition_version(name: &str, stored: bool, schema: impl Into<Value>) -> Value {
     json!({ "name": name, "served": true, "storage": stored, "schema": { "openAPIV3Schema": schema.into() } })
 }
 
-/// The answer to a ConversionReview: each object as `spec` makes its `spec` for the version that is asked for.
+/// The response to a ConversionReview. `spec` makes the `spec` of each object for the requested version.
 pub fn converted_review(review: &Value, spec: impl Fn(&Value, &str) -> Value) -> Value {
     let request = &review["request"];
     let wanted = request["desiredAPIVersion"].as_str().unwrap_or_default();

@@ -1,7 +1,7 @@
-//! A server that can be reached: its kubeconfig, and the clients made from it.
+//! A reachable server: its kubeconfig, and clients made from it.
 //!
-//! It knows nothing of how the server runs, so the in-process server, the child process and any other server with a
-//! kubeconfig are driven by the same tests.
+//! It does not depend on how the server runs, so the same tests work with the in-process server, a child process and
+//! any other server with a kubeconfig.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 
 use crate::{Kubectl, Raw};
 
-/// A reachable server and the credentials of its administrator.
+/// A reachable server with its administrator's credentials.
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     kubeconfig: PathBuf,
@@ -19,10 +19,10 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Reads the address and the credentials from a kubeconfig.
+    /// Reads address and credentials from a kubeconfig.
     ///
     /// # Errors
-    /// When the file is missing or incomplete.
+    /// The file is missing or incomplete.
     pub async fn from_kubeconfig(path: impl Into<PathBuf>) -> Result<Self> {
         let path = path.into();
         let file = Kubeconfig::read_from(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -37,12 +37,12 @@ impl Endpoint {
         self.config.cluster_url.to_string().trim_end_matches('/').to_owned()
     }
 
-    /// The kubeconfig that kubectl is given.
+    /// The kubeconfig for kubectl.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// The configuration of the Rust client, to be changed before a client is made of it.
+    /// The configuration of the Rust client, for changes before a client is made.
     pub fn kube_config(&self) -> kube::Config {
         self.config.clone()
     }
@@ -50,24 +50,24 @@ impl Endpoint {
     /// The Rust client, as an administrator.
     ///
     /// # Panics
-    /// When the credentials cannot be used.
+    /// The credentials can't be used.
     pub fn client(&self) -> kube::Client {
         kube::Client::try_from(self.config.clone()).expect("the kubeconfig of a server has usable credentials")
     }
 
-    /// Requests as they are on the wire, over HTTP/1.1 unless [`Raw::http2`] is called.
+    /// A raw client, over HTTP/1.1 unless [`Raw::http2`] is called.
     pub fn raw(&self) -> Raw {
         Raw::new(&self.config)
     }
 
-    /// Requests without a client certificate.
+    /// A raw client without a certificate.
     pub fn anonymous(&self) -> Raw {
         let mut config = self.config.clone();
         config.auth_info = kube::config::AuthInfo::default();
         Raw::new(&config)
     }
 
-    /// A kubectl command on this server; await it to run it.
+    /// A kubectl command on this server. Await it to run it.
     pub fn kubectl<I>(&self, args: I) -> Kubectl
     where
         I: IntoIterator,
@@ -76,7 +76,7 @@ impl Endpoint {
         Kubectl::new(&self.kubeconfig, args)
     }
 
-    /// A command of another kubectl (see [`other_kubectls`](crate::other_kubectls)), which keeps in a directory what it learns.
+    /// A command of another kubectl (see [`other_kubectls`](crate::other_kubectls)) with this cache directory.
     pub fn kubectl_of<I>(&self, program: &Path, cache: &Path, args: I) -> Kubectl
     where
         I: IntoIterator,

@@ -1,6 +1,6 @@
-//! Somebody whom the server calls: an HTTPS server in the test, whose answers the test makes, good ones and bad ones.
+//! An HTTPS server for calls of the server under test. The test provides its responses, valid and invalid.
 //!
-//! Its certificate is signed by an authority of its own, and names whatever the test wants.
+//! Its certificate has any names, and an authority of its own signs it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-/// What was sent.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct HookRequest {
     /// Path and query.
@@ -34,37 +34,37 @@ pub struct HookRequest {
     pub headers: http::HeaderMap,
     /// The body.
     pub body: Value,
-    /// How many requests came over its connection before.
+    /// The number of earlier requests on its connection.
     pub earlier: usize,
 }
 
-/// What is answered.
+/// A response.
 #[derive(Clone, Debug)]
 pub enum HookReply {
     /// 200 with JSON.
     Json(Value),
-    /// Any answer: code, header fields, body.
+    /// Any response: code, header fields, body.
     Other(u16, Vec<(&'static str, String)>, String),
-    /// The same after a while.
+    /// A response after a delay.
     After(Duration, Box<HookReply>),
-    /// Nothing, ever.
+    /// No response, ever.
     Hangs,
     /// The end of the connection.
     Closes,
-    /// The beginning of an answer, and nothing more.
+    /// The start of a response, and nothing more.
     Stalls,
-    /// The beginning of an answer, and then the end of the connection.
+    /// The start of a response, then the end of the connection.
     DiesInTheMiddle,
-    /// A body that never ends.
+    /// An endless body.
     Endless,
-    /// A body that never ends, of which a byte comes after each such time.
+    /// An endless body with one byte per this interval.
     Drips(Duration),
 }
 
 type Handler = dyn Fn(HookRequest) -> BoxFuture<'static, HookReply> + Send + Sync;
 type Body = BoxBody<Bytes, std::io::Error>;
 
-/// A server that is called. It ends when it is dropped.
+/// A server for calls. Stops when dropped.
 #[derive(Debug)]
 pub struct HookServer {
     addr: SocketAddr,
@@ -74,7 +74,7 @@ pub struct HookServer {
 }
 
 impl HookServer {
-    /// A server on a free port of the loopback address, whose certificate has these names.
+    /// Starts a server on a free port of the loopback address, whose certificate has these names.
     pub async fn start<F: Future<Output = HookReply> + Send + 'static>(
         names: &[&str],
         answer: impl Fn(HookRequest) -> F + Send + Sync + 'static,
@@ -83,7 +83,7 @@ impl HookServer {
         Self::with_certificate(params.expect("names that a certificate can have"), answer).await
     }
 
-    /// The same with a certificate of one's own making.
+    /// Starts a server with a custom certificate.
     pub async fn with_certificate<F: Future<Output = HookReply> + Send + 'static>(
         params: CertificateParams,
         answer: impl Fn(HookRequest) -> F + Send + Sync + 'static,
@@ -92,7 +92,7 @@ impl HookServer {
         Self::on(listener, HookIdentity::fresh(params), answer)
     }
 
-    /// A server that speaks HTTP/2 alone.
+    /// Starts a server with HTTP/2 only.
     pub async fn start_http2<F: Future<Output = HookReply> + Send + 'static>(
         names: &[&str],
         answer: impl Fn(HookRequest) -> F + Send + Sync + 'static,
@@ -103,7 +103,7 @@ impl HookServer {
         Self::speaking(b"h2", listener, identity, answer)
     }
 
-    /// A server with this listener and this identity.
+    /// Starts a server with this listener and identity.
     pub(crate) fn on<F: Future<Output = HookReply> + Send + 'static>(
         listener: TcpListener,
         identity: HookIdentity,
@@ -112,7 +112,7 @@ impl HookServer {
         Self::speaking(b"", listener, identity, answer)
     }
 
-    /// Serves in this protocol, by its name in TLS; in HTTP/1.1 for none.
+    /// Serves this TLS protocol name; HTTP/1.1 for none.
     fn speaking<F: Future<Output = HookReply> + Send + 'static>(
         protocol: &'static [u8],
         listener: TcpListener,
@@ -140,27 +140,27 @@ impl HookServer {
         Self { addr, ca, connections, serving }
     }
 
-    /// Where it listens.
+    /// The address.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// A URL there.
+    /// The URL of a path.
     pub fn url(&self, path: &str) -> String {
         format!("https://{}{path}", self.addr)
     }
 
-    /// The authority that signed its certificate (PEM).
+    /// The authority of its certificate (PEM).
     pub fn ca(&self) -> &str {
         &self.ca
     }
 
-    /// The same as configurations have it: in base64.
+    /// The authority in base64, as in configurations.
     pub fn ca_bundle(&self) -> String {
         STANDARD.encode(&self.ca)
     }
 
-    /// How many connections were made to it.
+    /// The number of connections so far.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
@@ -172,7 +172,7 @@ impl Drop for HookServer {
     }
 }
 
-/// A fresh certificate with its key, and the authority that signed it (PEM).
+/// A new certificate with its key, and its authority (PEM).
 pub(crate) fn certificate(
     mut params: CertificateParams,
 ) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>, String) {
@@ -189,7 +189,7 @@ pub(crate) fn certificate(
     (vec![certificate.der().clone()], private, ca_pem)
 }
 
-/// Who a hook is: its certificate with the key, and the authority that signed it. Another process can have it as a text.
+/// The identity of a hook: its certificate with the key, and the authority. Another process gets it as a text.
 pub(crate) struct HookIdentity {
     certificate: CertificateDer<'static>,
     key: PrivateKeyDer<'static>,
@@ -218,7 +218,7 @@ impl HookIdentity {
         Some(Self { certificate: certificate.into(), key, ca: String::from_utf8(ca).ok()? })
     }
 
-    /// The settings of a listener.
+    /// The TLS settings of a listener.
     pub(crate) fn settings(self, protocol: &[u8]) -> Arc<ServerConfig> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
@@ -235,7 +235,7 @@ impl HookIdentity {
 }
 
 async fn serve(acceptor: TlsAcceptor, stream: TcpStream, answer: Arc<Handler>) {
-    // Callers that do not believe the certificate leave here.
+    // Callers that reject the certificate end here.
     let Ok(secured) = acceptor.accept(stream).await else { return };
     let is_http2 = secured.get_ref().1.alpn_protocol() == Some(b"h2");
     let asked = AtomicUsize::new(0);
@@ -270,7 +270,7 @@ async fn respond(request: Request<Incoming>, earlier: usize, answer: Arc<Handler
         HookReply::DiesInTheMiddle => {
             let begun = Ok(Frame::data(Bytes::from_static(b"{\"kind\":")));
             let end = Err(std::io::Error::other("the connection ends here"));
-            // The beginning is sent before the end is seen.
+            // The start is sent before the end is seen.
             let later = stream::once(async {
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 end

@@ -1,8 +1,8 @@
-//! Somebody whom the server calls, in a process of its own: one that can be killed, stopped, and started again at its address.
+//! A hook server in a process of its own, which can be killed, stopped, and restarted at its address.
 //!
-//! The process is the test program once more, told to run the one test that calls [`hook_process`], which does nothing when it runs
-//! among the others: so it costs no program to build. What it is to do comes as lines to its input, what it does goes as
-//! lines to its output, and it ends with whoever started it. One that is told to wait answers when it is told something else.
+//! The process is the test program again, running the one test that calls [`hook_process`]; that test does nothing
+//! among the others. So there is no program to build. Orders are lines on its input, reports are lines on its output,
+//! and it ends with its parent. A process in the state `waits` answers after its next order.
 
 use std::env;
 use std::ffi::OsString;
@@ -22,18 +22,18 @@ use tokio::sync::watch;
 
 use crate::hook::{HookIdentity, HookReply, HookRequest, HookServer};
 
-/// Longest time that the process is waited for.
+/// The longest wait for the process.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often the address that the process had before is tried.
+/// The interval between attempts to bind the previous address.
 const BIND_EVERY: Duration = Duration::from_millis(20);
-/// The variable that tells the process where it listens and who it is.
+/// The variable with the process's address and identity.
 const SETTINGS: &str = "KEELSON_TEST_HOOK_PROCESS";
-/// What tells its lines from those of the test program.
+/// The prefix of its lines, which distinguishes them from those of the test program.
 const MARK: &str = "hook: ";
-/// What it does that is told so: it answers nobody until it is told something else, and then as that.
+/// The order to answer no request before the next order, and then to answer by that.
 const WAITS: &str = "waits";
 
-/// A hook in a process of its own, which is killed when this is dropped.
+/// A hook in a process of its own. Killed when dropped.
 pub struct HookProcess {
     test: String,
     variables: Variables,
@@ -44,19 +44,19 @@ pub struct HookProcess {
     told: Lines<BufReader<ChildStdout>>,
 }
 
-/// What the process finds in its environment, besides what this program finds in its own.
+/// Additional environment variables of the process.
 type Variables = Vec<(&'static str, OsString)>;
 
 impl HookProcess {
-    /// Runs a test of this program, by its whole name, as the process: one that calls [`hook_process`].
+    /// Runs a test of this program, by its full name, as the process. The test must call [`hook_process`].
     ///
     /// # Panics
-    /// When it does not listen within a minute.
+    /// It does not listen within a minute.
     pub async fn start(test: &str) -> Self {
         Self::with_variables(test, Vec::new()).await
     }
 
-    /// The same with these variables in its environment.
+    /// Runs the process with these environment variables.
     ///
     /// # Panics
     /// As [`HookProcess::start`].
@@ -64,7 +64,7 @@ impl HookProcess {
         Self::named(test, &["127.0.0.1"], variables).await
     }
 
-    /// The same behind a service: its certificate has the name of that, such as `hook.default.svc`.
+    /// Runs the process behind a service: its certificate has the service's name, such as `hook.default.svc`.
     ///
     /// # Panics
     /// As [`HookProcess::start`].
@@ -82,29 +82,29 @@ impl HookProcess {
         process
     }
 
-    /// A URL there.
+    /// The URL of a path.
     pub fn url(&self, path: &str) -> String {
         format!("https://{}{path}", self.addr)
     }
 
-    /// The authority that signed its certificate, in base64 as configurations have it.
+    /// The authority of its certificate, in base64 as in configurations.
     pub fn ca_bundle(&self) -> String {
         STANDARD.encode(self.identity.ca())
     }
 
-    /// Tells it what to do from now on; it does when this returns.
+    /// Sends an order, and waits until it is in force.
     ///
     /// # Panics
-    /// When it does not say so within a minute.
+    /// It is not confirmed within a minute.
     pub async fn be(&mut self, mood: &str) {
-        self.orders.write_all(format!("{mood}\n").as_bytes()).await.expect("the process reads what it is told");
+        self.orders.write_all(format!("{mood}\n").as_bytes()).await.expect("the process reads its orders");
         while self.line().await != format!("is {mood}") {}
     }
 
-    /// Waits until it has been asked once more since it was told what to do, or since this was last called.
+    /// Waits for one more request since the last order, or since the last call of this method.
     ///
     /// # Panics
-    /// When that does not come within a minute.
+    /// No request comes within a minute.
     pub async fn asked(&mut self) {
         while self.line().await != "asked" {}
     }
@@ -112,29 +112,29 @@ impl HookProcess {
     /// SIGKILL: connections break, and its address refuses new ones.
     ///
     /// # Panics
-    /// When it cannot be killed.
+    /// It can't be killed.
     pub async fn kill(&mut self) {
         self.child.kill().await.expect("a child of ours can be killed");
     }
 
-    /// Sends it another signal: after `-STOP` it takes connections and does not answer, until `-CONT`.
+    /// Sends another signal: after `-STOP` it accepts connections and does not answer, until `-CONT`.
     ///
     /// # Panics
-    /// When that can't be sent.
+    /// The signal can't be sent.
     pub async fn signal(&self, signal: &str) {
         let pid = self.child.id().expect("it runs").to_string();
         let sent = Command::new("kill").args([signal, &pid]).status().await;
         assert!(sent.is_ok_and(|status| status.success()), "cannot send a signal to process {pid}");
-        // It is told at once and stops soon.
+        // The signal arrives at once, and the process stops soon.
         while signal == "-STOP" && !is_stopped(&pid) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     }
 
-    /// Starts it again, at its address and with its certificate, after a [`kill`](Self::kill).
+    /// Restarts it at its address and with its certificate, after a [`kill`](Self::kill).
     ///
     /// # Panics
-    /// When it does not listen within a minute.
+    /// It does not listen within a minute.
     pub async fn restart(&mut self) {
         assert!(self.child.id().is_none(), "the process still runs");
         (self.child, self.orders, self.told) = run(&self.test, &self.variables, self.addr, &self.identity);
@@ -144,10 +144,10 @@ impl HookProcess {
     async fn listens(&mut self) {
         let line = self.line().await;
         let addr = line.strip_prefix("listens ").and_then(|addr| addr.parse().ok());
-        self.addr = addr.unwrap_or_else(|| panic!("the process said {line:?}"));
+        self.addr = addr.unwrap_or_else(|| panic!("the process wrote {line:?}"));
     }
 
-    /// The next thing that it says.
+    /// The next line of its output.
     async fn line(&mut self) -> String {
         let next = async {
             loop {
@@ -157,7 +157,7 @@ impl HookProcess {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, next).await.expect("the process says nothing")
+        tokio::time::timeout(PATIENCE, next).await.expect("the process writes nothing")
     }
 }
 
@@ -177,20 +177,20 @@ fn run(
     (child, orders, told)
 }
 
-/// Is the process, until its input ends, if it was started as one; nothing otherwise. `answer` is given what it is to do, and the
-/// request.
+/// Acts as the hook process until its input ends, if started as one; otherwise does nothing. `answer` gets the current
+/// order and the request.
 ///
 /// # Panics
-/// When it was told nonsense.
+/// An order is invalid.
 pub async fn hook_process(answer: impl Fn(&str, &HookRequest) -> HookReply + Send + Sync + 'static) {
     let Ok(settings) = env::var(SETTINGS) else { return };
-    let (addr, identity) = settings.split_once(' ').expect("an address and who it is");
+    let (addr, identity) = settings.split_once(' ').expect("an address and an identity");
     let identity = HookIdentity::from_text(identity).expect("who it is");
     let (told, mood) = watch::channel(String::new());
     let answer = Arc::new(answer);
     let hook = HookServer::on(bind(addr.parse().expect("an address")).await, identity, move |request| {
         let (mut mood, answer) = (mood.clone(), answer.clone());
-        // What it does is what it was told when it was asked.
+        // The order at the time of the request counts.
         let now = mood.borrow_and_update().clone();
         say("asked");
         async move {
@@ -209,14 +209,14 @@ pub async fn hook_process(answer: impl Fn(&str, &HookRequest) -> HookReply + Sen
     }
 }
 
-/// Tells who started this process, in a line of its own whatever stands before it.
+/// Writes a report to the parent, on a line of its own whatever precedes it.
 fn say(what: &str) {
     let mut output = std::io::stdout().lock();
     let said = writeln!(output, "\n{MARK}{what}").and_then(|()| output.flush());
-    said.expect("whoever started this process reads what it says");
+    said.expect("the parent process reads the reports");
 }
 
-/// Somebody may have the port of the process before for a moment: a connection of another test.
+/// Binds the address. A connection of another test may have the previous port for a moment.
 async fn bind(addr: SocketAddr) -> TcpListener {
     loop {
         match TcpListener::bind(addr).await {
@@ -227,9 +227,9 @@ async fn bind(addr: SocketAddr) -> TcpListener {
     }
 }
 
-/// Whether a process stands still, as the system says it (`proc(5)`); where that can't be asked it is taken for granted.
+/// Returns true if a process is stopped, according to the system (`proc(5)`), or if that is unknown.
 fn is_stopped(pid: &str) -> bool {
     let said = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-    // The state follows the name of the program, which stands in brackets and may have any others within.
+    // The state follows the program's name, which is in brackets and may contain brackets.
     said.map_or(true, |said| said.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('T')))
 }

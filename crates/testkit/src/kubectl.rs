@@ -1,7 +1,7 @@
 //! kubectl as a user runs it, on the server of a test.
 //!
-//! The binary is the one that `cargo xtask test` names in `KEELSON_TEST_KUBECTL`. Its caches go to a directory that lives
-//! as long as the command, so that no run sees the discovery of another server.
+//! `KEELSON_TEST_KUBECTL`, set by `cargo xtask test`, names the binary. Its caches are in a directory that lives as
+//! long as the command, so that no run sees the discovery of another server.
 
 use std::ffi::{OsStr, OsString};
 use std::future::{Future, IntoFuture};
@@ -16,13 +16,13 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 
 const VARIABLE: &str = "KEELSON_TEST_KUBECTL";
-/// Names kubectls of other releases, as `PATH` names directories.
+/// Names kubectls of other releases, in the form of `PATH`.
 const OTHERS: &str = "KEELSON_TEST_KUBECTLS";
 
-/// Longest time that a command, or the next line of one, is waited for.
+/// The longest wait for a command or its next line.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A command that is not running yet. Await it, or [`Kubectl::spawn`] it to read while it runs.
+/// A command that is not running yet. Await it, or [`Kubectl::spawn`] it to read its output while it runs.
 #[derive(Debug)]
 pub struct Kubectl {
     command: Command,
@@ -42,7 +42,7 @@ impl Kubectl {
         Self::make(binary().as_ref(), kubeconfig, &cache, home, args)
     }
 
-    /// Another program than the usual one, with a cache that outlives the command.
+    /// A command of another program, with a cache that outlives it.
     pub(crate) fn other<I>(program: &Path, kubeconfig: &Path, cache: &Path, args: I) -> Self
     where
         I: IntoIterator,
@@ -66,24 +66,24 @@ impl Kubectl {
         Self { command, line: format!("kubectl {line}"), stdin: None, home }
     }
 
-    /// Text for the command's standard input (`-f -`).
+    /// Sets the command's standard input (`-f -`).
     #[must_use]
     pub fn stdin(mut self, text: impl Into<String>) -> Self {
         self.stdin = Some(text.into());
         self
     }
 
-    /// Sets a variable of its environment (`KUBE_EDITOR`).
+    /// Sets an environment variable (`KUBE_EDITOR`).
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
         self
     }
 
-    /// Starts the command and leaves it running, to be read line by line (`-w`).
+    /// Starts the command, to be read line by line (`-w`).
     ///
     /// # Panics
-    /// When it cannot be started.
+    /// It can't be started.
     pub async fn spawn(self) -> KubectlStream {
         let (mut child, line, home) = self.start().await;
         let stdout = child.stdout.take().expect("standard output was piped");
@@ -94,7 +94,8 @@ impl Kubectl {
         self.command.stdin(if self.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
         let mut child = self.command.spawn().unwrap_or_else(|error| panic!("cannot start {}: {error}", self.line));
         if let (Some(text), Some(mut pipe)) = (self.stdin, child.stdin.take()) {
-            // A command that refuses its arguments closes the pipe early; its own message says more than the broken pipe.
+            // A command that refuses its arguments closes the pipe early. Its own message says more than the broken
+            // pipe.
             let _ = pipe.write_all(text.as_bytes()).await;
         }
         (child, self.line, self.home)
@@ -124,43 +125,43 @@ impl IntoFuture for Kubectl {
     }
 }
 
-/// What a command printed and how it ended.
+/// The output of a command and its exit status.
 #[derive(Clone, Debug)]
 pub struct KubectlOutput {
     line: String,
-    /// How it ended.
+    /// The exit status.
     pub status: ExitStatus,
-    /// What it printed.
+    /// The standard output.
     pub stdout: String,
-    /// What it printed beside that: warnings and errors.
+    /// The standard error: warnings and errors.
     pub stderr: String,
 }
 
 impl KubectlOutput {
-    /// What it printed, of a command that must succeed.
+    /// The standard output of a command that must succeed.
     ///
     /// # Panics
-    /// When it failed.
+    /// It failed.
     #[track_caller]
     pub fn ok(self) -> String {
         assert!(self.status.success(), "{} failed ({}):\n{}{}", self.line, self.status, self.stderr, self.stdout);
         self.stdout
     }
 
-    /// What it printed as an error, of a command that must fail.
+    /// The standard error of a command that must fail.
     ///
     /// # Panics
-    /// When it succeeded.
+    /// It succeeded.
     #[track_caller]
     pub fn refused(self) -> String {
         assert!(!self.status.success(), "{} succeeded:\n{}", self.line, self.stdout);
         self.stderr
     }
 
-    /// The JSON that it printed, of a command that must succeed.
+    /// The JSON output of a command that must succeed.
     ///
     /// # Panics
-    /// When it failed or printed something else.
+    /// It failed or printed something else.
     #[track_caller]
     pub fn json(self) -> Value {
         let line = self.line.clone();
@@ -169,7 +170,7 @@ impl KubectlOutput {
     }
 }
 
-/// A command that runs; it is killed when this is dropped.
+/// A running command. Killed when dropped.
 #[derive(Debug)]
 pub struct KubectlStream {
     child: Child,
@@ -179,10 +180,10 @@ pub struct KubectlStream {
 }
 
 impl KubectlStream {
-    /// The next line that it prints; `None` when it has ended.
+    /// The next line; `None` at the end.
     ///
     /// # Panics
-    /// When nothing comes for a minute.
+    /// There is none for a minute.
     pub async fn next_line(&mut self) -> Option<String> {
         tokio::time::timeout(PATIENCE, self.lines.next_line())
             .await
@@ -190,15 +191,15 @@ impl KubectlStream {
             .unwrap_or_else(|error| panic!("{} cannot be read: {error}", self.line))
     }
 
-    /// Ends it.
+    /// Stops the command.
     pub async fn stop(mut self) {
-        // It may have ended by itself, which is just as well.
+        // It may have ended by itself.
         let _ = self.child.kill().await;
     }
 }
 
-/// The kubectls of other releases that `cargo xtask test` has fetched. There may be none, which is said.
-#[allow(clippy::print_stderr, reason = "who runs the tests is told what was not run")]
+/// The kubectls of other releases fetched by `cargo xtask test`. Reports if there are none.
+#[allow(clippy::print_stderr, reason = "reports the tests that did not run")]
 pub fn other_kubectls() -> Vec<PathBuf> {
     let named = std::env::var_os(OTHERS).filter(|named| !named.is_empty());
     if named.is_none() {

@@ -1,7 +1,7 @@
-//! The kit for tests of a whole server: a server in this process or as a child, and its clients.
+//! A kit for tests of a whole server: a server in this process or as a child, and its clients.
 //!
-//! A server is started on a free port with fresh certificates and speaks TLS as it does to users; nothing here reaches
-//! around the wire. Helpers panic with a text that says what was asked and what came back, since all callers are tests.
+//! A server starts on a free port with new certificates and speaks TLS as in production; nothing here bypasses the
+//! wire. Helpers panic with the request and the response, since all callers are tests.
 
 mod breaking;
 mod browser;

@@ -1,57 +1,56 @@
-//! A checker of linearizability for the recorded history of one object's life: whether every call could have taken effect at one
-//! moment between its beginning and its end, one after the other.
+//! Checks the linearizability of a recorded history of one object. There must be an order of all calls in which each
+//! takes effect at one moment between its start and its end.
 //!
-//! The search is that of Wing and Gong (1993), with the memory of states already tried that Lowe (2017) adds. Histories of
-//! different keys are independent, so each is judged alone, which keeps them small. What is written must be different in
-//! every write.
+//! The search is Wing and Gong's (1993), with Lowe's memory of visited states (2017). Histories of different keys are
+//! independent and checked separately, which keeps them small. Every write must have different content.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// What tells one written content from every other.
+/// The unique identity of written content.
 pub type Content = u64;
 
-/// What was asked for, and what came back.
+/// A call with its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// An object was created.
     Created(Content),
-    /// A creation was refused because there was an object.
+    /// A creation was refused because the object existed.
     Exists,
-    /// The object that was `expected` was replaced.
+    /// The `expected` object was replaced.
     Updated {
-        /// What the writer had read.
+        /// The content that the writer had read.
         expected: Content,
-        /// What it wrote.
+        /// The content that it wrote.
         content: Content,
     },
-    /// An update was refused because the object was no longer the `expected` one.
+    /// An update was refused because the object had changed.
     Conflict {
-        /// What the writer had read.
+        /// The content that the writer had read.
         expected: Content,
     },
     /// The object was deleted.
     Deleted,
-    /// There was no object: a read, an update or a deletion said so.
+    /// A read, update or deletion found no object.
     Missing,
     /// A read found the object.
     Found(Content),
-    /// Nobody knows whether the object was created.
+    /// A creation with an unknown outcome.
     MaybeCreated(Content),
-    /// Nobody knows whether the object was replaced.
+    /// An update with an unknown outcome.
     MaybeUpdated {
-        /// What the writer had read.
+        /// The content that the writer had read.
         expected: Content,
-        /// What it wrote.
+        /// The content that it wrote.
         content: Content,
     },
-    /// Nobody knows whether the object was deleted.
+    /// A deletion with an unknown outcome.
     MaybeDeleted,
 }
 
 impl Step {
-    /// The state after this step, if it can be taken in `state`.
+    /// The state after this step, if it is possible in `state`.
     fn take(self, state: Option<Content>) -> Option<Option<Content>> {
         match self {
             Self::Created(content) | Self::MaybeCreated(content) => state.is_none().then_some(Some(content)),
@@ -66,31 +65,31 @@ impl Step {
         }
     }
 
-    /// Whether the step may never have been taken, or be taken long after its caller gave up.
+    /// Returns true if the step may never take effect, or long after its caller gave up.
     const fn is_unknown(self) -> bool {
         matches!(self, Self::MaybeCreated(_) | Self::MaybeUpdated { .. } | Self::MaybeDeleted)
     }
 }
 
-/// A call: what it came to, and between which two moments.
+/// A call with its outcome and its start and end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// When it began.
+    /// The start.
     pub begun: u64,
-    /// When its answer was there.
+    /// The time of the response.
     pub ended: u64,
-    /// What it came to.
+    /// The outcome.
     pub step: Step,
 }
 
-/// A history that no order of its calls explains.
+/// A history without a valid order of its calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotLinearizable {
-    /// Whose history it is.
+    /// The key of the history.
     pub key: String,
-    /// The history, by the beginnings of its calls.
+    /// The calls, sorted by start.
     pub operations: Vec<Operation>,
-    /// The largest part of it that some order explains.
+    /// The size of the largest part with a valid order.
     pub explained: usize,
 }
 
@@ -102,46 +101,46 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// This moment. No two are the same.
+    /// The current moment. Each one is unique.
     pub fn now(&self) -> u64 {
         self.moments.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Records a call that began at `begun` and has just ended.
+    /// Records a call that started at `begun` and has just ended.
     pub fn record(&self, key: &str, begun: u64, step: Step) {
         self.record_at(key, begun, self.now(), step);
     }
 
-    /// Records a call with both its moments, for answers that tell of many keys.
+    /// Records a call with both moments, for responses about many keys.
     pub fn record_at(&self, key: &str, begun: u64, ended: u64, step: Step) {
         let mut operations = self.operations.lock().unwrap_or_else(PoisonError::into_inner);
         operations.entry(key.to_owned()).or_default().push(Operation { begun, ended, step });
     }
 
-    /// How many calls were recorded.
+    /// The number of recorded calls.
     pub fn len(&self) -> usize {
         self.operations.lock().unwrap_or_else(PoisonError::into_inner).values().map(Vec::len).sum()
     }
 
-    /// Whether nothing was recorded.
+    /// Returns true if there are no recorded calls.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Judges what was recorded of every key. No key has an object at the beginning.
+    /// Checks the histories of all keys. No key has an object at the start.
     ///
     /// # Errors
-    /// The first key whose history can't be explained.
+    /// The first key whose history has no valid order.
     pub fn check(&self) -> Result<(), NotLinearizable> {
         let operations = self.operations.lock().unwrap_or_else(PoisonError::into_inner);
         operations.iter().try_for_each(|(key, operations)| check(key, operations))
     }
 }
 
-/// Judges the history of one key, which has no object at the beginning.
+/// Checks the history of one key without an object at the start.
 ///
 /// # Errors
-/// When no order of the calls explains it.
+/// It has no valid order.
 pub fn check(key: &str, operations: &[Operation]) -> Result<(), NotLinearizable> {
     let mut operations = operations.to_vec();
     operations.sort_by_key(|operation| operation.begun);
@@ -155,25 +154,25 @@ pub fn check(key: &str, operations: &[Operation]) -> Result<(), NotLinearizable>
     Err(NotLinearizable { key: key.to_owned(), operations, explained })
 }
 
-/// Which operations have been taken, and what they led to.
+/// The operations taken so far, and the resulting state.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Reached {
     /// All operations before this one are taken, or may be left out.
     first: usize,
-    /// Which of those at and behind `first` are taken, and which of those before it are left out.
+    /// The taken operations from `first` on, and the ones left out before it.
     taken: Vec<usize>,
     left_out: Vec<usize>,
     state: Option<Content>,
 }
 
 struct Search<'a> {
-    /// By their beginnings.
+    /// Sorted by start.
     operations: &'a [Operation],
     tried: HashSet<Reached>,
 }
 
 impl Search<'_> {
-    /// The most operations, beside the unknown ones, that an order explains.
+    /// The largest number of operations with known outcomes that an order explains.
     fn run(mut self) -> usize {
         let mut best = 0;
         let mut open = vec![Reached { first: 0, taken: Vec::new(), left_out: Vec::new(), state: None }];
@@ -196,7 +195,7 @@ impl Search<'_> {
         best
     }
 
-    /// What may be taken next: whatever began before the first of those that are left ended.
+    /// The operations that may come next: those that started before the first remaining one ended.
     fn candidates(&self, reached: &Reached) -> Vec<usize> {
         let behind = (reached.first..self.operations.len()).filter(|at| !reached.taken.contains(at));
         let mut until = u64::MAX;
@@ -247,7 +246,7 @@ mod tests {
         check("key", &operations).is_ok()
     }
 
-    /// One operation behind the other.
+    /// Checks a sequence without overlaps.
     fn in_order(steps: &[Step]) -> bool {
         let timed: Vec<_> = steps.iter().zip(0..).map(|(step, at)| (2 * at, 2 * at + 1, *step)).collect();
         accepted(&timed)
@@ -273,7 +272,7 @@ mod tests {
     #[test]
     fn what_no_order_explains_is_rejected() {
         let histories: &[&[Step]] = &[
-            // A read that is stale, or of what nobody wrote.
+            // A stale read, and a read of content without a write.
             &[Created(1), Updated { expected: 1, content: 2 }, Found(1)],
             &[Created(1), Missing],
             &[Found(7)],
@@ -284,7 +283,7 @@ mod tests {
             &[Created(1), Conflict { expected: 1 }],
             &[Exists],
             &[Deleted],
-            // What comes and goes by itself.
+            // An object that appears and disappears by itself.
             &[Created(1), Found(1), Missing, Found(1)],
             &[MaybeCreated(1), Found(1), Missing],
         ];
@@ -316,7 +315,7 @@ mod tests {
         assert!(!accepted(&[maybe, (2, 3, Found(1)), (4, 5, Deleted), (6, 7, Found(1))]), "and only once");
     }
 
-    /// Judges by trying every order.
+    /// Checks a history by trying every order.
     fn explained_by_some_order(left: &[Operation], state: Option<Content>) -> bool {
         if left.iter().all(|operation| operation.step.is_unknown()) {
             return true;
@@ -331,7 +330,7 @@ mod tests {
         })
     }
 
-    /// Small histories, made without regard to sense, are judged as by trying every order.
+    /// For small random histories the search agrees with an exhaustive one.
     #[test]
     fn the_search_agrees_with_trying_every_order() {
         let mut seed = 7_u64;

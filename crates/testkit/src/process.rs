@@ -1,7 +1,7 @@
-//! The `keelson` binary as a child process: for what only a process can show, such as kill -9 and a restart on its data.
+//! The `keelson` binary as a child process, for tests that need a process: kill -9, and a restart on its data.
 //!
-//! A test passes `env!("CARGO_BIN_EXE_keelson")`, which cargo sets for tests of that crate. The child is killed when this
-//! is dropped. A restart uses the address of the first start, so that clients stay valid.
+//! A test passes `env!("CARGO_BIN_EXE_keelson")`, which cargo sets for tests of that crate. The child is killed when
+//! the handle is dropped. A restart reuses the first address, so that clients stay valid.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -18,12 +18,12 @@ use tokio::time::Instant;
 use crate::Endpoint;
 use crate::server::CONTROLLERS;
 
-/// Longest time that a start or an end is waited for.
+/// The longest wait for a start or an end.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often a starting server is asked whether it is ready.
+/// The interval between readiness checks of a starting server.
 const ASK_EVERY: Duration = Duration::from_millis(5);
 
-/// What to start.
+/// The settings of a process.
 #[derive(Debug)]
 pub struct ProcessServerBuilder {
     binary: PathBuf,
@@ -33,37 +33,37 @@ pub struct ProcessServerBuilder {
 }
 
 impl ProcessServerBuilder {
-    /// An argument after `serve`.
+    /// Adds an argument after `serve`.
     #[must_use]
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.args.push(arg.as_ref().to_owned());
         self
     }
 
-    /// Several arguments after `serve`.
+    /// Adds several arguments after `serve`.
     #[must_use]
     pub fn args<A: AsRef<OsStr>>(self, args: impl IntoIterator<Item = A>) -> Self {
         args.into_iter().fold(self, Self::arg)
     }
 
-    /// A variable of its environment.
+    /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.env.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
     }
 
-    /// A data directory that outlives the server; a temporary one otherwise.
+    /// Sets a data directory that outlives the server; a temporary one by default.
     #[must_use]
     pub fn data_dir(mut self, path: impl Into<PathBuf>) -> Self {
         self.data = Some(path.into());
         self
     }
 
-    /// Starts it and waits until it is ready.
+    /// Starts the process and waits until it is ready.
     ///
     /// # Panics
-    /// When it is not ready within a minute; the text ends with what it logged.
+    /// It is not ready within a minute; the text ends with its log.
     pub async fn start(self) -> ProcessServer {
         let directory = TempDir::new().expect("a temporary directory can be made");
         let data = self.data.unwrap_or_else(|| directory.path().join("data"));
@@ -74,7 +74,7 @@ impl ProcessServerBuilder {
     }
 }
 
-/// A running child process, reached as an [`Endpoint`].
+/// A running child process, which derefs to its [`Endpoint`].
 #[derive(Debug)]
 pub struct ProcessServer {
     child: Child,
@@ -92,47 +92,47 @@ impl Deref for ProcessServer {
 }
 
 impl ProcessServer {
-    /// A server made of this binary, with a data directory of its own unless another is given.
+    /// A builder for this binary, with a data directory of its own by default.
     pub fn builder(binary: impl Into<PathBuf>) -> ProcessServerBuilder {
         ProcessServerBuilder { binary: binary.into(), args: Vec::new(), env: Vec::new(), data: None }
     }
 
-    /// The directory that holds its store, certificates and kubeconfig.
+    /// The directory with its store, certificates and kubeconfig.
     pub fn data_dir(&self) -> &Path {
         &self.launch.data
     }
 
-    /// Its process, while it runs.
+    /// The process id, while it runs.
     pub fn pid(&self) -> Option<u32> {
         self.child.id()
     }
 
-    /// What it logged so far.
+    /// The log so far.
     pub fn log(&self) -> String {
         self.launch.log()
     }
 
-    /// kill -9: nothing is flushed, nothing is said goodbye to.
+    /// kill -9: nothing is flushed or closed.
     ///
     /// # Panics
-    /// When it cannot be killed.
+    /// It can't be killed.
     pub async fn kill(&mut self) {
         self.child.kill().await.expect("a child of ours can be killed");
     }
 
-    /// Asks it to end (SIGTERM) and waits until it has.
+    /// Sends SIGTERM and waits for the end.
     ///
     /// # Panics
-    /// When it does not end within a minute.
+    /// It does not end within a minute.
     pub async fn terminate(&mut self) -> ExitStatus {
         self.signal("-TERM").await;
         self.ended().await
     }
 
-    /// Sends it a signal, `-HUP` for one, unless it has ended.
+    /// Sends a signal such as `-HUP`, unless it has ended.
     ///
     /// # Panics
-    /// When that can't be sent.
+    /// The signal can't be sent.
     pub async fn signal(&self, signal: &str) {
         if let Some(pid) = self.child.id() {
             let sent = Command::new("kill").args([signal, &pid.to_string()]).status().await;
@@ -143,7 +143,7 @@ impl ProcessServer {
     /// Waits until it ends by itself.
     ///
     /// # Panics
-    /// When it does not end within a minute.
+    /// It does not end within a minute.
     pub async fn ended(&mut self) -> ExitStatus {
         tokio::time::timeout(PATIENCE, self.child.wait())
             .await
@@ -151,16 +151,15 @@ impl ProcessServer {
             .expect("a child of ours can be waited for")
     }
 
-    /// What the next [`restart`](Self::restart) starts on the same data: another binary, other arguments, another environment.
+    /// Sets binary, arguments and environment of the next [`restart`](Self::restart) on the same data.
     pub fn change(&mut self, to: ProcessServerBuilder) {
         (self.launch.binary, self.launch.args, self.launch.env) = (to.binary, to.args, to.env);
     }
 
-    /// Starts it again on the same data and the same address, after a [`kill`](Self::kill) or
-    /// [`terminate`](Self::terminate).
+    /// Restarts it on the same data and address, after a [`kill`](Self::kill) or [`terminate`](Self::terminate).
     ///
     /// # Panics
-    /// When it is not ready within a minute.
+    /// It is not ready within a minute.
     pub async fn restart(&mut self) {
         assert!(self.child.id().is_none(), "the server still runs");
         let url = self.endpoint.url();
@@ -187,7 +186,7 @@ impl Launch {
     }
 
     fn spawn(&self, bind: &str) -> Result<Child> {
-        // The file of an earlier start names an earlier port; this start writes its own once it listens.
+        // The file of an earlier start names an earlier port. This start writes its own once it listens.
         match std::fs::remove_file(self.kubeconfig()) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
@@ -216,7 +215,7 @@ impl Launch {
         }
     }
 
-    /// The endpoint, once its kubeconfig is written and it says that it is ready.
+    /// The endpoint, once its kubeconfig is written and it is ready.
     async fn ask(&self) -> Option<Endpoint> {
         if !self.kubeconfig().exists() {
             return None;

@@ -1,6 +1,6 @@
-//! Requests as they are on the wire: no retries, no decoding, every header visible.
+//! A raw HTTP client: no retries, no decoding, every header visible.
 //!
-//! One connection is kept and used by one request at a time; a clone opens its own. A stream has a connection to itself.
+//! It keeps one connection with one request at a time. A clone opens its own, and a stream has its own.
 
 mod answer;
 mod connection;
@@ -30,17 +30,17 @@ pub use answer::{Answer, Stream};
 use connection::Connection;
 pub use websocket::{BINARY_FRAME, CLOSE_FRAME, HANDSHAKE, PING_FRAME, PONG_FRAME, TEXT_FRAME, Websocket};
 
-/// Longest time that an answer, or the next piece of a stream, is waited for.
+/// The longest wait for a response, or the next piece of a stream.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The two protocols on the server's one port.
+/// The two protocols on the server's port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
     Http1,
     Http2,
 }
 
-/// Where a connection goes and how it is secured.
+/// The address and TLS settings of a connection.
 #[derive(Debug)]
 struct Target {
     host: String,
@@ -48,7 +48,7 @@ struct Target {
     tls: rustls::ClientConfig,
 }
 
-/// A client that hides nothing.
+/// A raw client.
 #[derive(Debug)]
 pub struct Raw {
     target: Arc<Target>,
@@ -69,16 +69,17 @@ impl Raw {
         Self::to(host.trim_matches(['[', ']']), config.cluster_url.port_u16().unwrap_or(443), tls)
     }
 
-    /// A client of whoever is there.
+    /// A client for this address.
     pub(crate) fn to(host: &str, port: u16, tls: rustls::ClientConfig) -> Self {
         let target = Target { host: host.to_owned(), port, tls };
         Self { target: Arc::new(target), protocol: Protocol::Http1, connection: Arc::default() }
     }
 
-    /// Presents another certificate (PEM, with its path) and key instead. The certificate is not read, so that it may be of any version.
+    /// A client with another certificate (PEM, with its chain) and key. The certificate is not parsed, so any version
+    /// works.
     ///
     /// # Panics
-    /// When the texts hold no certificate and key.
+    /// The texts hold no certificate and key.
     #[must_use]
     pub fn presenting(&self, pem: &str) -> Self {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
@@ -91,7 +92,7 @@ impl Raw {
         Self::to(host, *port, tls)
     }
 
-    /// The same client over HTTP/2.
+    /// The client over HTTP/2.
     #[must_use]
     pub fn http2(&self) -> Self {
         Self { target: Arc::clone(&self.target), protocol: Protocol::Http2, connection: Arc::default() }
@@ -122,26 +123,26 @@ impl Raw {
         self.call(Method::PATCH, path).json(body).header("content-type", content_type)
     }
 
-    /// Any request; headers and body are added to what is returned.
+    /// Any request. Add headers and body to the returned call.
     pub fn call(&self, method: Method, path: impl Into<String>) -> Call {
         Call { raw: self.shared(), method, path: path.into(), headers: Vec::new(), body: Bytes::new() }
     }
 
-    /// A connection of its own for HTTP/1.1, to say on it what no client says.
+    /// A connection of its own for HTTP/1.1, for requests that no client sends.
     ///
     /// # Panics
-    /// When it cannot be made.
+    /// It can't be opened.
     pub async fn connect(&self) -> TlsStream<TcpStream> {
         connection::secured(&self.target, Protocol::Http1).await.unwrap_or_else(|error| panic!("{error:#}"))
     }
 
-    /// The same client with the same connection.
+    /// A handle with the same connection.
     fn shared(&self) -> Self {
         Self { target: Arc::clone(&self.target), protocol: self.protocol, connection: Arc::clone(&self.connection) }
     }
 }
 
-/// A request that is not sent yet. Await it for the whole answer, or [`Call::stream`] it.
+/// A request that is not sent yet. Await it for the whole response, or [`Call::stream`] it.
 #[derive(Debug)]
 pub struct Call {
     raw: Raw,
@@ -152,7 +153,7 @@ pub struct Call {
 }
 
 impl Call {
-    /// Sets a header; a second one of the same name replaces the first.
+    /// Sets a header, replacing one of the same name.
     #[must_use]
     pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
         self.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
@@ -160,30 +161,30 @@ impl Call {
         self
     }
 
-    /// One header more, beside those of the same name.
+    /// Adds a header beside those of the same name.
     #[must_use]
     pub fn also_header(mut self, name: &str, value: impl Into<String>) -> Self {
         self.headers.push((name.to_owned(), value.into()));
         self
     }
 
-    /// A JSON body and its content type.
+    /// Sets a JSON body and its content type.
     #[must_use]
     pub fn json(self, body: &Value) -> Self {
         self.header("content-type", "application/json").body(body.to_string())
     }
 
-    /// Any body; its content type is the caller's to set.
+    /// Sets any body, without a content type.
     #[must_use]
     pub fn body(mut self, body: impl Into<Bytes>) -> Self {
         self.body = body.into();
         self
     }
 
-    /// Sends it and reads the whole answer.
+    /// Sends the request and reads the whole response.
     ///
     /// # Errors
-    /// When the connection cannot be made or breaks; an answer with any status is not an error.
+    /// The connection can't be opened or breaks. A response with any status is not an error.
     pub async fn try_send(self) -> Result<Answer> {
         let what = format!("{} {}", self.method, self.path);
         let whole = async {
@@ -205,10 +206,10 @@ impl Call {
             .with_context(|| format!("{what} failed"))
     }
 
-    /// Sends it on a connection of its own and returns as soon as the head of the answer is there.
+    /// Sends the request on a connection of its own and returns after the response header.
     ///
     /// # Panics
-    /// When the connection cannot be made, or no head comes within a minute.
+    /// The connection can't be opened, or there is no header within a minute.
     pub async fn stream(self) -> Stream {
         self.try_stream().await.unwrap_or_else(|error| panic!("{error:#}"))
     }
@@ -216,7 +217,7 @@ impl Call {
     /// As [`stream`](Self::stream), for servers that may be gone.
     ///
     /// # Errors
-    /// When the connection cannot be made or breaks, or no head comes within a minute.
+    /// The connection can't be opened or breaks, or there is no header within a minute.
     pub async fn try_stream(self) -> Result<Stream> {
         let what = format!("{} {}", self.method, self.path);
         let head = async {

@@ -1,10 +1,10 @@
-//! Records: request and answer pairs in text files (`*.wire`), which are read by people and checked against a server.
+//! Records: requests with expected responses in text files (`*.wire`), readable by people and checked against a server.
 //!
-//! A file is a sequence of steps on one server, each a title, a request and the answer that is expected. What differs
-//! from run to run is written as a placeholder: `{uid1}`, `{rv1}`, `{name1}`, `{token1}`, numbered by first appearance so that equal
-//! numbers mean equal values, and `{time}`; an ETag is one where the record writes `{tag1}` for it. A request may use the
-//! placeholders of earlier answers, and those of servers that the test runs beside. Notes after a title say how the step differs from the
-//! reference server, or is done otherwise. With `KEELSON_UPDATE=1` the file is rewritten with what the server says.
+//! A file is a sequence of steps on one server, each with a title, a request and the expected response. Values that
+//! differ between runs are placeholders: `{time}`, and `{uid1}`, `{rv1}`, `{name1}`, `{token1}`, numbered by first
+//! appearance, so that equal numbers mean equal values. An ETag is one where the record writes `{tag1}`. Requests may
+//! use placeholders of earlier responses and of further servers. Notes after a title state differences from the
+//! reference server, or another way of execution. `KEELSON_UPDATE=1` rewrites the file with the server's responses.
 
 mod normalise;
 mod step;
@@ -22,34 +22,34 @@ use normalise::Names;
 use step::{Expected, Step};
 
 const UPDATE: &str = "KEELSON_UPDATE";
-/// The headers that a step without an answer yet gets, where they are there.
+/// The headers that a step without a response gets, where present.
 const TELLING_HEADERS: [&str; 6] = ["content-type", "cache-control", "retry-after", "warning", "etag", "vary"];
-/// How an ETag begins that the record has a name for, so that it may be another when the document has more in it.
+/// The prefix of named ETags, which may change with the content of their documents.
 const TAG_NAME: &str = "{tag";
-/// How long a step that waits for something pauses before it asks again.
+/// The pause between repeats of a step that waits.
 const POLL: Duration = Duration::from_millis(20);
 
-/// A server that a test runs beside the one of a record: `{NAME}` is its address in the record, `{NAME.port}` its port and `{NAME.ca}`
+/// A server that a test runs in addition. In the record `{NAME}` is its address, `{NAME.port}` its port and `{NAME.ca}`
 /// its bundle.
 #[derive(Clone, Debug)]
 pub struct RecordedServer {
-    /// Its name in the record.
+    /// The name in the record.
     pub name: &'static str,
-    /// Its port of `localhost`.
+    /// The port on `localhost`.
     pub port: u16,
-    /// Whose certificates are believed to be its, as an APIService has them.
+    /// The authorities of its certificate, as in an APIService.
     pub ca_bundle: String,
 }
 
-/// Runs every step of a record against the server and compares the answers.
+/// Runs every step of a record against the server and compares the responses.
 ///
 /// # Panics
-/// When the file cannot be read, or an answer differs; the text shows the first difference of each step.
+/// The file can't be read, or a response differs. The text shows the first difference of each step.
 pub async fn check_record(path: impl AsRef<Path>, server: &Endpoint) {
     check_record_beside(path, server, &[]).await;
 }
 
-/// The same of a record in which these servers are named.
+/// Runs a record that names these further servers.
 ///
 /// # Panics
 /// As [`check_record`].
@@ -81,7 +81,7 @@ pub async fn check_record_beside(path: impl AsRef<Path>, server: &Endpoint, besi
     panic!("{}: the server answers differently ({UPDATE}=1 rewrites the record)\n{differences}", path.display());
 }
 
-/// Runs every record of a directory, in the order of their names, on one server.
+/// Runs every record of a directory on one server, sorted by name.
 ///
 /// # Panics
 /// As [`check_record`], and when the directory holds no record.
@@ -91,11 +91,11 @@ pub async fn check_records(directory: impl AsRef<Path>, server: &Endpoint) {
     }
 }
 
-/// The deliberate differences from the reference server that the records of a directory show: the name of each, and the
-/// titles of the steps that show it.
+/// The documented differences from the reference server in the records of a directory: the name of each, with the
+/// titles of its steps.
 ///
 /// # Panics
-/// When the directory holds no record, or one that cannot be read.
+/// The directory holds no record, or an unreadable one.
 pub fn differences_shown(directory: impl AsRef<Path>) -> BTreeMap<String, Vec<String>> {
     let mut shown: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for step in records(directory.as_ref()).iter().flat_map(|path| read(path).1) {
@@ -122,7 +122,7 @@ fn read(path: &Path) -> (String, Vec<Step>) {
     step::parse(&written).unwrap_or_else(|error| panic!("{}: {error:#}", path.display()))
 }
 
-/// Sends the step, and again where it waits for something.
+/// Sends the step, repeatedly if it waits for something.
 async fn answered(raw: &crate::Raw, step: &Step, names: &Names) -> Answer {
     let Some(wanted) = &step.notes.until else { return send(raw, step, names).await };
     let until = async {
@@ -148,7 +148,7 @@ async fn send(raw: &crate::Raw, step: &Step, names: &Names) -> Answer {
     call.await
 }
 
-/// The answer as a record would write it. Only the headers that the record chose are kept.
+/// The response in the form of a record, with only the headers that the record chose.
 fn expected_of(step: &Step, answer: &Answer, names: &mut Names) -> Expected {
     let body = names.normalise(&answer.text(), step.notes.only.as_deref());
     let chosen: Vec<&str> = match step.expected.headers.as_slice() {

@@ -1,6 +1,7 @@
 //! A whole server in this process, on a free port of the loopback address.
 //!
-//! Certificates, kubeconfig and store live in a temporary directory that goes with the server, so tests run side by side.
+//! Certificates, kubeconfig and store are in a temporary directory that is removed with the server, so tests can run in
+//! parallel.
 
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -14,47 +15,47 @@ use tempfile::TempDir;
 
 use crate::Endpoint;
 
-/// The controllers that run in a test's server: all but those that put objects into every namespace, the one that counts quotas, and the
-/// one that writes anew what is stored in another encoding, so that a test finds what it has made, as it has made it, and nothing else.
+/// The controllers in a test's server. Left out are those that add objects to every namespace, count quotas, or rewrite
+/// objects in another encoding, so that a test finds only its own unchanged objects.
 pub const CONTROLLERS: &str = "*,-resourcequota-controller,-root-ca-certificate-publisher-controller,\
                                -serviceaccount-controller,-storage-version-migrator-controller,\
                                -validatingadmissionpolicy-status-controller";
 
-/// What to start.
+/// The settings of a server.
 pub struct TestServerBuilder {
     config: Config,
     directory: TempDir,
 }
 
 impl TestServerBuilder {
-    /// Keeps the objects in SQLite, so that they survive a [`TestServer::restart`]; memory otherwise.
+    /// Stores objects in SQLite, so that they survive a [`TestServer::restart`]; in memory by default.
     #[must_use]
     pub fn sqlite(mut self) -> Self {
         self.config.store = StoreConfig::Sqlite(self.directory.path().to_path_buf());
         self
     }
 
-    /// The directory that will hold its store, certificates and kubeconfig.
+    /// The directory for its store, certificates and kubeconfig.
     pub fn data_dir(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Keeps the objects in this store, which other servers may share and which outlives them all.
+    /// Uses this store, which other servers may share and which outlives them.
     #[must_use]
     pub fn shared_store(mut self, store: Arc<dyn Store>) -> Self {
         self.config.store = StoreConfig::Shared(store);
         self
     }
 
-    /// How long the past can be read.
+    /// Sets how long past revisions can be read.
     #[must_use]
     pub fn history(mut self, history: Duration) -> Self {
         self.config.history = history;
         self
     }
 
-    /// Serves all built-in versions, alpha and beta ones too, but for those of trust bundles, which the reference server serves only
-    /// behind a feature gate.
+    /// Serves all built-in versions, including alpha and beta, except for ClusterTrustBundles, which kube-apiserver
+    /// serves only with a feature gate.
     ///
     /// # Panics
     /// Never: the names of the versions are known.
@@ -65,42 +66,42 @@ impl TestServerBuilder {
         self
     }
 
-    /// Any other setting.
+    /// Changes any other setting.
     #[must_use]
     pub fn configure(mut self, change: impl FnOnce(&mut Config)) -> Self {
         change(&mut self.config);
         self
     }
 
-    /// Starts it; it is ready when this returns.
+    /// Starts the server and waits until it is ready.
     ///
     /// # Panics
-    /// When it does not start.
+    /// It does not start.
     pub async fn start(self) -> TestServer {
         self.try_start().await.unwrap_or_else(|error| panic!("the server did not start: {error}"))
     }
 
-    /// Starts it where what every cluster has can't be made: it answers when this returns, and may not be ready.
+    /// Starts a server whose bootstrap objects can't be created: it answers when this returns, but may not be ready.
     ///
     /// # Panics
-    /// When it does not start.
+    /// It does not start.
     pub async fn start_unready(self) -> TestServer {
         let started = listen(&self.config).await.map_err(|error| format!("{error:#}"));
         let (running, endpoint) = started.unwrap_or_else(|error| panic!("the server did not start: {error}"));
         TestServer { running: Some(running), endpoint, config: self.config, directory: self.directory }
     }
 
-    /// Starts it. The error has the text that an operator sees.
+    /// Starts the server.
     ///
     /// # Errors
-    /// When it does not start.
+    /// It does not start. The text is that for operators.
     pub async fn try_start(self) -> Result<TestServer, String> {
         let (running, endpoint) = start(&self.config).await.map_err(|error| format!("{error:#}"))?;
         Ok(TestServer { running: Some(running), endpoint, config: self.config, directory: self.directory })
     }
 }
 
-/// A running server, reached as an [`Endpoint`].
+/// A running server, which derefs to its [`Endpoint`].
 pub struct TestServer {
     running: Option<RunningServer>,
     endpoint: Endpoint,
@@ -117,18 +118,18 @@ impl Deref for TestServer {
 }
 
 impl TestServer {
-    /// A server with the default settings, in memory.
+    /// A server with default settings, in memory.
     ///
     /// # Panics
-    /// When it does not start.
+    /// It does not start.
     pub async fn start() -> Self {
         Self::builder().start().await
     }
 
-    /// A server with settings of one's own. Its controllers are [`CONTROLLERS`] unless they are set.
+    /// A builder for a server. Its controllers are [`CONTROLLERS`] unless set.
     ///
     /// # Panics
-    /// When there is no room for temporary files.
+    /// Temporary files can't be created.
     pub fn builder() -> TestServerBuilder {
         let directory = TempDir::new().expect("a temporary directory can be made");
         let config = Config {
@@ -136,34 +137,34 @@ impl TestServer {
             store: StoreConfig::Memory,
             data_dir: Some(directory.path().to_path_buf()),
             controllers: Switches::parse(CONTROLLERS.split(',')).expect("they exist"),
-            // Pods that name no account would wait for one that no controller makes.
+            // Pods without a service account would wait for one that no controller creates.
             admission: AdmissionPlugins::new(Vec::new(), vec!["ServiceAccount".to_owned()]).expect("it exists"),
             ..Config::default()
         };
         TestServerBuilder { config, directory }
     }
 
-    /// The directory that holds its store, certificates and kubeconfig.
+    /// The directory with its store, certificates and kubeconfig.
     pub fn data_dir(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The server itself, for what is not reached over the wire.
+    /// The server itself, for access past the wire.
     ///
     /// # Panics
-    /// When it was stopped.
+    /// It was stopped.
     pub fn running(&self) -> &RunningServer {
         self.running.as_ref().expect("it was not stopped")
     }
 
-    /// Stops it as an operator would, and returns when it has ended.
+    /// Stops it as an operator would, and waits for the end.
     pub async fn stop(&mut self) {
         if let Some(running) = self.running.take() {
             running.shutdown().await;
         }
     }
 
-    /// Waits until something has died that the server can't do without, and tells what the operator is told.
+    /// Waits until an essential task has died, and returns the operator's message.
     pub async fn failed(&self) -> String {
         match &self.running {
             Some(running) => running.failed().await.to_string(),
@@ -171,15 +172,15 @@ impl TestServer {
         }
     }
 
-    /// Changes its settings; they hold from its next start on.
+    /// Changes the settings for its next start.
     pub fn change(&mut self, change: impl FnOnce(&mut Config)) {
         change(&mut self.config);
     }
 
-    /// Stops it and starts it again on the same data and the same address.
+    /// Restarts it on the same data and address.
     ///
     /// # Panics
-    /// When it does not start again.
+    /// It does not start again.
     pub async fn restart(&mut self) {
         let address = self.running.as_ref().map(RunningServer::addr);
         self.stop().await;

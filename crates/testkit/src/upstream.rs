@@ -1,6 +1,8 @@
-//! An aggregated API server in the test: HTTPS over HTTP/1.1 or HTTP/2, whose answers the test makes, down to the bytes.
+//! An aggregated API server in the test: HTTPS over HTTP/1.1 or HTTP/2. The test makes its responses, down to the
+//! bytes.
 //!
-//! It lets nobody in but front proxies whose authority the test names. Its own certificate is signed by an authority of its own.
+//! It accepts only front proxies with a certificate of the given authority. An authority of its own signs its
+//! certificate.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -28,22 +30,22 @@ use tokio_rustls::server::TlsStream;
 use crate::Raw;
 use crate::hook::certificate;
 
-/// What it is sent.
+/// A received request.
 pub type UpstreamRequest = Request<Incoming>;
-/// The body of an answer.
+/// The body of a response.
 pub type UpstreamBody = BoxBody<Bytes, std::io::Error>;
 
 type Handler = dyn Fn(Request<Incoming>) -> BoxFuture<'static, Response<UpstreamBody>> + Send + Sync;
 type RawHandler = dyn Fn(String) -> Vec<u8> + Send + Sync;
 
-/// How it answers.
+/// The kind of its responses.
 #[derive(Clone)]
 enum Answers {
     Http(Arc<Handler>),
     Raw(Arc<RawHandler>),
 }
 
-/// A server to which requests are passed on. It ends when it is dropped, with its connections.
+/// A server for forwarded requests. Stops with all connections when dropped.
 #[derive(Debug)]
 pub struct UpstreamServer {
     addr: SocketAddr,
@@ -52,13 +54,13 @@ pub struct UpstreamServer {
     serving: tokio::task::JoinHandle<()>,
 }
 
-/// The name by which a request asked for the server, in its extensions.
+/// The server name that a client requested in TLS, in the request's extensions.
 #[derive(Clone, Debug)]
 pub struct ServerName(pub Option<String>);
 
 impl UpstreamServer {
-    /// A server on a free port of the loopback address, whose certificate has these names and who lets in whom `front_proxies` (PEM)
-    /// have signed for.
+    /// Starts a server on a free port of the loopback address. Its certificate has these names, and it accepts clients
+    /// with a certificate of `front_proxies` (PEM).
     pub async fn start<F: Future<Output = Response<UpstreamBody>> + Send + 'static>(
         names: &[&str],
         front_proxies: &str,
@@ -68,7 +70,7 @@ impl UpstreamServer {
         Self::serving(names, front_proxies, &["h2", "http/1.1"], answers).await
     }
 
-    /// The same over HTTP/1.1 alone.
+    /// Starts a server with HTTP/1.1 only.
     pub async fn http1<F: Future<Output = Response<UpstreamBody>> + Send + 'static>(
         names: &[&str],
         front_proxies: &str,
@@ -78,7 +80,7 @@ impl UpstreamServer {
         Self::serving(names, front_proxies, &["http/1.1"], answers).await
     }
 
-    /// One that reads the head of a request, answers these bytes and closes the connection.
+    /// Starts a server that reads the header of a request, sends these bytes and closes the connection.
     pub async fn raw(
         names: &[&str],
         front_proxies: &str,
@@ -130,12 +132,12 @@ impl UpstreamServer {
         Self { addr, ca, open, serving }
     }
 
-    /// Where it listens.
+    /// The address.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// A client that asks it directly, as a front proxy with this certificate and key (PEM). Its certificate has to name `localhost`.
+    /// A direct client with this front proxy certificate and key (PEM). The server's certificate must name `localhost`.
     pub fn client(&self, certificate_pem: &str, key_pem: &str) -> Raw {
         let mut roots = RootCertStore::empty();
         let ca = CertificateDer::from_pem_slice(self.ca.as_bytes()).expect("a certificate");
@@ -152,12 +154,12 @@ impl UpstreamServer {
         Raw::to("localhost", self.addr.port(), tls)
     }
 
-    /// The authority that signed its certificate, as APIServices have it: in base64.
+    /// The authority of its certificate in base64, as in APIServices.
     pub fn ca_bundle(&self) -> String {
         base64::engine::general_purpose::STANDARD.encode(&self.ca)
     }
 
-    /// How many connections are open.
+    /// The number of open connections.
     pub fn open_connections(&self) -> usize {
         self.open.load(Ordering::SeqCst)
     }
@@ -207,13 +209,14 @@ async fn answer_raw(mut secured: TlsStream<TcpStream>, answer: Arc<RawHandler>) 
     let _ = secured.shutdown().await;
 }
 
-/// A whole answer.
+/// A complete response.
 pub fn upstream_answer(code: u16, content_type: &str, body: impl Into<Bytes>) -> Response<UpstreamBody> {
     let response = Response::builder().status(code).header("content-type", content_type);
     response.body(Full::new(body.into()).map_err(|never| match never {}).boxed()).expect("fields that can be sent")
 }
 
-/// An answer that tells the request: method, path with query, header fields, the name that was asked for, protocol and body.
+/// A response that describes the request: method, path with query, header fields, requested server name, protocol and
+/// body.
 pub async fn upstream_echo(request: Request<Incoming>) -> Response<UpstreamBody> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! The kit drives a real server in every way that it offers.
+//! Tests of the kit: it drives a real server in every way that it offers.
 //!
-//! A fault of the kit would be taken for one of the server elsewhere.
+//! Elsewhere a fault of the kit would look like one of the server.
 
 use keelson_testkit::{TestServer, check_records};
 use serde_json::json;
@@ -30,7 +30,7 @@ async fn one_connection_serves_many_requests_and_a_stream_has_its_own() {
         let patch = json!({"data": {"a": "2"}});
         raw.patch(format!("{CONFIG_MAPS}/{name}"), "application/merge-patch+json", &patch).await.expect(200);
         loop {
-            let event = watch.next_json().await.expect("the watch goes on");
+            let event = watch.next_json().await.expect("the watch continues");
             if event["type"] == "MODIFIED" {
                 assert_eq!(event["object"]["data"], json!({"a": "2"}));
                 break;

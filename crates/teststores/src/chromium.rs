@@ -1,7 +1,7 @@
-//! A headless Chromium, by the program that drives it for others.
+//! A headless Chromium, through its WebDriver program.
 //!
-//! The driver speaks WebDriver on a port of the loopback address, and what it starts lives in a directory of its own and in its group of
-//! processes: both are gone when the handle is dropped or the test process ends.
+//! The driver listens on a port of the loopback address. Its processes are in a process group and directory of their
+//! own. Both are removed when the handle is dropped or the test process ends.
 
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt as _;
@@ -14,10 +14,10 @@ use crate::named_by;
 const BROWSER: &str = "KEELSON_CHROMIUM";
 /// Names its driver.
 const DRIVER: &str = "KEELSON_CHROMEDRIVER";
-/// How often a start is tried: another process may take a port that was free.
+/// The most attempts to start: another process may take a port that was free.
 const TRIES: usize = 5;
 
-/// A running driver, which has started no browser yet.
+/// A running driver without a browser so far.
 #[derive(Debug)]
 pub struct ChromeDriver {
     guarded: Guarded,
@@ -26,10 +26,10 @@ pub struct ChromeDriver {
 }
 
 impl ChromeDriver {
-    /// Starts it and waits until it listens. None where this machine can't have a browser.
+    /// Starts the driver and waits until it listens. `None` where this machine has no browser.
     ///
     /// # Panics
-    /// When it does not start; the text ends with what it logged.
+    /// It does not start; the text ends with its log.
     pub fn start() -> Option<Self> {
         let (browser, driver) = (named_by(BROWSER)?, named_by(DRIVER)?);
         let mut failure = String::new();
@@ -44,26 +44,26 @@ impl ChromeDriver {
 
     fn try_start(browser: PathBuf, driver: &Path) -> Result<Self, String> {
         let (mut guarded, port) = (Guarded::new("TERM"), free_port());
-        // The libraries of an unpacked driver are those of its browser.
+        // An unpacked driver uses the libraries of its browser.
         let mut command = with_libraries(driver);
         command.arg(format!("--port={port}")).process_group(0);
-        // Looked for by the browser, and asked by nobody.
+        // The browser looks for these, and no test needs them.
         command.env("HOME", guarded.directory()).env_remove("DBUS_SESSION_BUS_ADDRESS");
         guarded.start(&mut command, || TcpStream::connect(("127.0.0.1", port)).is_ok())?;
         Ok(Self { guarded, browser, port })
     }
 
-    /// Where it listens.
+    /// The port.
     pub const fn port(&self) -> u16 {
         self.port
     }
 
-    /// The browser that it is to start.
+    /// The path of the browser for the driver.
     pub fn browser(&self) -> &Path {
         &self.browser
     }
 
-    /// A directory that goes with it.
+    /// A directory that is removed with the driver.
     pub fn directory(&self) -> &Path {
         self.guarded.directory()
     }

@@ -1,8 +1,8 @@
-//! A disk that can lose its power, its room or its health, under the SQLite of this process.
+//! A disk with injected faults under the SQLite of this process: power loss, no space, failures.
 //!
-//! It stands between SQLite and the file system as SQLite's default VFS and watches the files below the directories that it is
-//! told of; all others it leaves alone. Of each file it keeps what would be there after a power loss: what was synced, and
-//! of the rest as much as chance wants. Files themselves appear and go at once, as on a file system that orders its journal.
+//! It is SQLite's default VFS and wraps the original one. It affects files below registered directories only. For each
+//! file it keeps the content after a power loss: synced writes, and a random part of the others. Files themselves are
+//! created and deleted at once, as on a file system with an ordered journal.
 
 #![allow(unsafe_code, reason = "a VFS is made of C functions")]
 
@@ -27,31 +27,31 @@ pub struct FragileDisk {
 struct State {
     files: HashMap<PathBuf, FileState>,
     fault: DiskFault,
-    /// How many writes were let through.
+    /// The number of writes that passed.
     writes: u64,
 }
 
-/// What is wrong with a [`FragileDisk`].
+/// The fault of a [`FragileDisk`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DiskFault {
     /// Nothing.
     #[default]
     None,
-    /// It has no room for another byte.
+    /// No space is left.
     Full,
-    /// It is this many bytes large, and what is below the directory takes room of it; `Disk::room` says so too.
+    /// It has this many bytes, which files below the directory use up; `Disk::room` reports that too.
     Room(u64),
-    /// It fails when it is to make something durable.
+    /// Syncing fails.
     SyncFails,
-    /// It says that it has made something durable, and has not: what a program sees that does not sync at all.
+    /// Syncing succeeds without effect, as in a program that never syncs.
     SyncsNothing,
 }
 
 #[derive(Debug, Default)]
 struct FileState {
-    /// What is there after a power loss.
+    /// The content after a power loss.
     durable: Vec<u8>,
-    /// What was done since the last sync.
+    /// The operations since the last sync.
     pending: Vec<Operation>,
 }
 
@@ -73,14 +73,14 @@ impl Operation {
     }
 }
 
-/// All directories that are watched, as long as somebody holds their disk.
+/// All registered directories, while their disk exists.
 static WATCHED: Mutex<Vec<(PathBuf, Weak<Mutex<State>>)>> = Mutex::new(Vec::new());
-/// The VFS that does the work.
+/// The wrapped VFS.
 static ORIGINAL: AtomicPtr<ffi::sqlite3_vfs> = AtomicPtr::new(std::ptr::null_mut());
 static REGISTERED: Once = Once::new();
 
 impl FragileDisk {
-    /// Watches the files that SQLite opens below this directory from now on.
+    /// Registers a directory. Affects files that SQLite opens from now on.
     pub fn below(directory: &Path) -> Self {
         REGISTERED.call_once(register);
         let disk = Self { directory: directory.to_owned(), state: Arc::default() };
@@ -90,21 +90,21 @@ impl FragileDisk {
         disk
     }
 
-    /// Breaks or mends it.
+    /// Sets the fault.
     pub fn set(&self, fault: DiskFault) {
         lock(&self.state).fault = fault;
     }
 
-    /// How many writes it has done so far.
+    /// The number of writes so far.
     pub fn writes(&self) -> u64 {
         lock(&self.state).writes
     }
 
-    /// Writes to another directory what is there after a power loss at this moment. Of each thing that was done and not synced
-    /// `lucky` decides whether it had reached the disk.
+    /// Writes the content after a power loss at this moment to another directory. `lucky` decides for each unsynced
+    /// operation if it reached the disk.
     ///
     /// # Panics
-    /// When the directory can't be written.
+    /// The directory can't be written.
     pub fn power_off(&self, to: &Path, mut lucky: impl FnMut() -> bool) {
         let state = lock(&self.state);
         for (path, file) in &state.files {
@@ -135,7 +135,7 @@ impl Disk for FragileDisk {
     }
 }
 
-/// The bytes of the files of a directory.
+/// The size of a directory's files in bytes.
 fn used(directory: &Path) -> u64 {
     let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
     files.filter_map(|file| file.metadata().ok()).filter(std::fs::Metadata::is_file).map(|found| found.len()).sum()
@@ -145,11 +145,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A file of ours as SQLite sees it; that of the original VFS follows it in memory.
+/// A file as SQLite sees it. The original VFS's file follows it in memory.
 #[repr(C)]
 struct OpenFile {
     base: ffi::sqlite3_file,
-    /// None for a file that is not watched. Owned.
+    /// Null for an unregistered file. Owned.
     watched: *mut WatchedFile,
 }
 
@@ -159,13 +159,13 @@ struct WatchedFile {
 }
 
 impl WatchedFile {
-    /// The used bytes of the disk when the file is at least this long.
+    /// The used bytes of the disk when the file has at least this length.
     fn end_of(&self, length: u64) -> u64 {
         let now = std::fs::metadata(&self.path).map_or(0, |found| found.len());
         used(self.path.parent().unwrap_or(&self.path)) + length.saturating_sub(now)
     }
 
-    /// Lets an operation through after which the file is at least so long, or says by which code it fails.
+    /// Runs an operation after which the file has at least this length, or returns its error code.
     fn change(&self, grows: u64, operation: impl FnOnce() -> Operation, done: impl FnOnce() -> c_int) -> c_int {
         let mut state = lock(&self.state);
         match state.fault {
@@ -199,7 +199,7 @@ impl WatchedFile {
 }
 
 fn register() {
-    // SAFETY: the default VFS lives as long as the process, and so does the leaked copy of it.
+    // SAFETY: the default VFS lives as long as the process, and so does its leaked copy.
     unsafe {
         ffi::sqlite3_initialize();
         let original = ffi::sqlite3_vfs_find(std::ptr::null());
@@ -214,7 +214,7 @@ fn register() {
     }
 }
 
-/// The watched state of the directory that a path is below.
+/// The state of the registered directory above a path.
 fn watching(name: *const c_char) -> Option<WatchedFile> {
     if name.is_null() {
         return None;
@@ -229,12 +229,12 @@ fn watching(name: *const c_char) -> Option<WatchedFile> {
 
 /// The original VFS's part of a file.
 fn inner(file: *mut ffi::sqlite3_file) -> *mut ffi::sqlite3_file {
-    // SAFETY: SQLite gives every file the room that the VFS asked for, which is both parts.
+    // SAFETY: SQLite allocates the size that the VFS requested for every file, which covers both parts.
     unsafe { file.cast::<OpenFile>().add(1).cast() }
 }
 
 fn watched<'a>(file: *mut ffi::sqlite3_file) -> Option<&'a WatchedFile> {
-    // SAFETY: `open` has set it before SQLite calls any method, and only `close` frees it.
+    // SAFETY: `open` sets it before SQLite calls any method, and only `close` frees it.
     unsafe { (*file.cast::<OpenFile>()).watched.as_ref() }
 }
 
@@ -252,7 +252,7 @@ unsafe extern "C" fn open(
         let fresh = || FileState { durable: there, pending: Vec::new() };
         lock(&watched.state).files.entry(watched.path.clone()).or_insert_with(fresh);
     }
-    // SAFETY: as SQLite itself would call it, with the part of the file that is the original's.
+    // SAFETY: the same call as SQLite's, with the original VFS's part of the file.
     unsafe {
         (*file).pMethods = std::ptr::null();
         let Some(open) = (*original).xOpen else { return ffi::SQLITE_CANTOPEN };
@@ -271,11 +271,11 @@ unsafe extern "C" fn delete(_: *mut ffi::sqlite3_vfs, name: *const c_char, sync:
         lock(&watched.state).files.remove(&watched.path);
     }
     let original = ORIGINAL.load(Ordering::SeqCst);
-    // SAFETY: as SQLite itself would call it.
+    // SAFETY: the same call as SQLite's.
     unsafe { (*original).xDelete.map_or(ffi::SQLITE_IOERR_DELETE, |delete| delete(original, name, sync)) }
 }
 
-/// Makes a method that passes the call on to the original VFS.
+/// Defines a method that forwards the call to the original VFS.
 macro_rules! passed_on {
     ($method:ident, $x:ident $(, $argument:ident: $type:ty)*) => {
         unsafe extern "C" fn $method(file: *mut ffi::sqlite3_file $(, $argument: $type)*) -> c_int {
@@ -323,7 +323,7 @@ unsafe extern "C" fn write(
     let Some(watched) = watched(file) else { return done() };
     let operation = || {
         let amount = usize::try_from(amount).unwrap_or_default();
-        // SAFETY: SQLite hands over so many bytes.
+        // SAFETY: SQLite passes a buffer of this length.
         let bytes = unsafe { std::slice::from_raw_parts(from.cast::<u8>(), amount) };
         Operation::Write(usize::try_from(at).unwrap_or_default(), bytes.to_vec())
     };
@@ -345,7 +345,7 @@ unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
 }
 
 unsafe extern "C" fn close(file: *mut ffi::sqlite3_file) -> c_int {
-    // SAFETY: nobody uses the file any more, whose watched part was made by `open`.
+    // SAFETY: the file is no longer in use, and `open` allocated its part.
     unsafe {
         let code = inner_close(file);
         let watched = std::mem::replace(&mut (*file.cast::<OpenFile>()).watched, std::ptr::null_mut());
@@ -384,7 +384,7 @@ mod tests {
 
     use super::*;
 
-    /// How many rows are there after a power loss.
+    /// The number of rows after a power loss.
     fn left(synchronous: &str) -> i64 {
         let (directory, after) = (TempDir::new().expect("a directory"), TempDir::new().expect("a directory"));
         let disk = FragileDisk::below(directory.path());

@@ -1,7 +1,7 @@
-//! A private etcd, of one member or of several.
+//! A private etcd with one or several members.
 //!
-//! Which binary is started is told by variables; without them its tests say that they were not run. It listens on free ports,
-//! and is gone with the test process.
+//! Variables name the binary; without them the tests report that they did not run. It listens on free ports and ends
+//! with the test process.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
@@ -12,21 +12,21 @@ use std::time::{Duration, Instant};
 use crate::guard::{Guarded, free_port, with_libraries};
 use crate::named_by;
 
-/// Names the etcd that tests use unless they ask for another: an old one, as distributions have it.
+/// Names the default etcd of tests: an old one, as in distributions.
 const VARIABLE: &str = "KEELSON_ETCD";
-/// Names the newest one.
+/// Names the newest etcd.
 const NEWEST: &str = "KEELSON_ETCD_NEWEST";
 
-/// How often a start is tried: another process may take a port that was free.
+/// The most attempts to start: another process may take a port that was free.
 const TRIES: usize = 5;
-/// Longest wait for an answer of a server that is starting.
+/// The longest wait for an answer of a starting server.
 const ANSWER: Duration = Duration::from_secs(1);
-/// How often it is looked whether members have a leader.
+/// The interval between checks for a leader.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// Longest wait for any other answer.
+/// The longest wait for any other answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What to start.
+/// The settings of an etcd.
 #[derive(Clone, Debug)]
 pub struct EtcdServerBuilder {
     variable: &'static str,
@@ -35,39 +35,39 @@ pub struct EtcdServerBuilder {
 }
 
 impl EtcdServerBuilder {
-    /// The newest etcd that is known to work rather than the usual one.
+    /// Uses the newest supported etcd instead of the default one.
     #[must_use]
     pub const fn newest(mut self) -> Self {
         self.variable = NEWEST;
         self
     }
 
-    /// An argument, as `--max-request-bytes=10485760`.
+    /// Adds an argument such as `--max-request-bytes=10485760`.
     #[must_use]
     pub fn arg(mut self, arg: impl Into<String>) -> Self {
         self.args.push(arg.into());
         self
     }
 
-    /// Clients speak TLS to it; the arguments name the certificates.
+    /// Uses TLS for clients; the arguments name the certificates.
     #[must_use]
     pub const fn tls(mut self) -> Self {
         self.scheme = "https";
         self
     }
 
-    /// Starts it and waits until it has elected itself. None where this machine can't have an etcd.
+    /// Starts it and waits for its leader. `None` where this machine has no etcd.
     ///
     /// # Panics
-    /// When it does not start; the text ends with what it logged.
+    /// It does not start; the text ends with its log.
     pub fn start(self) -> Option<EtcdServer> {
         self.start_members(1)?.pop()
     }
 
-    /// Starts this many, which make one etcd, and waits until they have a leader. None where this machine can't have an etcd.
+    /// Starts this many members of one etcd and waits for a leader. `None` where this machine has no etcd.
     ///
     /// # Panics
-    /// When they do not start; the text ends with what one of them logged.
+    /// They do not start; the text ends with the log of one of them.
     pub fn start_cluster(self, members: usize) -> Option<EtcdCluster> {
         self.start_members(members).map(|members| EtcdCluster { members })
     }
@@ -96,14 +96,14 @@ impl EtcdServerBuilder {
             let (program, scheme, name) = (program.to_owned(), self.scheme, name(place));
             let args = [vec![format!("--initial-cluster={}", peers.join(","))], self.args.clone()].concat();
             let mut member = EtcdServer { guarded: Guarded::new("KILL"), program, args, scheme, name, ports };
-            // One alone of several is not healthy yet.
+            // A single one of several members is not healthy yet.
             let is_ready = if number == 1 { is_healthy } else { is_up };
             member.launch(is_ready)?;
             members.push(member);
         }
         let deadline = Instant::now() + PATIENCE;
         while let Some(sick) = members.iter().find(|member| !is_healthy(member.ports[2])) {
-            // A port may have been taken by somebody else since it was found to be free, who then answered in the place of a member.
+            // Another process may have taken a port since it was free, and answered in place of a member.
             if Instant::now() > deadline {
                 return Err(format!("the members elect no leader:\n{}", sick.log()));
             }
@@ -113,42 +113,42 @@ impl EtcdServerBuilder {
     }
 }
 
-/// Several members of one etcd, each a process of its own.
+/// The members of one etcd, each a process of its own.
 #[derive(Debug)]
 pub struct EtcdCluster {
     members: Vec<EtcdServer>,
 }
 
 impl EtcdCluster {
-    /// Starts three with the usual settings. None where this machine can't have an etcd.
+    /// Starts three members with default settings. `None` where this machine has no etcd.
     pub fn start() -> Option<Self> {
         EtcdServer::builder().start_cluster(3)
     }
 
-    /// Where clients reach them, with commas between.
+    /// The client addresses, separated by commas.
     pub fn endpoints(&self) -> String {
         let endpoints: Vec<String> = self.members.iter().map(EtcdServer::endpoint).collect();
         endpoints.join(",")
     }
 
-    /// The members, by their place among the endpoints.
+    /// The members, in the order of the endpoints.
     pub fn members(&self) -> &[EtcdServer] {
         &self.members
     }
 
-    /// One of them, to be killed or started.
+    /// One member, to be killed or started.
     ///
     /// # Panics
-    /// When there is no such place.
+    /// There is no such member.
     pub fn member(&mut self, place: usize) -> &mut EtcdServer {
         &mut self.members[place]
     }
 
-    /// The place of the leader, in the eyes of the members that may be asked: those that are dead or paused must be left out.
-    /// Waits until there is one.
+    /// The index of the leader according to the given members; leave out dead and paused ones. Waits until there is
+    /// one.
     ///
     /// # Panics
-    /// When none is elected.
+    /// No leader is elected.
     pub fn leader(&self, among: &[usize]) -> usize {
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
@@ -165,7 +165,7 @@ impl EtcdCluster {
     }
 }
 
-/// A running etcd, or one member of one.
+/// A running etcd, or one of its members.
 #[derive(Debug)]
 pub struct EtcdServer {
     guarded: Guarded,
@@ -173,42 +173,41 @@ pub struct EtcdServer {
     args: Vec<String>,
     scheme: &'static str,
     name: String,
-    /// For clients, for other members, and for metrics and health without TLS.
+    /// The ports for clients, for other members, and for metrics and health without TLS.
     ports: [u16; 3],
 }
 
 impl EtcdServer {
-    /// Starts one with the usual settings. None where this machine can't have an etcd.
+    /// Starts one with default settings. `None` where this machine has no etcd.
     pub fn start() -> Option<Self> {
         Self::builder().start()
     }
 
-    /// One with arguments of its own.
+    /// A builder for an etcd.
     pub const fn builder() -> EtcdServerBuilder {
         EtcdServerBuilder { variable: VARIABLE, args: Vec::new(), scheme: "http" }
     }
 
-    /// The one that all tests of this process share, each under a prefix of its own. It ends with the process.
+    /// The etcd that all tests of this process share, each under a prefix of its own. Ends with the process.
     pub fn shared() -> Option<&'static Self> {
         static SHARED: std::sync::OnceLock<Option<EtcdServer>> = std::sync::OnceLock::new();
         SHARED.get_or_init(Self::start).as_ref()
     }
 
-    /// Where clients reach it, `127.0.0.1:port`.
+    /// The address for clients, `127.0.0.1:port`.
     pub fn endpoint(&self) -> String {
         format!("127.0.0.1:{}", self.ports[0])
     }
 
-    /// Its port for clients.
+    /// The port for clients.
     pub const fn port(&self) -> u16 {
         self.ports[0]
     }
 
-    /// Asks it in JSON, as its gateway for HTTP takes it: `/v3/kv/put` and the like, keys and values in base64. Only
-    /// without TLS.
+    /// Sends a request to its JSON gateway: `/v3/kv/put` and others, with keys and values in base64. Only without TLS.
     ///
     /// # Panics
-    /// When it does not answer, or refuses.
+    /// It does not answer, or refuses.
     pub fn ask(&self, path: &str, body: &str) -> String {
         let ask = || {
             let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port()))?;
@@ -225,11 +224,10 @@ impl EtcdServer {
         body.to_owned()
     }
 
-    /// Has it give its free pages back, and ends its alarm for want of room. A compaction that is not done yet leaves pages that are not
-    /// free.
+    /// Defragments it and disarms its space alarm. Pages of an unfinished compaction are not freed.
     ///
     /// # Panics
-    /// When it does not answer, or refuses.
+    /// It does not answer, or refuses.
     pub fn make_room(&self) {
         self.ask("/v3/maintenance/defragment", "{}");
         let alarms = self.ask("/v3/maintenance/alarm", r#"{"action":"GET"}"#);
@@ -239,7 +237,7 @@ impl EtcdServer {
         self.ask("/v3/maintenance/alarm", &disarm);
     }
 
-    /// What it has logged so far.
+    /// The log so far.
     pub fn log(&self) -> String {
         self.guarded.log()
     }
@@ -249,46 +247,47 @@ impl EtcdServer {
         self.guarded.kill();
     }
 
-    /// Stops its process where it is (SIGSTOP): connections stay open, and nobody answers.
+    /// Stops its process (SIGSTOP): connections stay open without answers.
     pub fn pause(&self) {
         self.guarded.signal("STOP");
     }
 
-    /// Lets it go on.
+    /// Continues a stopped process.
     pub fn resume(&self) {
         self.guarded.signal("CONT");
     }
 
-    /// Starts it again on the same data and ports, after a [`kill`](Self::kill).
+    /// Restarts it on the same data and ports, after a [`kill`](Self::kill).
     ///
     /// # Panics
-    /// When it does not start.
+    /// It does not start.
     pub fn start_again(&mut self) {
         if let Err(failure) = self.launch(is_healthy) {
             panic!("{failure}");
         }
     }
 
-    /// Copies its data, after a [`kill`](Self::kill), as a snapshot of its volume does.
+    /// Copies its data, after a [`kill`](Self::kill), like a volume snapshot.
     ///
     /// # Panics
-    /// When the data can't be copied.
+    /// The data can't be copied.
     pub fn copy_data(&self) {
         self.copy("data", "copied");
     }
 
-    /// Puts back what [`copy_data`](Self::copy_data) has copied, after a [`kill`](Self::kill).
+    /// Restores the copy of [`copy_data`](Self::copy_data), after a [`kill`](Self::kill).
     ///
     /// # Panics
-    /// When nothing was copied.
+    /// There is no copy.
     pub fn put_data_back(&self) {
         self.copy("copied", "data");
     }
 
-    /// Removes all of its data, after a [`kill`](Self::kill): it starts again as an empty etcd of the same number.
+    /// Removes all of its data, after a [`kill`](Self::kill). It starts again as an empty etcd with the same cluster
+    /// id.
     ///
     /// # Panics
-    /// When the data can't be removed.
+    /// The data can't be removed.
     pub fn remove_data(&self) {
         assert!(!self.guarded.runs(), "it still writes its data");
         std::fs::remove_dir_all(self.guarded.directory().join("data")).expect("its directory is ours");
@@ -317,7 +316,7 @@ impl EtcdServer {
 }
 
 fn copy_directory(from: &Path, to: &Path) -> std::io::Result<()> {
-    // etcd asks for a directory that is its own.
+    // etcd needs a directory that only its user can access.
     std::fs::DirBuilder::new().mode(0o700).create(to)?;
     for entry in std::fs::read_dir(from)? {
         let entry = entry?;
@@ -335,18 +334,18 @@ fn name(place: usize) -> String {
     format!("test-{place}")
 }
 
-/// The number behind a name, which JSON of etcd has in quotes.
+/// The number after a name; etcd's JSON has it in quotes.
 fn number_of(json: &str, name: &str) -> Option<u64> {
     let (_, after) = json.split_once(&format!("\"{name}\":\""))?;
     after.split('"').next()?.parse().ok()
 }
 
-/// Whether the member has a leader.
+/// Returns true if the member has a leader.
 fn is_healthy(port: u16) -> bool {
     health(port).is_ok_and(|answer| answer.contains("\"health\":\"true\""))
 }
 
-/// Whether the member runs, with a leader or without.
+/// Returns true if the member runs, with a leader or without.
 fn is_up(port: u16) -> bool {
     health(port).is_ok_and(|answer| !answer.is_empty())
 }

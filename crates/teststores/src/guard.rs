@@ -1,8 +1,8 @@
 //! A server as a child process that can't outlive the tests.
 //!
-//! Beside each server stands a shell that waits for the end of its standard input, which this process holds open. It
-//! ends the server and removes its directory then: when the handle is dropped, when a test panics, and also when the
-//! test process is killed, which no destructor would see.
+//! Beside each server a shell waits for the end of its standard input, which this process holds open. It then ends the
+//! server and removes its directory: when the handle is dropped, when a test panics, and when the test process is
+//! killed, which runs no destructor.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// Longest time that a start is waited for.
+/// The longest wait for a start.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often a starting server is looked at.
+/// The interval between checks of a starting server.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// The server's process number stands in this file while it runs.
+/// The file with the server's process id while it runs.
 const PROCESS_FILE: &str = "running";
 
-/// Signals to a process that is gone, and directories that are gone, are what the shell is there for.
+/// The shell must cope with dead processes and missing directories.
 const SCRIPT: &str = r#"
     trap '' INT TERM HUP
     read -r _
@@ -37,7 +37,7 @@ const SCRIPT: &str = r#"
     rm -rf "$1"
 "#;
 
-/// A directory, the server that runs in it, and who looks after both.
+/// A directory, the server in it, and the shell that guards both.
 #[derive(Debug)]
 pub(crate) struct Guarded {
     directory: PathBuf,
@@ -46,9 +46,9 @@ pub(crate) struct Guarded {
 }
 
 impl Guarded {
-    /// A guarded directory in which nothing runs yet. `stop` is the signal that ends the server at once.
+    /// Creates a guarded directory without a server. `stop` is the signal that ends the server at once.
     pub(crate) fn new(stop: &str) -> Self {
-        // The shell removes it; a destructor of ours would come too early, while the server still writes.
+        // The shell removes the directory. A destructor here would run too early, while the server still writes.
         let directory = TempDir::with_prefix("keelson-").expect("a temporary directory can be made").keep();
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT, "guard"]).arg(&directory).arg(stop);
@@ -61,7 +61,10 @@ impl Guarded {
         &self.directory
     }
 
-    /// Starts the server and waits until `ready` says so. `Err` has what it logged, when it ended instead.
+    /// Starts the server and waits until `ready` returns true.
+    ///
+    /// # Errors
+    /// The log, when the server ended instead.
     pub(crate) fn start(&mut self, command: &mut Command, ready: impl Fn() -> bool) -> Result<(), String> {
         assert!(self.server.is_none(), "the server still runs");
         let log = File::options().create(true).append(true).open(self.log_file()).expect("the log can be written");
@@ -80,7 +83,7 @@ impl Guarded {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                // ORDER: noted before the panic, whose unwinding drops the handle.
+                // ORDER: stored before the panic, whose unwinding drops the handle.
                 self.server = Some(server);
                 panic!("{} is not ready after {PATIENCE:?}:\n{}", name_of(command), self.log());
             }
@@ -88,12 +91,12 @@ impl Guarded {
         }
     }
 
-    /// kill -9 of the server and of the processes that it has started, at one moment.
+    /// kill -9 of the server and its child processes at the same moment.
     pub(crate) fn kill(&mut self) {
         let mut server = self.server.take().expect("the server runs");
         let started = started_by(server.id());
-        // ORDER: they stop before it ends. A process of PostgreSQL that sees its parent die no longer waits for the replica,
-        // and shows others for a moment what nobody else has.
+        // ORDER: children are stopped before the server ends. A PostgreSQL process whose parent dies stops waiting for
+        // the replica, and for a moment shows commits that are not replicated.
         send("STOP", &started);
         server.kill().expect("a child of ours can be killed");
         send("KILL", &started);
@@ -101,7 +104,7 @@ impl Guarded {
         self.note_end();
     }
 
-    /// Sends a signal to the server and leaves it to it what it does.
+    /// Sends a signal to the server.
     pub(crate) fn signal(&self, signal: &str) {
         let server = self.server.as_ref().expect("the server runs");
         let sent = Command::new("kill").args(["-s", signal, &server.id().to_string()]).status();
@@ -120,7 +123,7 @@ impl Guarded {
         self.directory.join("log")
     }
 
-    /// The process number may be another's from now on.
+    /// The process id may be reused from now on.
     fn note_end(&self) {
         fs::remove_file(self.directory.join(PROCESS_FILE)).expect("it was written at the start");
     }
@@ -128,14 +131,14 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // The pipe's end is the shell's sign; both are waited for, so that nothing is left when a test has ended.
+        // The end of the pipe triggers the shell. Waits for both, so that nothing is left after a test.
         drop(self.shell.stdin.take());
         let _ = self.server.take().map(|mut server| server.wait());
         let _ = self.shell.wait();
     }
 }
 
-/// The processes that a process has started and that run; none where the system does not tell.
+/// The running child processes of a process; empty where the system does not report them.
 fn started_by(process: u32) -> Vec<String> {
     let told = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
     told.split_whitespace().map(str::to_owned).collect()
@@ -148,19 +151,19 @@ fn send(signal: &str, processes: &[String]) {
     }
 }
 
-/// A port that is free at this moment.
+/// A currently free port.
 pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback address has a free port");
     listener.local_addr().expect("a bound socket has an address").port()
 }
 
-/// The programs of an unpacked tree find their libraries in it; for installed ones this changes nothing.
+/// A command whose program finds its libraries in the tree it was unpacked to. Installed programs are unaffected.
 pub(crate) fn with_libraries(program: &Path) -> Command {
     let mut command = Command::new(program);
     let libs = program.ancestors().map(|ancestor| ancestor.join("usr/lib")).find(|lib| lib.is_dir());
     let entries = libs.and_then(|lib| fs::read_dir(lib).ok()).into_iter().flatten().flatten();
     let machines = entries.filter(|entry| entry.file_name().to_string_lossy().contains("-linux-gnu"));
-    // A library there looks for a part of its own in a directory of the system.
+    // One library loads a part of its own from a system directory.
     let directories = machines.flat_map(|entry| [entry.path(), entry.path().join("pulseaudio")]);
     if let Ok(path) = std::env::join_paths(directories) {
         command.env("LD_LIBRARY_PATH", path);

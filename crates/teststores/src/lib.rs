@@ -1,12 +1,12 @@
-//! Servers of other makes that stores are tested on: a private PostgreSQL, a private etcd; a way to them
-//! that loses answers, and a disk that fails. And the browser that the console is tested in.
+//! Servers for tests of stores: a private PostgreSQL, a private etcd, a proxy that loses answers, and a disk that
+//! fails. Also the browser for tests of the console.
 //!
-//! Each has a data directory of its own and a free port of the loopback address, and is gone when its handle is dropped or
-//! the test process ends, however it ends. A crate of its own, so that the test of a store needs no API server.
+//! Each has a data directory of its own and a free port of the loopback address. It ends when its handle is dropped or
+//! the test process ends in any way. It is a separate crate, so that tests of a store need no API server.
 //!
-//! Which programs are started, the variables `KEELSON_POSTGRES_BIN`, `KEELSON_ETCD`, `KEELSON_ETCD_NEWEST`, `KEELSON_CHROMIUM` and
-//! `KEELSON_CHROMEDRIVER` say; `cargo xtask test` sets them. An empty one says that this machine can't have the server: then `start`
-//! prints that and returns none, and xtask closes with what was not run.
+//! The variables `KEELSON_POSTGRES_BIN`, `KEELSON_ETCD`, `KEELSON_ETCD_NEWEST`, `KEELSON_CHROMIUM` and
+//! `KEELSON_CHROMEDRIVER` name the programs; `cargo xtask test` sets them. An empty one means that this machine lacks
+//! the program: `start` then prints that and returns none, and xtask lists the tests that did not run.
 
 mod chromium;
 mod disk;
@@ -23,10 +23,10 @@ pub use proxy::LossyWay;
 
 use std::path::PathBuf;
 
-/// What a variable names, or none where it is empty.
+/// The path in a variable; `None` if it is empty.
 ///
 /// # Panics
-/// When it is not set at all.
+/// It is not set.
 fn named_by(variable: &str) -> Option<PathBuf> {
     let path = std::env::var_os(variable).unwrap_or_else(|| {
         panic!(
@@ -34,13 +34,13 @@ fn named_by(variable: &str) -> Option<PathBuf> {
         )
     });
     if path.is_empty() {
-        tell(&format!("NOT RUN: {variable} says that this machine has no such server"));
+        tell(&format!("NOT RUN: {variable} is empty, so this machine has no such server"));
         return None;
     }
     Some(path.into())
 }
 
-#[allow(clippy::print_stderr, reason = "whoever reads a test's output must see that it tested nothing")]
+#[allow(clippy::print_stderr, reason = "the output must show that the test did not run")]
 fn tell(text: &str) {
     eprintln!("{text}");
 }

@@ -1,7 +1,7 @@
 //! A private PostgreSQL.
 //!
-//! The first start makes an empty cluster, and later ones of the same process copy it. PostgreSQL does not run as root: where
-//! the tests do, it runs as nobody.
+//! The first start creates an empty cluster, and later ones in the process copy it. PostgreSQL refuses to run as root,
+//! so tests under root run it as an unprivileged user.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,22 +14,22 @@ use crate::{named_by, tell};
 
 const VARIABLE: &str = "KEELSON_POSTGRES_BIN";
 
-/// The user `nobody` of every Linux distribution, and its group.
+/// The id of the user `nobody` and its group in every Linux distribution.
 #[cfg(unix)]
 const NOBODY: u32 = 65534;
 
 /// The role that owns everything in the cluster.
 const USER: &str = "keelson";
 
-/// How often a start is tried: another process may take the port that was free, and the memory of a killed server
-/// may take a moment to go.
+/// The most attempts to start, and their interval. Another process may take a port that was free, and the shared memory
+/// of a killed server may take a moment to go.
 const TRIES: usize = 20;
 const TRY_EVERY: Duration = Duration::from_millis(100);
-/// Longest wait for a replica to be in step.
+/// The longest wait for a replica to catch up.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Settings of every server: the first two keep it private, the others make it small and quick to start. Durability is as
-/// PostgreSQL has it.
+/// The settings of every server: the first two keep it private, the others make it small and fast to start. Durability
+/// has PostgreSQL's defaults.
 const SETTINGS: [(&str, &str); 8] = [
     ("listen_addresses", "127.0.0.1"),
     ("unix_socket_directories", "sockets"),
@@ -41,7 +41,7 @@ const SETTINGS: [(&str, &str); 8] = [
     ("autovacuum_naptime", "10s"),
 ];
 
-/// What to start.
+/// The settings of a server.
 #[derive(Debug, Default)]
 pub struct PostgresServerBuilder {
     settings: Vec<(String, String)>,
@@ -49,24 +49,24 @@ pub struct PostgresServerBuilder {
 }
 
 impl PostgresServerBuilder {
-    /// A setting as in `postgresql.conf`.
+    /// Sets an option of `postgresql.conf`.
     #[must_use]
     pub fn setting(mut self, name: &str, value: &str) -> Self {
         self.settings.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// A file in the data directory, such as a certificate or another `pg_hba.conf`, readable by the server alone.
+    /// Adds a file to the data directory, such as a certificate or another `pg_hba.conf`, readable by the server only.
     #[must_use]
     pub fn file(mut self, name: &str, contents: impl Into<Vec<u8>>) -> Self {
         self.files.push((name.to_owned(), contents.into()));
         self
     }
 
-    /// Starts it and waits until it takes connections. None where this machine can't have a PostgreSQL.
+    /// Starts it and waits until it accepts connections. `None` where this machine has no PostgreSQL.
     ///
     /// # Panics
-    /// When it does not start; the text ends with what it logged.
+    /// It does not start; the text ends with its log.
     pub fn start(self) -> Option<PostgresServer> {
         let programs = named_by(VARIABLE)?;
         let guarded = Guarded::new("QUIT");
@@ -85,7 +85,7 @@ impl PostgresServerBuilder {
     }
 }
 
-/// A running PostgreSQL with an empty database `keelson`, owned by the role `keelson`, which needs no password.
+/// A running PostgreSQL with an empty database `keelson`, owned by the role `keelson` without a password.
 #[derive(Debug)]
 pub struct PostgresServer {
     guarded: Guarded,
@@ -95,33 +95,33 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// Starts one with the usual settings. None where this machine can't have a PostgreSQL.
+    /// Starts one with default settings. `None` where this machine has no PostgreSQL.
     pub fn start() -> Option<Self> {
         Self::builder().start()
     }
 
-    /// One with settings of its own.
+    /// A builder for a server.
     pub fn builder() -> PostgresServerBuilder {
         PostgresServerBuilder::default()
     }
 
-    /// The one that all tests of this process share, each in a database of its own. It ends with the process.
+    /// The server that all tests of this process share, each with a database of its own. Ends with the process.
     pub fn shared() -> Option<&'static Self> {
         static SHARED: OnceLock<Option<PostgresServer>> = OnceLock::new();
         SHARED.get_or_init(Self::start).as_ref()
     }
 
-    /// Where its database `keelson` is.
+    /// The URL of its database `keelson`.
     pub fn url(&self) -> String {
         self.url_of(USER)
     }
 
-    /// Where a database of it is.
+    /// The URL of a database.
     pub fn url_of(&self, database: &str) -> String {
         format!("postgres://{USER}@127.0.0.1:{}/{database}", self.port)
     }
 
-    /// Its port on 127.0.0.1.
+    /// The port on 127.0.0.1.
     pub const fn port(&self) -> u16 {
         self.port
     }
@@ -131,65 +131,64 @@ impl PostgresServer {
         self.data_directory().join("sockets")
     }
 
-    /// Its data directory.
+    /// The data directory.
     pub fn data_directory(&self) -> PathBuf {
         self.guarded.directory().join("data")
     }
 
-    /// The program of this name that came with the server, with its libraries: `pg_dump`, `pg_basebackup`.
+    /// A program of the server's installation, with its libraries: `pg_dump`, `pg_basebackup`.
     pub fn program(&self, name: &str) -> Command {
         with_libraries(&self.programs.join(name))
     }
 
-    /// Makes an empty database and returns its URL.
+    /// Creates an empty database and returns its URL.
     pub fn create_database(&self, name: &str) -> String {
         self.sql("postgres", &format!("CREATE DATABASE \"{name}\""));
         self.url_of(name)
     }
 
-    /// Runs statements with `psql` and returns the rows, columns apart by `|`.
+    /// Runs statements with `psql` and returns the rows, with columns separated by `|`.
     ///
     /// # Panics
-    /// When a statement fails.
+    /// A statement fails.
     pub fn sql(&self, database: &str, statements: &str) -> String {
         let mut command = self.program("psql");
         command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d"]).arg(self.url_of(database));
         String::from_utf8_lossy(&run(command.arg("-c").arg(statements))).trim().to_owned()
     }
 
-    /// What it has logged so far.
+    /// The log so far.
     pub fn log(&self) -> String {
         self.guarded.log()
     }
 
-    /// Another server that follows this one, which from now on waits for it in every commit (synchronous replication).
+    /// Creates a replica that this server from now on waits for in every commit (synchronous replication).
     ///
     /// # Panics
-    /// When it cannot be made.
+    /// It can't be created.
     pub fn replica(&self) -> Self {
         let replica = self.follower();
-        // ORDER: after the copy was made, which must not wait for a replica of its own once it leads.
+        // ORDER: after the copy, which would otherwise wait for a replica of its own once promoted.
         self.sql("postgres", "ALTER SYSTEM SET synchronous_standby_names = '*'");
         self.sql("postgres", "SELECT pg_reload_conf()");
         self.until("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'", "1", &replica);
         replica
     }
 
-    /// Another server that follows this one, which does not wait for it (asynchronous replication). It has everything so far.
+    /// Creates a replica that this server does not wait for (asynchronous replication). It has all data so far.
     ///
     /// # Panics
-    /// When it cannot be made.
+    /// It can't be created.
     pub fn asynchronous_replica(&self) -> Self {
         let replica = self.follower();
         self.until("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'", "1", &replica);
         replica
     }
 
-    /// Waits until a replica has everything that this server has, then has it follow no more: what is committed from now
-    /// on is lost when it takes over.
+    /// Waits until a replica has caught up, then stops its replication: later commits are lost when it takes over.
     ///
     /// # Panics
-    /// When it does not get there.
+    /// It does not catch up.
     pub fn leave_behind(&self, replica: &Self) {
         let behind = "SELECT count(*) FROM pg_stat_replication WHERE replay_lsn IS DISTINCT FROM pg_current_wal_lsn()";
         self.until(behind, "0", replica);
@@ -221,23 +220,23 @@ impl PostgresServer {
         replica
     }
 
-    /// Makes a replica the one that takes writes.
+    /// Promotes a replica to accept writes.
     ///
     /// # Panics
-    /// When it does not become that.
+    /// It is not promoted.
     pub fn promote(&self) {
         assert_eq!(self.sql("postgres", "SELECT pg_promote()"), "t", "{}", self.log());
     }
 
-    /// kill -9 of the server: nothing is flushed, nobody is told.
+    /// kill -9 of the server: nothing is flushed or closed.
     pub fn kill(&mut self) {
         self.guarded.kill();
     }
 
-    /// Starts it again on the same data and port, after a [`kill`](Self::kill).
+    /// Restarts it on the same data and port, after a [`kill`](Self::kill).
     ///
     /// # Panics
-    /// When it does not start.
+    /// It does not start.
     pub fn start_again(&mut self) {
         self.launch(|_| ());
     }
@@ -253,7 +252,7 @@ impl PostgresServer {
                 command.arg("-c").arg(format!("{name}={value}"));
             }
             unprivileged(&mut command);
-            // The last line of this file says so; a file that a killed server left has another first line.
+            // The last line of this file shows readiness. The file of a killed server has another first line.
             let pid_file = data.join("postmaster.pid");
             let _ = fs::remove_file(&pid_file);
             let is_ready = || {
@@ -272,18 +271,18 @@ impl PostgresServer {
 }
 
 impl Drop for PostgresServer {
-    /// A killed server that was not started again has left a scrap of shared memory, which its file names.
+    /// A killed server that was not restarted leaves shared memory, which its file names.
     fn drop(&mut self) {
         let file = fs::read_to_string(self.data_directory().join("postmaster.pid")).unwrap_or_default();
         let memory = file.lines().nth(6).and_then(|line| line.split_whitespace().nth(1));
         if let (false, Some(memory)) = (self.guarded.runs(), memory) {
-            // Where there is no such program, the scrap stays until the next start of the machine.
+            // Without this program, the shared memory stays until the next boot.
             let _ = Command::new("ipcrm").args(["-m", memory]).output();
         }
     }
 }
 
-/// An empty cluster, made once in a process. It goes with the process.
+/// An empty cluster, created once per process and removed with it.
 fn template(programs: &Path) -> &'static Path {
     static TEMPLATE: OnceLock<(Guarded, PathBuf)> = OnceLock::new();
     let (_, cluster) = TEMPLATE.get_or_init(|| {
@@ -322,11 +321,11 @@ fn write_private(path: &Path, contents: &[u8]) {
 #[cfg(unix)]
 fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt as _;
-    // Whose process this is, without asking the C library.
+    // The owner of this process, without a call to the C library.
     fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 
-/// Lets the server have what is in a directory.
+/// Makes the server the owner of a directory.
 #[cfg(unix)]
 fn give_away(directory: &Path) {
     if is_root() {

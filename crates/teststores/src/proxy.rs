@@ -1,18 +1,18 @@
-//! A way to a server on which questions and answers get lost.
+//! A proxy to a server that loses requests and responses.
 //!
-//! It stands between a client and a server of this machine and passes bytes on, both ways, until a question comes by whose
-//! answer it was told to lose: the server does what it is asked, and nobody hears of it. Or it loses the question itself. No protocol is
-//! known here; a question is known by some bytes in it.
+//! It forwards bytes between a client and a local server until a marked request passes. Then it drops the response, so
+//! that the server acts and the client learns nothing, or it drops the request itself. It knows no protocol: a request
+//! is recognized by some bytes in it.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How many bytes are passed on at once.
+/// The most bytes forwarded at once.
 const PIECE: usize = 64 * 1024;
 
-/// A way to a server. Its threads end with its connections, and with the process.
+/// A proxy to a server. Its threads end with its connections, and with the process.
 #[derive(Clone, Debug)]
 pub struct LossyWay {
     port: u16,
@@ -21,23 +21,23 @@ pub struct LossyWay {
 
 #[derive(Debug, Default)]
 struct Controls {
-    /// By what the questions are known whose answers are dropped, and all that follow on the same connection.
+    /// The bytes of requests whose responses are dropped, with everything after them on the same connection.
     eaten: Mutex<Option<Vec<u8>>>,
-    /// The bytes of questions that do not arrive, nor anything behind them on the same connection.
+    /// The bytes of requests that are dropped, with everything after them on the same connection.
     kept: Mutex<Option<Vec<u8>>>,
-    /// True if one of these has come by.
+    /// True after such a request has passed.
     has_kept: AtomicBool,
-    /// Whether new connections are closed at once.
+    /// True to close new connections at once.
     closed: AtomicBool,
-    /// Both ends of every connection that was made.
+    /// Both ends of every connection so far.
     open: Mutex<Vec<TcpStream>>,
 }
 
 impl LossyWay {
-    /// A way to this port of the loopback address.
+    /// Starts a proxy to this port of the loopback address.
     ///
     /// # Panics
-    /// When no port is free.
+    /// No port is free.
     pub fn to(port: u16) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the loopback address has a free port");
         let own = listener.local_addr().expect("a bound socket has an address").port();
@@ -51,28 +51,28 @@ impl LossyWay {
         way
     }
 
-    /// The port of its near end.
+    /// The port for clients.
     pub const fn port(&self) -> u16 {
         self.port
     }
 
-    /// From the next question with these bytes on, nothing is heard any more on its connection.
+    /// Drops all responses on a connection from the next request with these bytes on.
     pub fn eat_answer_to(&self, question: impl Into<Vec<u8>>) {
         *self.controls.eaten() = Some(question.into());
     }
 
-    /// The next question with these bytes does not arrive, and its connection stays open.
+    /// Drops the next request with these bytes. Its connection stays open.
     pub fn eat(&self, question: impl Into<Vec<u8>>) {
         self.controls.has_kept.store(false, Ordering::SeqCst);
         *self.controls.kept() = Some(question.into());
     }
 
-    /// Returns true if that question has come by.
+    /// Returns true if that request has passed.
     pub fn has_eaten(&self) -> bool {
         self.controls.has_kept.load(Ordering::SeqCst)
     }
 
-    /// Breaks all connections. Those that are made from now on are whole.
+    /// Breaks all connections. New ones work.
     pub fn mend(&self) {
         *self.controls.eaten() = None;
         *self.controls.kept() = None;
@@ -80,7 +80,7 @@ impl LossyWay {
         self.controls.break_all();
     }
 
-    /// Breaks all connections, and lets none be made.
+    /// Breaks all connections and refuses new ones.
     pub fn close(&self) {
         self.controls.closed.store(true, Ordering::SeqCst);
         self.controls.break_all();
@@ -92,7 +92,7 @@ impl Controls {
         if self.closed.load(Ordering::SeqCst) {
             return;
         }
-        // A server that is away shows by the end of the connection.
+        // An unavailable server shows by the end of the connection.
         let Ok(server) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return };
         let copy = |stream: &TcpStream| stream.try_clone().expect("a socket can be held twice");
         self.open().extend([copy(client), copy(&server)]);
@@ -116,7 +116,7 @@ impl Controls {
                 continue;
             }
             if !answers && self.eaten().as_ref().is_some_and(|eaten| holds(piece, eaten)) {
-                // ORDER: before the question is passed on, so that its answer finds it so.
+                // ORDER: before the request is forwarded, so that its response is dropped.
                 eats.store(true, Ordering::SeqCst);
             }
             let eaten = answers && eats.load(Ordering::SeqCst);
@@ -137,7 +137,7 @@ impl Controls {
 
     fn break_all(&self) {
         for stream in self.open().drain(..) {
-            // One that has ended by itself needs no end.
+            // A connection may have ended by itself.
             let _ = stream.shutdown(Shutdown::Both);
         }
     }

@@ -1,11 +1,11 @@
-//! Reads the part of `deny.toml` that our check uses: `licenses.allow` and the names in `bans.deny`.
+//! Parses the part of `deny.toml` that the check uses: `licenses.allow` and the names in `bans.deny`.
 //!
-//! Only the shape that the file has is understood (an array of strings, or of one-line tables), so that no TOML parser has
-//! to be built for two lists. Anything else is an error, never an empty list.
+//! It understands only the file's current shape (an array of strings, or of one-line tables), so that two lists need no
+//! TOML parser. Anything else is an error, never an empty list.
 
 use anyhow::{Context as _, Result, bail};
 
-/// What is allowed and what is banned.
+/// The accepted licences and banned crates.
 pub(super) struct Config {
     pub(super) licenses: Vec<String>,
     pub(super) banned: Vec<String>,

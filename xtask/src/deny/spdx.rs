@@ -1,9 +1,9 @@
-//! SPDX licence expressions, as manifests write them: is the expression satisfied by the licences we allow?
+//! SPDX licence expressions of manifests, evaluated against the accepted licences.
 //!
-//! `OR` needs one side, `AND` needs both, `A WITH b` is a licence of its own name, `/` is the old way to write `OR`. An
-//! expression that cannot be read is not satisfied.
+//! `OR` needs one side, `AND` needs both, `A WITH b` is a licence of its own name, `/` is the old form of `OR`. An
+//! invalid expression is not satisfied.
 
-/// Whether the allowed licences satisfy the expression.
+/// Returns true if the accepted licences satisfy the expression.
 pub(super) fn allowed(expression: &str, allow: &[String]) -> bool {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let tokens: Vec<&str> = spaced.split_whitespace().collect();

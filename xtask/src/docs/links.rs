@@ -1,7 +1,7 @@
-//! Links between pages: each leads to a file of the repository and, behind `#`, to a heading or anchor of that page.
+//! Links between pages: each must lead to a file of the repository and, after `#`, to a heading or anchor of that page.
 //!
-//! A page of the site links to pages of the site alone, since the site has no other files, and stands in `SUMMARY.md`.
-//! Paths of the source tree in code spans exist too.
+//! A page of the site links only to pages of the site, since the site has no other files, and must be in `SUMMARY.md`.
+//! Paths of the source tree in code spans must exist too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::markdown::{Kind, blocks, text_lines};
 
 const SITE: &str = "docs/";
 const CONTENTS: &str = "docs/SUMMARY.md";
-/// A code span that begins with one of these and is a plain path names a file or directory of the repository.
+/// A code span that starts with one of these and is a plain path names a file or directory of the repository.
 const SOURCES: [&str; 3] = ["crates/", "xtask/src/", "docs/"];
 
 pub(super) fn check(pages: &[Page], exists: impl Fn(&str) -> bool) -> Vec<String> {
@@ -68,7 +68,7 @@ fn source_paths(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let spans =
         text_lines(text).flat_map(|(line, text)| text.split('`').skip(1).step_by(2).map(move |span| (line, span)));
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-');
-    // Names in capitals stand for others.
+    // Names in capitals are placeholders.
     let stands =
         |span: &str| span.split('/').any(|part| part.len() > 1 && part.chars().all(|c| c.is_ascii_uppercase()));
     spans.filter(move |(_, span)| {
@@ -76,7 +76,7 @@ fn source_paths(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The ids of the headings of a page, and the anchors that are written as HTML.
+/// The ids of the headings of a page, and its HTML anchors.
 fn anchors(text: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut times: BTreeMap<String, usize> = BTreeMap::new();

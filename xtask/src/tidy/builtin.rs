@@ -1,11 +1,11 @@
-//! The built-in resources and schemas are read where a server is composed, and nowhere else.
+//! Built-in resources and schemas are read only where a server is composed.
 //!
-//! What answers requests takes what it needs from the surface, which has the resources of others too: whoever reads the catalogue
-//! instead serves the built-in ones alone. Tests and examples read what they like.
+//! Request handling must use the surface, which includes other resources: code that reads the catalogue instead would
+//! serve only built-in ones. Tests and examples are exempt.
 
 use super::{Finding, production};
 
-/// The ways to the built-in resources and schemas.
+/// The functions that return built-in resources and schemas.
 const WAYS: [&str; 5] = [
     "keelson_builtin::catalogue()",
     "keelson_builtin::contributions(",
@@ -14,14 +14,14 @@ const WAYS: [&str; 5] = [
     "Schema::builtin(",
 ];
 
-/// Files that may read them, and why.
+/// Files that may call them, with the reason.
 const ALLOWED: [(&str, &str); 7] = [
     ("crates/schema/src/schemas.rs", "is where the built-in schemas are"),
     ("crates/schema/src/structural/tables.rs", "gives the metadata of custom resources the schema of all metadata"),
     ("crates/builtin/", "is the built-in kinds"),
     ("crates/registry/src/surface/contribution.rs", "gives the scale of a custom resource the schema of all scales"),
     ("crates/apiserver/src/shared.rs", "the definitions that all documents refer to"),
-    ("crates/server/src/builtin.rs", "hands them to what is composed before there is a surface"),
+    ("crates/server/src/builtin.rs", "passes them to parts that start before there is a surface"),
     ("crates/fuzz/", "for tests"),
 ];
 

@@ -1,12 +1,12 @@
-//! The edges between crates: a crate knows the layers below it and nothing beside or above.
+//! The edges between crates: a crate uses only crates of the layers below.
 //!
-//! The list is explicit. A new edge is a decision about the design, made here and in ARCHITECTURE.md, not in passing in a
+//! The list is explicit. A new edge is a design decision, made here and in ARCHITECTURE.md, not in passing in a
 //! manifest.
 
 use super::Finding;
 use crate::workspace::Member;
 
-/// What the crates of one layer may use in production code, lowest layer first.
+/// The allowed dependencies of production code by crate, lowest layer first.
 const ALLOWED: [(&str, &[&str]); 38] = [
     // pure: no IO, no clock, no threads
     ("meta", &[]),
@@ -42,17 +42,17 @@ const ALLOWED: [(&str, &[&str]); 38] = [
             "access",
         ],
     ),
-    // the kinds that are part of the program, by the traits of the registry
+    // the kinds that are part of the program, through the registry's traits
     (
         "builtin",
         &["meta", "codec", "cel", "schema", "patch", "resources", "tables", "storage", "cache", "access", "registry"],
     ),
-    // calls to others
+    // calls to other servers
     ("outbound", &["meta", "supervision", "codec", "cache", "registry"]),
     ("access-config", &["meta", "supervision", "cel", "codec", "access", "outbound"]),
-    // what runs inside a server as a client of the registry
+    // clients of the registry inside of a server
     ("controllers", &["meta", "supervision", "resources", "storage", "cache", "access", "registry"]),
-    // what is asked of each write, and who
+    // checks of each write, and of the user
     (
         "admission",
         &[
@@ -75,9 +75,9 @@ const ALLOWED: [(&str, &[&str]); 38] = [
     // documents that are built once and served as they are
     ("discovery", &["meta", "resources"]),
     ("openapi", &["meta", "resources", "schema", "query"]),
-    // files that are embedded
+    // embedded files
     ("console", &[]),
-    // who else serves a part of the API
+    // other servers that serve a part of the API
     (
         "aggregator",
         &["meta", "supervision", "codec", "cache", "registry", "outbound", "discovery", "openapi", "controllers"],
@@ -155,12 +155,12 @@ const ALLOWED: [(&str, &[&str]); 38] = [
             "extensions",
         ],
     ),
-    // a client of the API alone
+    // a client of the API only
     ("kubectl", &["meta", "codec"]),
-    // a program that depends on nothing
+    // a program without dependencies
     ("etcd-double", &[]),
     ("keelson", &["meta", "server", "kubectl", "etcd-double"]),
-    // beside
+    // beside the product
     ("teststores", &["storage"]),
     ("testkit", &["meta", "storage", "server", "teststores"]),
     ("bench", &["teststores"]),
@@ -172,8 +172,8 @@ const ALLOWED: [(&str, &[&str]); 38] = [
     ("xtask", &[]),
 ];
 
-/// What any crate may use in its tests besides: all engines, whole servers, a reader of what they send in protobuf, the schemas
-/// that whoever composes a server hands out, the built-in kinds, and what others contribute to a server that runs.
+/// Further dependencies that tests of any crate may use: all engines, whole servers, a parser of their protobuf, the
+/// built-in kinds and schemas, and contributions to a running server.
 const FOR_TESTS: [&str; 13] = [
     "builtin",
     "meta",
@@ -213,7 +213,7 @@ fn check_member(member: &Member) -> Vec<Finding> {
     faults
 }
 
-/// `keelson-meta` is `meta` in the list; the binary keeps its name.
+/// The name in the list: `meta` for `keelson-meta`. The binary keeps its name.
 fn short(name: &str) -> &str {
     name.strip_prefix("keelson-").unwrap_or(name)
 }

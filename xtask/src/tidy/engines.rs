@@ -1,6 +1,7 @@
-//! The library for aggregated API servers links no engine that is not asked for, no built-in kinds and no console, as cargo says.
+//! The library for aggregated API servers links no engine without its feature, no built-in kinds and no console,
+//! according to cargo.
 //!
-//! That each of them compiles alone is a step of `cargo xtask ci`.
+//! A step of `cargo xtask ci` checks that each feature compiles alone.
 
 use std::collections::HashSet;
 
@@ -12,18 +13,18 @@ use crate::workspace::Workspace;
 
 /// The library.
 const LIBRARY: &str = "keelson-apiserver";
-/// Its features for engines, and for each a crate that nothing but this engine needs.
+/// Its features for engines, each with a crate that only this engine needs.
 pub(crate) const ENGINES: [(&str, &str); 3] =
     [("sqlite", "rusqlite"), ("postgres", "tokio-postgres"), ("etcd", "keelson-storage-etcd")];
 
-/// Crates that the library does not link, and why.
+/// Crates that the library must not link, with the reason.
 const NOT_LINKED: [(&str, &str); 3] = [
     ("keelson-builtin", "an aggregated server serves its own kinds"),
     ("keelson-console", "the main server has the console"),
     ("keelson-server", "the library is no server of built-in kinds"),
 ];
 
-/// Asks cargo for each selection of features.
+/// Runs cargo for each selection of features.
 pub(super) fn check(workspace: &Workspace) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     for chosen in std::iter::once("").chain(ENGINES.map(|(feature, _)| feature)) {
@@ -37,7 +38,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<Vec<Finding>> {
     Ok(findings)
 }
 
-/// What of a tree of dependencies is too much, or is missing.
+/// Compares a dependency tree with the expected crates.
 fn compare(chosen: &str, tree: &str) -> Vec<Finding> {
     let pulled: HashSet<&str> = tree.lines().filter_map(|line| line.split_whitespace().next()).collect();
     let mut findings = Vec::new();

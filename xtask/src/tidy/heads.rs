@@ -1,13 +1,12 @@
-//! Every Rust file opens by saying what it is for: a head of a few `//!` lines.
+//! Every Rust file starts with a head of a few `//!` lines about its purpose.
 //!
-//! A head of one line says what the name of the file says already. One that is too long is documentation, which belongs
-//! elsewhere.
+//! A head of one line only repeats the file's name. One that is too long is documentation and belongs elsewhere.
 
 use super::Finding;
 
-/// A head that says no more than the name of its file says nothing.
+/// The fewest lines. A shorter head only repeats the file's name.
 const SHORTEST: usize = 2;
-/// How a head begins that has its reader guess what is here.
+/// Starts of heads that leave the reader guessing.
 const RIDDLES: [&str; 12] = [
     "Who ",
     "Whom ",

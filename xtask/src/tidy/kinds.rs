@@ -1,57 +1,57 @@
-//! No verb compares the name of a resource or a kind: what depends on it hangs from the version in the surface.
+//! No production code compares the name of a resource or kind: behaviour for a kind hangs from its version in the
+//! surface.
 //!
-//! A custom resource may be called `bindings`, and must not be taken for the built-in one. So no production code has the plural or the kind
-//! of a built-in resource in a comparison or in a pattern, but for the crates that are the rules of these kinds. The names are
-//! read from the declarations. A few files are listed, with the reason why they are no verbs or compare something else; one
-//! that is listed and compares nothing is a fault too.
+//! A custom resource may be called `bindings`, and must not be taken for the built-in one. So comparisons and patterns
+//! contain no plural or kind of a built-in resource, except in the crates that implement these kinds. The names come
+//! from the declarations. Listed files are exempt with a reason; a listed file without a comparison is a fault too.
 
 use std::collections::HashSet;
 
 use super::{Finding, production};
 
-/// The crates that may compare names, and why. All others are looked at, also those that are yet to come.
+/// The crates that may compare names, with the reason. All others are checked, including new ones.
 const OF_KINDS: [(&str, &str); 7] = [
-    ("crates/bench/", "makes objects and serves nobody"),
+    ("crates/bench/", "creates objects and serves no clients"),
     ("crates/builtin/", "is the built-in kinds"),
-    ("crates/fuzz/", "makes objects and serves nobody"),
+    ("crates/fuzz/", "creates objects and serves no clients"),
     ("crates/protobuf/", "is driven by a table of messages"),
     ("crates/schema/", "compiles the schemas of the built-in kinds, found once for each surface"),
-    ("crates/testkit/", "makes objects and serves nobody"),
-    ("crates/teststores/", "serves nobody"),
+    ("crates/testkit/", "creates objects and serves no clients"),
+    ("crates/teststores/", "serves no clients"),
 ];
 
-/// Where the names are declared, and by which functions.
+/// The files and functions that declare the names.
 const DECLARATIONS: &str = "crates/builtin/src/";
 const DECLARATION: &str = "/declaration.rs";
 const DECLARED_BY: [&str; 2] = ["cluster(", "namespaced("];
 
-/// Files that may compare names, and why.
+/// Files that may compare names, with the reason.
 const ALLOWED: [(&str, &str); 25] = [
-    ("crates/access/src/node.rs", "states what a node may do with objects of which resource"),
-    ("crates/access/src/rbac/binding.rs", "reads what a binding refers to"),
-    ("crates/admission/src/builtin/certificates.rs", "judges requests for certificates, as upstream's plugin does"),
-    ("crates/admission/src/builtin/claim_resize.rs", "judges claims that grow, as upstream's plugin does"),
+    ("crates/access/src/node.rs", "states a node's rights by resource"),
+    ("crates/access/src/rbac/binding.rs", "reads a binding's reference"),
+    ("crates/admission/src/builtin/certificates.rs", "validates requests for certificates, as upstream's plugin does"),
+    ("crates/admission/src/builtin/claim_resize.rs", "validates claims that grow, as upstream's plugin does"),
     ("crates/admission/src/builtin/event_rate_limit.rs", "limits the rate of events, as upstream's plugin does"),
-    ("crates/admission/src/builtin/limit_ranger.rs", "judges what limit ranges speak of, as upstream's plugin does"),
-    ("crates/admission/src/builtin/node_restriction.rs", "states what a kubelet may write of which resource"),
-    ("crates/admission/src/builtin/node_selector.rs", "judges pods, as upstream's plugin does"),
-    ("crates/admission/src/builtin/nodes.rs", "judges nodes and pods, as upstream's plugins do"),
+    ("crates/admission/src/builtin/limit_ranger.rs", "checks objects with limit ranges, as upstream's plugin does"),
+    ("crates/admission/src/builtin/node_restriction.rs", "states a kubelet's rights to write by resource"),
+    ("crates/admission/src/builtin/node_selector.rs", "validates pods, as upstream's plugin does"),
+    ("crates/admission/src/builtin/nodes.rs", "validates nodes and pods, as upstream's plugins do"),
     ("crates/admission/src/builtin/owners.rs", "passes over the status of pods, as upstream's plugin does"),
-    ("crates/admission/src/builtin/pod_resize.rs", "judges resized pods, as upstream's plugins do"),
-    ("crates/admission/src/builtin/pod_security.rs", "judges pods and what makes them, as upstream's plugin does"),
-    ("crates/admission/src/builtin/runtime_class.rs", "judges pods, as upstream's plugin does"),
-    ("crates/admission/src/builtin/service_account.rs", "judges pods, as upstream's plugin does"),
-    ("crates/admission/src/builtin/trust_bundles.rs", "judges bundles of trust, as upstream's plugin does"),
+    ("crates/admission/src/builtin/pod_resize.rs", "validates resized pods, as upstream's plugins do"),
+    ("crates/admission/src/builtin/pod_security.rs", "validates pods and their templates, as upstream's plugin does"),
+    ("crates/admission/src/builtin/runtime_class.rs", "validates pods, as upstream's plugin does"),
+    ("crates/admission/src/builtin/service_account.rs", "validates pods, as upstream's plugin does"),
+    ("crates/admission/src/builtin/trust_bundles.rs", "validates bundles of trust, as upstream's plugin does"),
     ("crates/admission/src/configuration.rs", "reads the settings of plugins, one of which is named like a kind"),
     ("crates/admission/src/matching.rs", "selects a write of a namespace by that namespace's own labels"),
     ("crates/controllers/src/bootstrap/policy.rs", "reads a table of its own"),
     ("crates/http/src/request_info.rs", "has the grammar of paths, in which namespaces are a word"),
-    ("crates/resources/src/resource.rs", "knows the namespaces, whose paths read like those of what is in them"),
-    ("crates/meta/src/metadata_rules.rs", "reads what an owner reference refers to"),
+    ("crates/resources/src/resource.rs", "distinguishes paths of namespaces from those of their objects"),
+    ("crates/meta/src/metadata_rules.rs", "reads an owner reference"),
     ("crates/registry/src/quota/scopes.rs", "reads the names of scopes"),
-    ("crates/registry/src/quota/usage.rs", "states what objects of which resource use"),
-    ("crates/registry/src/subresources/binding.rs", "reads what the body of a binding refers to"),
-    ("crates/registry/src/subresources/token.rs", "reads what the body of a token request refers to"),
+    ("crates/registry/src/quota/usage.rs", "states the usage of objects by resource"),
+    ("crates/registry/src/subresources/binding.rs", "reads the reference in a binding's body"),
+    ("crates/registry/src/subresources/token.rs", "reads the reference in a token request's body"),
 ];
 
 /// The plurals and kinds of the built-in resources.
@@ -59,7 +59,7 @@ const ALLOWED: [(&str, &str); 25] = [
 pub(super) struct Names(HashSet<String>);
 
 impl Names {
-    /// Takes up the names that a file declares, if it is one that does.
+    /// Adds the names that a file declares, if it is a declaration.
     pub(super) fn read(&mut self, place: &str, text: &str) {
         if !(place.starts_with(DECLARATIONS) && place.ends_with(DECLARATION)) {
             return;
@@ -92,7 +92,7 @@ pub(super) fn check(place: &str, text: &str, names: &Names) -> Vec<Finding> {
 /// The lines of a file that compare a name, with the name.
 fn comparisons<'t>(place: &'t str, text: &'t str, names: &'t Names) -> impl Iterator<Item = (usize, &'t str)> {
     let is_looked_at = !OF_KINDS.iter().any(|(of, _)| place.starts_with(of));
-    // Behind how many spaces a `matches!` stands that goes over several lines.
+    // The indentation of an open `matches!` over several lines.
     let mut open = None;
     production(place, text).filter(move |_| is_looked_at).filter_map(move |(number, line)| {
         let indent = line.len() - line.trim_start().len();
@@ -108,10 +108,11 @@ fn comparisons<'t>(place: &'t str, text: &'t str, names: &'t Names) -> impl Iter
     })
 }
 
-/// Functions that compare the plural that they are given.
+/// Functions that compare a plural.
 const COMPARING: [&str; 3] = ["matches!(", "is_about(", "is_new("];
 
-/// The texts of a line that something is compared with: beside `==` or `!=`, in a pattern before `=>`, in a `matches!` and the like.
+/// The string literals of a line that are compared: beside `==` or `!=`, in a pattern before `=>`, in `matches!` and
+/// similar calls.
 fn compared(line: &str) -> impl Iterator<Item = &str> {
     let mut at = 0;
     line.split('"').enumerate().filter_map(move |(index, part)| {

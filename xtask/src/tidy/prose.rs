@@ -1,26 +1,26 @@
-//! Forms of prose that pages don't use: they hide the subject of a sentence, or put several claims into one.
+//! Banned forms of prose in pages: they hide the subject of a sentence, or join several claims.
 //!
-//! The check covers every Markdown page. [`EXCEPTIONS`] names the pages that are exempt, each with the reason.
+//! The check covers every Markdown page. [`EXCEPTIONS`] names exempt pages with the reason.
 
 use super::Finding;
 use crate::markdown::{Block, Kind, blocks, plain};
 
-/// Pages that are not checked.
+/// Exempt pages.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("docs/reference/flags.md", "generated from the help texts of the flags"),
     ("docs/reference/metrics.md", "generated from the help texts of the metrics"),
     ("docs/reference/query-parameters.md", "generated from the descriptions in the API"),
     ("docs/reference/validation.md", "generated from the descriptions of the rules"),
 ];
-/// The most exceptions there may be.
+/// The most exempt pages.
 const MAX_EXCEPTIONS: usize = 10;
 const MAX_SENTENCE_WORDS: usize = 30;
 const MAX_CELL_WORDS: usize = 25;
 const MAX_PARAGRAPH_WORDS: usize = 80;
 
-/// A sentence that opens with one of these asks no question here, and has a clause for a subject.
+/// Openers of sentences that are no question but have a clause as their subject.
 const OPENERS: [&str; 9] = ["what", "who", "whoever", "whether", "where", "how", "why", "those", "the same"];
-/// Words in lower case that make persons of programs, or name nobody in particular.
+/// Words in lower case that treat programs as people, or name no one in particular.
 const WORDS: [&str; 17] = [
     "told",
     "tells",
@@ -62,7 +62,7 @@ pub(super) fn check(place: &str, text: &str) -> Vec<Finding> {
     found
 }
 
-/// At most so many pages are exempt.
+/// Checks the number of exempt pages.
 pub(super) fn exceptions() -> Option<Finding> {
     (EXCEPTIONS.len() > MAX_EXCEPTIONS)
         .then(|| Finding::fault("xtask/src/tidy/prose.rs", format!("more than {MAX_EXCEPTIONS} exceptions")))
@@ -98,7 +98,7 @@ fn faults(block: &Block, fault: &mut impl FnMut(String)) {
     }
 }
 
-/// Splits behind a full stop, a question or exclamation mark or a colon that a new sentence follows.
+/// Splits after a full stop, question mark, exclamation mark or colon that a new sentence follows.
 fn sentences(text: &str) -> impl Iterator<Item = &str> {
     let mut parts = Vec::new();
     let mut start = 0;

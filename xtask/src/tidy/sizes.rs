@@ -1,16 +1,16 @@
-//! Sizes: a file or a function that grows past its bound is split, or says why not in a `// SIZE: reason` comment.
+//! Sizes: a file or function beyond its limit must be split, or have its reason in a `// SIZE: reason` comment.
 //!
-//! Lines of production code are counted: everything before the tests at the end of the file. Functions are found by the
-//! layout that rustfmt guarantees: one ends at the first `}` that stands in the column where it began. Comments have a width, too.
+//! Counts lines of production code: everything before the tests at the end of the file. Functions are found by
+//! rustfmt's layout: one ends at the first `}` in the column of its start. Comments have a width limit too.
 
 use super::Finding;
 
 const FILE_AIM: usize = 400;
 const FILE_BOUND: usize = 600;
 const FUNCTION_BOUND: usize = 70;
-/// In columns. Code is laid out by rustfmt, which leaves comments alone.
+/// In columns. rustfmt formats code but not comments.
 const COMMENT_BOUND: usize = 140;
-/// A file's own reason stands near its top, a function's inside or right above it.
+/// A file's reason is near its top, a function's inside or directly above it.
 const REASON: &str = "// SIZE: ";
 const REASON_WITHIN: usize = 20;
 
@@ -44,7 +44,7 @@ fn production_lines(lines: &[&str]) -> usize {
     (0..lines.len()).find(starts_tests).unwrap_or(lines.len())
 }
 
-/// Each function that is too long and has no reason: its line (from 1), name and length.
+/// Each function that is too long without a reason: its line (from 1), name and length.
 fn long_functions<'a>(lines: &'a [&'a str]) -> impl Iterator<Item = (usize, &'a str, usize)> {
     lines.iter().enumerate().filter_map(|(start, line)| {
         let name = function_name(line)?;
@@ -56,7 +56,7 @@ fn long_functions<'a>(lines: &'a [&'a str]) -> impl Iterator<Item = (usize, &'a 
     })
 }
 
-/// The name that a line declares, when the function's body opens on it or on a later line.
+/// The name that a line declares, if the function's body starts on it or later.
 fn function_name(line: &str) -> Option<&str> {
     let mut rest = line.trim_start();
     if let Some(after) = rest.strip_prefix("pub") {

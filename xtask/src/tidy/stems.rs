@@ -1,7 +1,8 @@
-//! A folder for each API group, and in it a file for each concern, of one name in every group.
+//! One folder for each API group, with a file for each concern under the same name in every group.
 //!
-//! So a kind is added in one folder, and a concern is found by its name. Parts of a concern stand below it. The core group has many kinds:
-//! there the parts bear the names of families of kinds. The machinery that groups share stands beside them, in the modules that are listed.
+//! So a kind is added in one folder, and a concern is found by its name. Parts of a concern are below it. The core
+//! group has many kinds: there the parts are named after families of kinds. Shared modules are beside the groups and
+//! listed here.
 
 use std::collections::BTreeSet;
 
@@ -9,16 +10,16 @@ use super::Finding;
 
 /// The folder of the groups.
 const GROUPS: &str = "crates/builtin/src/";
-/// The file in which a group declares its resources, which makes a folder that of a group.
+/// The file in which a group declares its resources. It identifies the folder of a group.
 const DECLARATION: &str = "declaration";
 
 /// The concerns of a group.
 const CONCERNS: [&str; 8] =
     ["column_docs", "columns", "conversion", DECLARATION, "defaults", "strategy", "validation", "warnings"];
-/// Mechanisms of the core group alone.
+/// Modules of the core group only.
 const OF_CORE: [&str; 2] = ["allocation", "older"];
 
-/// Modules that all groups share.
+/// Modules shared by all groups.
 const SHARED: [&str; 11] = [
     "catalogue",
     "completion",
@@ -33,7 +34,7 @@ const SHARED: [&str; 11] = [
     "validating",
 ];
 
-/// The families of kinds of the core group, and what the pods of all workloads share.
+/// The families of kinds in the core group, and the common parts of pods in all workloads.
 const CORE: &str = "core";
 const CORE_FAMILIES: [&str; 15] = [
     "config",

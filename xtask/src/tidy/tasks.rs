@@ -1,11 +1,11 @@
-//! Background tasks are started through `keelson-supervision`, so that none of them dies unnoticed.
+//! Background tasks must start through `keelson-supervision`, so that none of them dies unnoticed.
 //!
-//! Production code starts no task or thread by itself, unless its file is listed here with the reason why nobody needs to know
-//! how the task ends.
+//! Production code starts no task or thread by itself, unless its file is listed here with the reason why the task
+//! needs no supervision.
 
 use super::{Finding, production};
 
-/// The words by which tasks, threads and sets of them are started.
+/// The functions that start tasks, threads and sets of them.
 const STARTS: [&str; 11] = [
     "tokio::spawn(",
     "task::spawn(",
@@ -20,28 +20,19 @@ const STARTS: [&str; 11] = [
     "TaskTracker::new(",
 ];
 
-/// Files that may start tasks by themselves, and why.
+/// Files that may start tasks by themselves, with the reason.
 const ALLOWED: [(&str, &str); 19] = [
-    ("crates/supervision/", "it is what watches"),
+    ("crates/supervision/", "it is the supervisor"),
     ("crates/etcd-double/", "a program without supervision: its threads serve until the process ends"),
-    (
-        "crates/apiserver/src/mirrored_store.rs",
-        "a write that a program's store takes, whose end and panics are those of who asked for it",
-    ),
+    ("crates/apiserver/src/mirrored_store.rs", "a write to a program's store, whose end and panics go to its caller"),
     ("crates/cache/src/additions.rs", "loads, for which the cache's tail waits: it ends with their panics"),
     (
         "crates/http/src/listener",
         "a task for each connection and stream, which ends with it and concerns no other; the listener ends with its thread",
     ),
-    (
-        "crates/outbound/src/exclusive.rs",
-        "closes connections that nobody uses; one that stays is found to have ended when it is taken",
-    ),
-    ("crates/server/src/probe.rs", "a thread that the log may block, which is what it is there to tell"),
-    (
-        "crates/registry/src/surface/surfaces.rs",
-        "a change of the surface, whose end and panics are those of who asked for it",
-    ),
+    ("crates/outbound/src/exclusive.rs", "closes idle connections; a closed one that stays is noticed at its next use"),
+    ("crates/server/src/probe.rs", "a thread that a blocked log may block, which it is there to detect"),
+    ("crates/registry/src/surface/surfaces.rs", "a change of the surface, whose end and panics go to its caller"),
     (
         "crates/registry/src/watch/chosen.rs",
         "looks at one large object, whose end and panics are those of the watch that waits for it",
@@ -59,7 +50,7 @@ const ALLOWED: [(&str, &str); 19] = [
         "asks a converter, whose answer and panics are those of the request that waits for it",
     ),
     ("crates/http/src/filters/long_work.rs", "a request, whose panics are those of the one that waits for it"),
-    ("crates/http/src/body/request.rs", "reads the rest of one body that nobody wants, for a bounded time"),
+    ("crates/http/src/body/request.rs", "discards the rest of one body, within a time limit"),
     ("crates/storage-etcd/src/watch.rs", "one write; that it did not happen shows in its not coming back"),
     (
         "crates/storage-sql/src/postgres/session.rs",
@@ -70,7 +61,7 @@ const ALLOWED: [(&str, &str); 19] = [
     ("crates/bench/", "for measurements"),
 ];
 
-/// Code that runs in tests alone, though it does not stand below `tests`.
+/// Code that runs only in tests, though outside of `tests`.
 const FOR_TESTS: [&str; 2] = ["crates/storage/src/conformance/", "crates/teststores/"];
 
 pub(super) fn check(place: &str, text: &str) -> Vec<Finding> {
@@ -81,7 +72,7 @@ pub(super) fn check(place: &str, text: &str) -> Vec<Finding> {
     let started = production(place, text).filter_map(|(number, line)| {
         let word = STARTS.iter().find(|word| line.contains(**word))?;
         let text =
-            format!("{word:?} starts what nobody watches: use keelson-supervision, or list the file with a reason");
+            format!("{word:?} starts an unsupervised task: use keelson-supervision, or list the file with a reason");
         Some(Finding::fault(format_args!("{place}:{number}"), text))
     });
     started.collect()

@@ -1,10 +1,10 @@
-//! Words that have no business in the repository: paths of one machine, hosts of package registries, unfinished marks.
+//! Words that must not be in the repository: paths of one machine, hosts of package registries, unfinished marks.
 //!
-//! A clone must build anywhere, through whatever registries its owner has configured.
+//! A clone must build anywhere, with any configured registries.
 
 use super::Finding;
 
-/// Written in two halves, so that this file does not trip over itself.
+/// Split in two halves, so that this file does not contain them.
 const FORBIDDEN: [(&str, &str, &str); 14] = [
     ("/wo", "rk/", "a path of one machine"),
     ("/ho", "me/", "a path of one machine"),
@@ -23,7 +23,7 @@ const FORBIDDEN: [(&str, &str, &str); 14] = [
 ];
 
 pub(super) fn check(place: &str, text: &str) -> Vec<Finding> {
-    // The lockfile is cargo's: it names the registry that a plain cargo uses.
+    // cargo writes the lockfile: it names the default registry.
     if place == "Cargo.lock" {
         return Vec::new();
     }

@@ -1,6 +1,7 @@
-//! Users of tokens: claims, mapped and judged as a configuration says.
+//! Maps the claims of a token to a user and validates them, by a configuration.
 //!
-//! A claim that is missing or of another type is a refusal, and so is an expression that has no value; texts are upstream's.
+//! A claim that is missing or of the wrong type rejects the token, and so does an expression without a value. Texts are
+//! upstream's.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +14,16 @@ use keelson_meta::json::{self, json};
 use super::config::{ClaimMappings, PrefixedClaim};
 use crate::expressions::{Expression, meter, texts};
 
-/// What else is known of a user by a token with an id: by which one he came.
+/// The extra key with the id of the token.
 const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-/// The compiled parts of what is said of an issuer.
+/// The compiled mappings and rules of an issuer.
 #[derive(Debug, Default)]
 pub(super) struct Mapper {
-    /// Claims that must have these values.
+    /// Claims with required values.
     pub(super) required: Vec<(String, String)>,
     pub(super) rules: Vec<Rule>,
-    /// The expressions, where claims are not taken as they are.
+    /// The expressions that replace plain claims.
     pub(super) username: Option<Expression>,
     pub(super) groups: Option<Expression>,
     pub(super) uid: Option<Expression>,
@@ -30,7 +31,7 @@ pub(super) struct Mapper {
     pub(super) user_rules: Vec<Rule>,
 }
 
-/// A condition, and what is said where it does not hold.
+/// A condition, with the message for its failure.
 #[derive(Debug)]
 pub(super) struct Rule {
     pub(super) condition: Expression,
@@ -38,7 +39,10 @@ pub(super) struct Rule {
 }
 
 impl Mapper {
-    /// The user of a token with these claims, or why it is nobody.
+    /// The user of a token with these claims.
+    ///
+    /// # Errors
+    /// The reason for the rejection.
     pub(super) fn user(&self, mappings: &ClaimMappings, claims: &json::Value) -> Result<User, String> {
         let mut meter = meter();
         let meter = &mut meter;
@@ -68,7 +72,7 @@ impl Mapper {
                 check_email(claims)?;
             }
             let name = format!("{}{name}", mapping.prefix.as_deref().unwrap_or_default());
-            // Rules that name nobody must not be met by a token.
+            // An empty name would match rules that are meant for no user.
             return if name.is_empty() { Err("oidc: empty username is not allowed".to_owned()) } else { Ok(name) };
         };
         let failed = |why: String| format!("oidc: error evaluating username claim expression: {why}");
@@ -88,7 +92,8 @@ impl Mapper {
         }
         let prefix = mapping.prefix.as_deref().unwrap_or_default();
         let Some(claim) = claims.get(mapping.claim.as_str()).filter(|_| !mapping.claim.is_empty()) else {
-            // Upstream asks another server for such groups. Without them a user might be let in who is denied something by one.
+            // Upstream fetches such groups from another server. Without them a rule that denies by group would not
+            // apply.
             let is_elsewhere = !claims["_claim_names"][mapping.claim.as_str()].is_null();
             return if is_elsewhere && !mapping.claim.is_empty() {
                 Err("oidc: could not expand distributed claims: they are not supported".to_owned())
@@ -158,7 +163,7 @@ fn one_text(value: &Value<'_>) -> Option<String> {
     if let Value::String(text) = value { Some(text.to_string()) } else { None }
 }
 
-/// A claim that is a text. As upstream has it, null is an empty one.
+/// A claim of text. null counts as empty, as upstream.
 fn text<'c>(claims: &'c json::Value, claim: &str) -> Result<&'c str, String> {
     match claims.get(claim) {
         None => Err("claim not present".to_owned()),
@@ -168,7 +173,7 @@ fn text<'c>(claims: &'c json::Value, claim: &str) -> Result<&'c str, String> {
     }
 }
 
-/// An address names somebody if the issuer has not said that it was never verified.
+/// Checks that the issuer does not mark the email address as unverified.
 fn check_email(claims: &json::Value) -> Result<(), String> {
     match claims.get("email_verified") {
         None | Some(json::Value::Bool(true)) => Ok(()),
@@ -189,7 +194,7 @@ fn check(rules: &[Rule], about: &json::Value, meter: &mut Meter) -> Result<(), S
     Ok(())
 }
 
-/// Whoever has proved who he is belongs to the group of all who have.
+/// Adds the group of all authenticated users.
 pub(crate) fn with_group_of_all(name: &str, mut groups: Vec<String>) -> Vec<String> {
     let is_said = groups.iter().any(|group| group == AUTHENTICATED || group == UNAUTHENTICATED);
     if name != ANONYMOUS && !is_said {

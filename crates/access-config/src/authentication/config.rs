@@ -1,6 +1,6 @@
-//! The form of `AuthenticationConfiguration`, in the fields that upstream's file has.
+//! The form of `AuthenticationConfiguration`, in the fields of upstream's file.
 //!
-//! Nothing is judged here. Fields that are left out are empty, as upstream's are.
+//! Nothing is validated here. Missing fields are empty, as upstream.
 
 use std::path::Path;
 
@@ -13,31 +13,31 @@ const KIND: DocumentKind = DocumentKind {
     versions: &["v1", "v1beta1", "v1alpha1"],
 };
 
-/// Whose tokens are believed, and where no credentials are needed.
+/// The trusted issuers, and the rules for anonymous requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthenticationConfiguration {
     pub(crate) jwt: Vec<JwtAuthenticator>,
-    /// What it says of requests without credentials, if anything.
+    /// The settings for anonymous requests, if any.
     pub anonymous: Option<Anonymous>,
 }
 
-/// Requests without credentials.
+/// The settings for anonymous requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Anonymous {
-    /// Whether they are taken.
+    /// True if they are accepted.
     pub enabled: bool,
-    /// The only paths for which they are; any where there are none.
+    /// The only paths for them; empty for all paths.
     pub paths: Vec<String>,
 }
 
 impl Anonymous {
-    /// Whether one is taken that asks for a path.
+    /// Returns true if an anonymous request for a path is accepted.
     pub fn takes(&self, path: &str) -> bool {
         self.enabled && (self.paths.is_empty() || self.paths.iter().any(|taken| taken == path))
     }
 }
 
-/// An issuer, and what its tokens mean.
+/// An issuer with the meaning of its tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JwtAuthenticator {
     pub(crate) issuer: Issuer,
@@ -93,18 +93,18 @@ pub(crate) struct UserRule {
 }
 
 impl AuthenticationConfiguration {
-    /// Reads a file and judges it: nobody may issue tokens in the name of one of `disallowed`.
+    /// Reads and validates a file. No issuer may have one of the `disallowed` names.
     ///
     /// # Errors
-    /// When it can't be read, or says what can't be.
+    /// The file can't be read or is invalid.
     pub fn of_file(file: &Path, disallowed: &[String]) -> Result<Self, ConfigurationError> {
         Self::load(file)?.judged(disallowed)
     }
 
-    /// The same of what flags say.
+    /// Builds and validates the configuration of the flags. No issuer may have one of the `disallowed` names.
     ///
     /// # Errors
-    /// When they don't fit each other, or say what can't be.
+    /// The flags contradict each other or are invalid.
     pub fn of_flags(flags: &OidcFlags, disallowed: &[String]) -> Result<Self, ConfigurationError> {
         flags.configuration()?.judged(disallowed)
     }
@@ -115,7 +115,7 @@ impl AuthenticationConfiguration {
         Ok(self)
     }
 
-    /// Reads a file, of which nothing but the form is judged.
+    /// Reads a file and checks only its form.
     pub(crate) fn load(file: &Path) -> Result<Self, ConfigurationError> {
         KIND.load(file, &["jwt", "anonymous"], Self::read)
     }

@@ -1,6 +1,6 @@
-//! The flags `--oidc-*`: one issuer in the form that there was before the file, turned into what the file would say.
+//! The flags `--oidc-*`: one issuer in the form that preceded the file, converted to the configuration of the file.
 //!
-//! A name gets the issuer in front of it unless it is an e-mail address or something else is said; `-` is no prefix.
+//! User names get the issuer as a prefix, unless they are email addresses or a prefix is set; `-` means none.
 
 use std::path::PathBuf;
 
@@ -8,34 +8,34 @@ use super::config::{AuthenticationConfiguration, ClaimMappings, ClaimRule, Issue
 use crate::document::ConfigurationError;
 use crate::jwt::SIGNING_ALGORITHMS;
 
-/// Settings of one issuer.
+/// The settings of one issuer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OidcFlags {
     /// The URL of the issuer.
     pub issuer_url: String,
-    /// The audience that its tokens have.
+    /// The audience of its tokens.
     pub client_id: String,
-    /// The authorities that may have signed its certificate (PEM); the system's unless given.
+    /// The authorities for its certificate (PEM); the system's by default.
     pub ca_file: Option<PathBuf>,
-    /// The claim that names the user.
+    /// The claim with the user name.
     pub username_claim: String,
-    /// What is put before that.
+    /// The prefix of user names.
     pub username_prefix: String,
     /// The claim with the groups, if any.
     pub groups_claim: String,
-    /// What is put before each of them.
+    /// The prefix of groups.
     pub groups_prefix: String,
-    /// The algorithms with which its tokens are signed.
+    /// The accepted signature algorithms.
     pub signing_algorithms: Vec<String>,
-    /// Claims that tokens must have, with these values.
+    /// Claims with required values.
     pub required_claims: Vec<(String, String)>,
 }
 
 impl OidcFlags {
-    /// What a file would say.
+    /// Converts the flags to a configuration.
     ///
     /// # Errors
-    /// When the flags don't fit each other, or the authorities can't be read.
+    /// The flags contradict each other, or the authorities can't be read.
     pub(crate) fn configuration(&self) -> Result<AuthenticationConfiguration, ConfigurationError> {
         let unusable = |why: String| ConfigurationError::Unusable(why);
         if self.issuer_url.is_empty() || self.client_id.is_empty() {

@@ -1,8 +1,8 @@
-//! The keys of one issuer: found by its discovery document (OpenID Connect Discovery 1.0), fetched, and fetched again when they change.
+//! The keys of one issuer: found by its discovery document (OpenID Connect Discovery 1.0), fetched, and refreshed.
 //!
-//! An issuer that can't be reached is asked again in the background. Its keys of before hold meanwhile, and tokens of others wait for
-//! nothing. A token of an unknown key has the keys fetched at once, for all such tokens together and not more often than once in a
-//! while, whoever sends them.
+//! An unreachable issuer is retried in the background. Its old keys stay valid meanwhile, and tokens of other issuers
+//! don't wait. A token with an unknown key triggers a fetch, shared by all such tokens and limited to one per
+//! [`SPACING`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,21 +20,21 @@ use super::config::Issuer;
 use crate::jwt::{Algorithm, KeySet, Token};
 
 const DISCOVERY: &str = "/.well-known/openid-configuration";
-/// How soon an issuer is tried again that could not be reached yet: later each time, up to the last.
+/// The backoff of an issuer that has not been reached yet.
 const FIRST_AGAIN: Duration = Duration::from_millis(500);
 const LAST_AGAIN: Duration = Duration::from_secs(10);
-/// How often the keys are fetched that nobody asked for, so that those which the issuer has taken back are forgotten.
+/// The interval between refreshes without cause, so that withdrawn keys are dropped.
 const REFRESH: Duration = Duration::from_mins(5);
-/// How long lies at the least between two times at which unknown keys were looked for.
+/// The shortest time between two fetches for unknown keys.
 const SPACING: Duration = Duration::from_secs(1);
-/// How long a fetch may take.
+/// The time limit of a fetch.
 const FETCH_TIME: Duration = Duration::from_secs(10);
-/// How many bytes a document may have.
+/// The most bytes of a document.
 const MOST_BYTES: usize = 1024 * 1024;
-/// How many tokens of unknown keys wait at once.
+/// The most concurrent tokens that wait for unknown keys.
 const WAITING: usize = 256;
 
-/// An issuer as it can be asked.
+/// An issuer with its client and state.
 #[derive(Debug)]
 pub(super) struct IssuerKeys {
     pub(super) issuer: Issuer,
@@ -45,21 +45,21 @@ pub(super) struct IssuerKeys {
     failures: RepeatLog,
 }
 
-/// An issuer that was reached.
+/// An issuer that has been reached.
 #[derive(Debug)]
 struct Known {
     key_set: DocumentUrl,
     keys: KeySet,
 }
 
-/// A document at a host.
+/// The location of a document.
 #[derive(Clone, Debug)]
 struct DocumentUrl {
     client: RestClient,
     path: String,
 }
 
-/// A fetch of the keys, and what came of it.
+/// A fetch of the keys, with its outcome.
 #[derive(Debug)]
 struct Attempt {
     begun: Instant,
@@ -73,12 +73,12 @@ impl IssuerKeys {
         Self { issuer, outbound, known, last, waiting, failures }
     }
 
-    /// Whether it was reached.
+    /// Returns true if the issuer has been reached.
     pub(super) fn is_known(&self) -> bool {
         self.known.load().is_some()
     }
 
-    /// Whether the issuer signed a token, in upstream's words if it did not.
+    /// Verifies that the issuer signed a token. Error texts are upstream's.
     pub(super) async fn verify(&self, token: &Token<'_>, algorithm: Algorithm) -> Result<(), String> {
         let came = Instant::now();
         let known = self.known.load_full().ok_or("oidc: authenticator not initialized")?;
@@ -96,7 +96,7 @@ impl IssuerKeys {
         Err(failed("failed to verify id token signature"))
     }
 
-    /// Has the keys fetched once more after a time, by whoever comes first.
+    /// Fetches the keys, unless another caller has done so after `came`.
     async fn fetch_after(&self, came: Instant) -> Result<(), String> {
         let mut last = self.last.lock().await;
         if let Some(attempt) = &*last {
@@ -118,7 +118,7 @@ impl IssuerKeys {
         Ok(())
     }
 
-    /// Finds the issuer, and keeps its keys as they are there. Never ends.
+    /// Discovers the issuer and refreshes its keys. Never ends.
     pub(super) async fn keep_up(&self) {
         let url = self.issuer.url.as_str();
         let mut again = FIRST_AGAIN;
@@ -164,7 +164,7 @@ impl IssuerKeys {
         }
     }
 
-    /// Reads the discovery document and the keys. Of an issuer whose keys can't be had yet they are fetched when a token comes.
+    /// Reads the discovery document and the keys. If only the keys fail, the next token fetches them.
     async fn discover(&self) -> Result<usize, String> {
         let url = match self.issuer.discovery_url.as_str() {
             "" => format!("{}{DISCOVERY}", self.issuer.url.trim_end_matches('/')),
@@ -193,7 +193,7 @@ impl IssuerKeys {
         Ok(count)
     }
 
-    /// Nothing is dialled yet.
+    /// The client of a document's URL. Opens no connection.
     fn document_at(&self, url: &str) -> Result<DocumentUrl, String> {
         let authority = self.issuer.certificate_authority.clone().into_bytes();
         let client = self.outbound.client(&ClientConfig::new(Destination::Url(url.to_owned()), authority))?;

@@ -1,6 +1,6 @@
-//! All issuers of a configuration, which is followed: a file that changes counts as soon as it was read.
+//! All issuers of a configuration, which follows its file: a change applies once it is read.
 //!
-//! What was known of an issuer of which nothing changed stays. One that was taken out is believed no more from that moment on.
+//! Unchanged issuers keep their state. A removed issuer is no longer trusted from that moment.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -25,14 +25,14 @@ use crate::followed::{self, Followed};
 use crate::jwt::{Algorithm, SIGNING_ALGORITHMS, Token};
 use crate::reloads::Reloads;
 
-/// How long it is remembered who somebody is, as upstream has it.
+/// The time for which the user of a token is cached, as upstream.
 const REMEMBERED: Duration = Duration::from_secs(10);
-/// Of how many tokens of an issuer that is remembered.
+/// The most cached tokens of an issuer.
 const REMEMBERED_TOKENS: usize = 4096;
-/// What one issuer writes into its tokens instead of its URL.
+/// The issuer name in tokens of one issuer that differs from its URL.
 const GOOGLE: (&str, &str) = ("accounts.google.com", "https://accounts.google.com");
 
-/// The issuers whose tokens are believed.
+/// The trusted issuers.
 pub struct ConfiguredIssuers {
     source: Source,
     disallowed: Vec<String>,
@@ -43,12 +43,12 @@ pub struct ConfiguredIssuers {
     reloads: Reloads,
 }
 
-/// Where it stands who issues tokens.
+/// The source of the configuration.
 #[derive(Clone, Debug)]
 enum Source {
-    /// In a file.
+    /// A file.
     File(PathBuf),
-    /// In flags, which may name a file of authorities.
+    /// Flags, which may name a file of authorities.
     Flags(OidcFlags),
 }
 
@@ -60,7 +60,7 @@ impl Source {
         }
     }
 
-    /// The file that may change.
+    /// The file to follow, if any.
     fn file(&self) -> Option<&Path> {
         match self {
             Self::File(file) => Some(file),
@@ -68,7 +68,7 @@ impl Source {
         }
     }
 
-    /// The algorithms with which tokens may be signed.
+    /// The accepted signature algorithms.
     fn algorithms(&self) -> Vec<String> {
         match self {
             Self::File(_) => SIGNING_ALGORITHMS.map(str::to_owned).to_vec(),
@@ -77,13 +77,13 @@ impl Source {
     }
 }
 
-/// Those of one reading.
+/// The issuers of one version of the configuration.
 pub(crate) struct Issuers {
     configuration: AuthenticationConfiguration,
     each: Vec<Arc<JwtIssuer>>,
 }
 
-/// An issuer, and what its tokens mean.
+/// An issuer with the meaning of its tokens.
 struct JwtIssuer {
     authenticator: JwtAuthenticator,
     mapper: Mapper,
@@ -93,24 +93,24 @@ struct JwtIssuer {
     failed: AtomicU64,
 }
 
-/// What was counted of an issuer.
+/// The counts of an issuer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IssuerSample {
     /// Its URL.
     pub url: String,
-    /// How many tokens of it were verified.
+    /// The number of accepted tokens.
     pub succeeded: u64,
-    /// How many were refused.
+    /// The number of rejected tokens.
     pub failed: u64,
-    /// Whether it was reached.
+    /// True if the issuer has been reached.
     pub is_known: bool,
 }
 
 impl ConfiguredIssuers {
-    /// Those of a file.
+    /// Reads the issuers of a file.
     ///
     /// # Errors
-    /// When it can't be read, or says what can't be: nobody may issue tokens in the name of one of `disallowed`.
+    /// The file can't be read or is invalid. No issuer may have one of the `disallowed` names.
     pub fn of_file(
         file: &Path,
         disallowed: Vec<String>,
@@ -120,10 +120,10 @@ impl ConfiguredIssuers {
         Self::new(Source::File(file.to_owned()), disallowed, outbound, clock)
     }
 
-    /// The one of flags.
+    /// Builds the issuer of flags.
     ///
     /// # Errors
-    /// When they don't fit each other, or say what can't be.
+    /// The flags contradict each other or are invalid.
     pub fn of_flags(
         flags: &OidcFlags,
         disallowed: Vec<String>,
@@ -145,17 +145,17 @@ impl ConfiguredIssuers {
         Ok(Self { source, disallowed, algorithms, outbound, clock, current, reloads })
     }
 
-    /// Whether a request without credentials is taken that asks for a path; `None` where the configuration does not say.
+    /// Returns true if an anonymous request for a path is accepted; `None` where the configuration does not say.
     pub fn takes_anonymous(&self, path: &str) -> Option<bool> {
         self.current.load().configuration.anonymous.as_ref().map(|anonymous| anonymous.takes(path))
     }
 
-    /// How often the file was read again.
+    /// The counts of reloads.
     pub fn reloads(&self) -> &Reloads {
         &self.reloads
     }
 
-    /// What was counted of each issuer.
+    /// The counts of each issuer.
     pub fn samples(&self) -> Vec<IssuerSample> {
         let current = self.current.load();
         let sample = |one: &Arc<JwtIssuer>| IssuerSample {
@@ -167,7 +167,7 @@ impl ConfiguredIssuers {
         current.each.iter().map(sample).collect()
     }
 
-    /// Keeps up with the file and with the keys of the issuers. Never ends.
+    /// Follows the file and refreshes the keys of the issuers. Never ends.
     pub async fn follow(self: Arc<Self>) {
         followed::follow(self).await;
     }
@@ -208,7 +208,7 @@ impl Followed for ConfiguredIssuers {
 }
 
 impl Issuers {
-    /// What is known of those of before, as far as they are the same, is taken over.
+    /// Builds the issuers and takes over the state of those that are unchanged.
     fn new(
         configuration: AuthenticationConfiguration,
         disallowed: &[String],
@@ -241,7 +241,7 @@ impl Issuers {
 }
 
 impl JwtIssuer {
-    /// The user of a token, and how long that may be remembered.
+    /// The user of a token, and the time until when it may be cached.
     async fn user(
         &self,
         token: &Token<'_>,
@@ -261,7 +261,7 @@ impl JwtIssuer {
         }
     }
 
-    /// What costs nothing is looked at first, so that a token that has ended has no keys fetched.
+    /// Verifies a token. Cheap checks come first, so that an expired token triggers no fetch of keys.
     async fn verified(&self, token: &Token<'_>, algorithms: &[String], clock: &dyn Clock) -> Result<User, String> {
         if !self.keys.is_known() {
             return Err("oidc: authenticator not initialized".to_owned());
@@ -311,7 +311,7 @@ impl ForeignTokens for ConfiguredIssuers {
             };
             let ask = issuer.user(&read, &self.algorithms, &*self.clock);
             let user = issuer.remembered.get(key([token.as_bytes()]), ask).await?;
-            // It says nothing of the audiences of this server, so it is as good for each.
+            // The token states no audience of this server, so it is valid for each.
             Ok(Some((User::clone(&user), None)))
         })
     }

@@ -16,11 +16,12 @@ use super::config::{
 };
 use crate::expressions::{Expression, Variable};
 
-/// How many issuers there may be.
+/// The most issuers.
 const MOST_ISSUERS: usize = 64;
 
 impl AuthenticationConfiguration {
-    /// Judges it, and compiles what it says of each issuer. Nobody may stand for one of `disallowed`.
+    /// Validates the configuration and compiles the mappings of each issuer. No issuer may have one of the `disallowed`
+    /// names.
     pub(super) fn compile(&self, disallowed: &[String]) -> Result<Vec<Mapper>, Vec<FieldError>> {
         if self.jwt.len() > MOST_ISSUERS {
             return Err(vec![FieldError::too_many("jwt", self.jwt.len(), MOST_ISSUERS)]);
@@ -86,7 +87,7 @@ fn check_issuer(issuer: &Issuer, disallowed: &[String], path: &str, faults: &mut
     }
 }
 
-/// Whether a text holds a certificate.
+/// Returns true if a text contains a certificate.
 pub(crate) fn has_certificate(pem: &str) -> bool {
     CertificateDer::pem_slice_iter(pem.as_bytes()).any(|one| one.is_ok())
 }
@@ -138,7 +139,7 @@ fn check_audiences(issuer: &Issuer, path: &str, faults: &mut Vec<FieldError>) {
     faults.push(FieldError::invalid(format!("{path}.audienceMatchPolicy"), policy, detail));
 }
 
-/// Claims with their values, and conditions.
+/// Reads required claims and conditions.
 fn claim_rules(stated: &[ClaimRule], path: &str, faults: &mut Vec<FieldError>) -> (Vec<(String, String)>, Vec<Rule>) {
     let (mut required, mut rules) = (Vec::<(String, String)>::new(), Vec::new());
     let mut expressions = HashSet::new();
@@ -243,7 +244,7 @@ fn prefixed(mapping: &PrefixedClaim, is_needed: bool, path: &str, faults: &mut V
     None
 }
 
-/// A key has a domain before it, so that nobody takes it for another's.
+/// Checks that a key has a domain prefix, which keeps keys of different owners apart.
 fn check_extra_key(key: &str, field: &str, faults: &mut Vec<FieldError>) {
     let mut wrong = |value: &str, detail: &str| faults.push(FieldError::invalid(field, value, detail));
     match key.split_once('/') {

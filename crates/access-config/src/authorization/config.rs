@@ -1,6 +1,6 @@
-//! The form of `AuthorizationConfiguration`, in the fields that upstream's file has.
+//! The form of `AuthorizationConfiguration`, in the fields of upstream's file.
 //!
-//! Defaults are filled in as upstream does; nothing is judged here.
+//! Fills in upstream's defaults. Nothing is validated here.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -28,7 +28,7 @@ const WEBHOOK: [&str; 10] = [
     "matchConditions",
 ];
 
-/// Who decides, in this order.
+/// The authorizers in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AuthorizationConfiguration {
     /// The authorizers.
@@ -41,26 +41,26 @@ pub struct AuthorizerEntry {
     pub(crate) kind: String,
     /// Its name, in metrics.
     pub(crate) name: String,
-    /// What is said of a webhook.
+    /// The settings of a webhook.
     pub(crate) webhook: Option<WebhookSettings>,
 }
 
-/// A kind of authorizers.
+/// A kind of authorizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthorizerKind {
-    /// Nodes may read what their pods use and write what is theirs.
+    /// Nodes may read the objects that their pods use, and write their own.
     Node,
-    /// The stored roles and bindings decide.
+    /// Stored roles and bindings decide.
     Rbac,
     /// A webhook decides.
     Webhook,
-    /// Everybody may do anything.
+    /// Every request is allowed.
     AlwaysAllow,
-    /// Nobody may do anything.
+    /// No request is allowed.
     AlwaysDeny,
 }
 
-/// What is said of a webhook.
+/// The settings of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WebhookSettings {
     pub(crate) authorized_ttl: Seconds,
@@ -75,24 +75,24 @@ pub(crate) struct WebhookSettings {
     pub(crate) match_conditions: Vec<String>,
 }
 
-/// Where a webhook is.
+/// The location of a webhook.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ConnectionInfo {
     pub(crate) kind: String,
     pub(crate) kubeconfig: Option<String>,
 }
 
-/// What becomes of a request about which a webhook can't be asked.
+/// The decision for a request when the webhook does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailurePolicy {
-    /// The next authorizer is asked.
+    /// The next authorizer decides.
     NoOpinion,
-    /// It is denied.
+    /// The request is denied.
     Deny,
 }
 
 impl AuthorizerKind {
-    /// All of them, by the names that upstream gives them.
+    /// All kinds by their names upstream.
     pub const NAMED: [(&'static str, Self); 5] = [
         ("AlwaysAllow", Self::AlwaysAllow),
         ("AlwaysDeny", Self::AlwaysDeny),
@@ -122,7 +122,7 @@ impl FromStr for AuthorizerKind {
 }
 
 impl AuthorizationConfiguration {
-    /// Reads a file, of which nothing but the form is judged.
+    /// Reads a file and checks only its form.
     pub(crate) fn load(file: &Path) -> Result<Self, ConfigurationError> {
         KIND.load(file, &["authorizers"], |fields| {
             let authorizers = fields.objects("authorizers", &["type", "name", "webhook"]);
@@ -132,12 +132,12 @@ impl AuthorizationConfiguration {
 }
 
 impl AuthorizerEntry {
-    /// One of a kind, under the name of the kind.
+    /// An entry of a kind, with the name of the kind.
     pub fn new(kind: AuthorizerKind) -> Self {
         Self { kind: kind.name().to_owned(), name: kind.name().to_ascii_lowercase(), webhook: None }
     }
 
-    /// A webhook by flags.
+    /// A webhook set up by flags.
     pub fn webhook(file: &Path, version: ReviewVersion, authorized: Duration, unauthorized: Duration) -> Self {
         let seconds = |time: Duration| Seconds { nanos: i64::try_from(time.as_nanos()).unwrap_or(i64::MAX) };
         let settings = WebhookSettings {
@@ -184,12 +184,12 @@ impl Default for WebhookSettings {
 }
 
 impl WebhookSettings {
-    /// The longest that a webhook may take.
+    /// The longest timeout of a webhook.
     pub(crate) const LONGEST: Duration = Duration::from_secs(30);
 
     fn read(fields: &Fields<'_>) -> Self {
         let default = Self::default();
-        // As upstream has it, nothing is as good as 0: the default.
+        // A missing value or 0 means the default, as upstream.
         let ttl = |name: &str, default: Seconds| fields.duration(name).filter(|ttl| ttl.nanos != 0).unwrap_or(default);
         let connection = fields.object("connectionInfo", &["type", "kubeConfigFile"]);
         let conditions = fields.objects("matchConditions", &["expression"]);

@@ -1,7 +1,7 @@
-//! The chain of authorizers that a configuration names, which is made anew when its file changes.
+//! The chain of authorizers of a configuration, rebuilt when its file changes.
 //!
-//! Members of `system:masters` may do anything, whatever it says. A file that is wrong leaves the chain of before, and one that takes
-//! away an authorizer counts for every request that comes after it was read.
+//! Members of `system:masters` are always allowed. An invalid file leaves the previous chain in force. A new chain
+//! applies to every request that arrives after the file was read.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,16 +25,16 @@ use crate::followed::{self, Followed};
 use crate::reloads::Reloads;
 use crate::webhook::{Counters, MatchConditions, WebhookAuthorizer, WebhookCounts};
 
-/// Where it stands who decides.
+/// The source of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthorizationSource {
-    /// In a file.
+    /// A file.
     File(PathBuf),
-    /// In flags.
+    /// Flags.
     Flags(Vec<AuthorizerEntry>),
 }
 
-/// The authorizers that know stored objects; those that are not there can't be named.
+/// The authorizers that use stored objects. Absent ones can't be configured.
 #[derive(Clone, Debug, Default)]
 pub struct LocalAuthorizers {
     /// Decides for nodes.
@@ -51,22 +51,22 @@ pub struct ConfiguredAuthorizers {
     outbound: OnceLock<Arc<Outbound>>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
-    /// By the names of webhooks.
+    /// Counts by the name of the webhook.
     counters: Mutex<BTreeMap<String, Arc<Counters>>>,
-    /// By the kinds and names of authorizers.
+    /// Counts by the kind and name of the authorizer.
     decisions: Mutex<BTreeMap<(String, String), Arc<Decisions>>>,
     reloads: Reloads,
 }
 
-/// What was made of a configuration.
+/// The result of one version of the configuration.
 pub(crate) struct Current {
     configuration: AuthorizationConfiguration,
     chain: AuthorizerChain,
-    /// Those of the chain that are asked over the network.
+    /// The webhooks of the chain.
     webhooks: Vec<Arc<WebhookAuthorizer>>,
 }
 
-/// A configuration without fault.
+/// A valid configuration.
 struct Judged {
     configuration: AuthorizationConfiguration,
     conditions: Vec<MatchConditions>,
@@ -83,17 +83,17 @@ impl AuthorizationSource {
         Ok(Judged { configuration, conditions })
     }
 
-    /// The kinds of authorizers that it names, which have to be there.
+    /// The kinds of authorizers that the configuration names.
     ///
     /// # Errors
-    /// When it can't be read, or says what can't be.
+    /// The configuration can't be read or is invalid.
     pub fn kinds(&self) -> Result<Vec<AuthorizerKind>, ConfigurationError> {
         Ok(self.judged()?.configuration.authorizers.iter().filter_map(AuthorizerEntry::kind).collect())
     }
 }
 
 impl ConfiguredAuthorizers {
-    /// Nobody but members of `system:masters` may do anything until webhooks can be called ([`Self::connect`]).
+    /// Reads the configuration. Until [`Self::connect`] only members of `system:masters` are allowed.
     pub fn new(
         source: &AuthorizationSource,
         local: LocalAuthorizers,
@@ -119,10 +119,10 @@ impl ConfiguredAuthorizers {
         })
     }
 
-    /// Asks all authorizers from now on.
+    /// Builds the chain with all authorizers.
     ///
     /// # Errors
-    /// When a webhook can't be set up, or an authorizer is named that is not there.
+    /// A webhook can't be set up, or a named authorizer is absent.
     pub fn connect(&self, outbound: &Arc<Outbound>) -> Result<(), ConfigurationError> {
         let outbound = self.outbound.get_or_init(|| outbound.clone());
         let source = match &self.file {
@@ -187,23 +187,23 @@ impl ConfiguredAuthorizers {
         )
     }
 
-    /// How often the file was read again.
+    /// The counts of reloads.
     pub fn reloads(&self) -> &Reloads {
         &self.reloads
     }
 
-    /// What was counted of each webhook.
+    /// The counts of each webhook.
     pub fn webhook_counts(&self) -> Vec<WebhookCounts> {
         self.counters.lock().iter().map(|(name, counters)| counters.told(name)).collect()
     }
 
-    /// How often each authorizer has decided.
+    /// The decisions of each authorizer.
     pub fn decision_counts(&self) -> Vec<DecisionCounts> {
         let decisions = self.decisions.lock();
         decisions.iter().map(|((kind, name), decisions)| decisions.told(kind, name)).collect()
     }
 
-    /// Keeps up with the file, and with those of the webhooks. Never ends.
+    /// Follows the file, and the files of the webhooks. Never ends.
     pub async fn follow(self: Arc<Self>) {
         followed::follow(self).await;
     }
@@ -249,8 +249,8 @@ impl Authorizer for ConfiguredAuthorizers {
         if let Either::Left(decided) = current.chain.authorize(user, attributes) {
             return Either::Left(decided);
         }
-        // Somebody else has to be waited for, who holds on to the chain as it is now. Nobody was asked yet: a question that waits is put
-        // when it is first polled.
+        // The decision needs a remote answer, so the future keeps the current chain. No webhook has been called yet:
+        // the request is sent when the future is first polled.
         let current = arc_swap::Guard::into_inner(current);
         Either::Right(Box::pin(async move { current.chain.authorize(user, attributes).await }))
     }
@@ -261,7 +261,7 @@ impl Authorizer for ConfiguredAuthorizers {
     }
 }
 
-/// Lets nobody do anything that no other allows: as upstream has it, it is no denial.
+/// An authorizer without an opinion on anything. As upstream, that is no denial.
 #[derive(Debug)]
 struct AlwaysDeny;
 

@@ -1,6 +1,6 @@
-//! Counts how often each authorizer of a configuration has allowed or denied something.
+//! Counts the requests that each authorizer of a configuration has allowed or denied.
 //!
-//! That one has no opinion is not counted, as upstream has it.
+//! No opinion is not counted, as upstream.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,16 +15,16 @@ pub(super) struct Decisions {
     denied: AtomicU64,
 }
 
-/// How often an authorizer has decided.
+/// The number of decisions of an authorizer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecisionCounts {
     /// Its kind, as configurations name it.
     pub kind: String,
     /// Its name.
     pub name: String,
-    /// How often it allowed something.
+    /// The number of allowed requests.
     pub allowed: u64,
-    /// How often it denied something.
+    /// The number of denied requests.
     pub denied: u64,
 }
 

@@ -13,7 +13,7 @@ use crate::document::Seconds;
 use crate::webhook::MatchConditions;
 
 impl AuthorizationConfiguration {
-    /// Judges it, and compiles the conditions of each authorizer.
+    /// Validates the configuration and compiles the conditions of each authorizer.
     pub(super) fn compile(&self) -> Result<Vec<MatchConditions>, Vec<FieldError>> {
         let mut faults = Vec::new();
         let mut conditions = Vec::new();

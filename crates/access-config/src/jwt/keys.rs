@@ -1,6 +1,6 @@
-//! The public keys of an issuer: a JSON Web Key Set (RFC 7517), in which a signature is looked for.
+//! The public keys of an issuer: a JSON Web Key Set (RFC 7517), used to verify signatures.
 //!
-//! Keys of kinds that are not known are passed over, as an issuer may have others for other uses.
+//! Keys of unknown types are skipped, since an issuer may have keys for other uses.
 
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ECDSA_P521_SHA512_FIXED, RSA_PKCS1_2048_8192_SHA256,
@@ -14,9 +14,9 @@ use keelson_meta::json::Value;
 
 use super::{Algorithm, Family};
 
-/// How many keys of a set are read. A signature without a key id is tried with each.
+/// The most keys of a set. A signature without a key id is tried with each.
 const MOST_KEYS: usize = 64;
-/// The longest modulus of RSA that is taken, in bytes: 8192 bits.
+/// The longest accepted RSA modulus, in bytes: 8192 bits.
 const MOST_MODULUS: usize = 1024;
 
 /// The keys of an issuer.
@@ -35,7 +35,7 @@ enum PublicKey {
         modulus: Vec<u8>,
         exponent: Vec<u8>,
     },
-    /// An uncompressed point of the curve whose hash has so many bits.
+    /// An uncompressed point of the curve for this hash size.
     Ec {
         bits: u16,
         point: Vec<u8>,
@@ -43,19 +43,19 @@ enum PublicKey {
 }
 
 impl KeySet {
-    /// Reads a set.
+    /// Parses a set.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let set = json::parse(bytes).map_err(|error| error.to_string())?.value;
         let keys = set["keys"].as_array().ok_or("it has no keys")?;
         Ok(Self(keys.iter().filter_map(Key::read).take(MOST_KEYS).collect()))
     }
 
-    /// How many keys it has.
+    /// The number of keys.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether one of the keys made the signature of a message: the one of this id, or any where there is no id.
+    /// Returns true if the key of this id, or any key for an empty id, verifies the signature.
     pub(crate) fn verifies(&self, id: &str, algorithm: Algorithm, message: &[u8], signature: &[u8]) -> bool {
         let named = self.0.iter().filter(|key| id.is_empty() || key.id == id);
         named.into_iter().any(|key| key.public.verifies(algorithm, message, signature))
@@ -63,7 +63,7 @@ impl KeySet {
 }
 
 impl Key {
-    /// `None` for a key that can't verify signatures here.
+    /// Reads a key; `None` if it can't verify signatures here.
     fn read(key: &Value) -> Option<Self> {
         let text = |name: &str| key[name].as_str().unwrap_or_default();
         let bytes = |name: &str| URL_SAFE_NO_PAD.decode(text(name).trim_end_matches('=')).ok();
@@ -99,7 +99,7 @@ impl Key {
     }
 }
 
-/// A number without zeros before it.
+/// A number without leading zeros.
 fn unpadded(number: &[u8]) -> Vec<u8> {
     let zeros = number.iter().take_while(|byte| **byte == 0).count();
     number[zeros..].to_vec()
@@ -154,7 +154,7 @@ mod tests {
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// The modulus and the exponent of a public key of RSA (PKCS #1): a sequence of two integers.
+    /// The modulus and exponent of an RSA public key (PKCS #1): a sequence of two integers.
     fn numbers(der: &[u8]) -> [Vec<u8>; 2] {
         let mut rest = &der[4..];
         [(), ()].map(|()| {

@@ -1,6 +1,6 @@
 //! The compact form of a token: a header, claims and a signature (RFC 7515, section 7.1; RFC 7519).
 //!
-//! What stands in it is nothing but what its bearer says until its signature was verified.
+//! Its content is untrusted until the signature is verified.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,26 +13,26 @@ use keelson_meta::json::Value;
 
 use super::{Algorithm, KeySet};
 
-/// The longest token that is looked at, in bytes.
+/// The longest accepted token, in bytes.
 const MOST_BYTES: usize = 64 * 1024;
-/// How far `nbf` may lie ahead, as upstream has it, since clocks differ.
+/// The tolerance for `nbf` in the future, as upstream, since clocks differ.
 const LEEWAY: Duration = Duration::from_mins(5);
-/// The last second of the year 9999, the last that can be written. Whatever lies behind it never comes.
+/// The last second of the year 9999, the last that can be formatted. Later times never come.
 const LAST: u64 = 253_402_300_799;
 
-/// A token that was read, whose signature may be anybody's.
+/// A parsed token whose signature has not been verified.
 #[derive(Debug)]
 pub(crate) struct Token<'t> {
-    /// The part that is signed.
+    /// The signed part.
     signed: &'t str,
     signature: Vec<u8>,
     header: Value,
-    /// All claims, which are an object.
+    /// The claims: an object.
     pub(crate) claims: Value,
 }
 
 impl<'t> Token<'t> {
-    /// Reads a token; `None` for what is none.
+    /// Parses a token; `None` for invalid ones.
     pub(crate) fn read(token: &'t str) -> Option<Self> {
         if token.len() > MOST_BYTES {
             return None;
@@ -50,12 +50,12 @@ impl<'t> Token<'t> {
         Some(Self { signed, signature, header: object(header)?, claims: object(claims)? })
     }
 
-    /// Who it says made it.
+    /// The claimed issuer.
     pub(crate) fn issuer(&self) -> &str {
         self.claims["iss"].as_str().unwrap_or_default()
     }
 
-    /// Whether its claims are of the types that they have to be, in upstream's words.
+    /// Checks the types of the claims. Error texts are upstream's.
     pub(crate) fn check_types(&self) -> Result<(), String> {
         let wrong = |value: &Value, name: &str, wanted: &str| {
             let found = kind(value);
@@ -82,7 +82,7 @@ impl<'t> Token<'t> {
         }
     }
 
-    /// For whom it was made.
+    /// The claimed audiences.
     pub(crate) fn audiences(&self) -> Vec<&str> {
         match &self.claims["aud"] {
             Value::String(one) => vec![one],
@@ -91,12 +91,12 @@ impl<'t> Token<'t> {
         }
     }
 
-    /// When it ends. One that does not say so has ended.
+    /// The expiry. A token without one counts as expired.
     pub(crate) fn expires(&self) -> Option<SystemTime> {
         time(&self.claims["exp"])
     }
 
-    /// Whether its time is now, in upstream's words.
+    /// Checks that the token is valid now. Error texts are upstream's.
     pub(crate) fn check_time(&self, now: SystemTime) -> Result<(), String> {
         match self.expires() {
             Some(expires) if now <= expires => {}
@@ -115,24 +115,24 @@ impl<'t> Token<'t> {
         }
     }
 
-    /// The name of the algorithm that it says it was signed with.
+    /// The claimed signature algorithm.
     pub(crate) fn algorithm(&self) -> &str {
         self.header["alg"].as_str().unwrap_or_default()
     }
 
-    /// Whether there is nothing in its header that has to be understood and is not (RFC 7515, section 4.1.11).
+    /// Returns true if its header has no critical extensions (RFC 7515, section 4.1.11).
     pub(crate) fn is_plain(&self) -> bool {
         self.header["crit"].is_null() && self.header["b64"].is_null()
     }
 
-    /// Whether one of these keys signed it.
+    /// Returns true if one of these keys signed it.
     pub(crate) fn is_signed_by(&self, keys: &KeySet, algorithm: Algorithm) -> bool {
         let id = self.header["kid"].as_str().unwrap_or_default();
         keys.verifies(id, algorithm, self.signed.as_bytes(), &self.signature)
     }
 }
 
-/// A time in seconds since 1970, of which parts of a second are cut off.
+/// A time in seconds since 1970, rounded down.
 fn time(value: &Value) -> Option<SystemTime> {
     let number = value.as_number()?;
     let seconds = number.as_i64().or_else(|| number.as_f64().map(|seconds| seconds as i64))?;

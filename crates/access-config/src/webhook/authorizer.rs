@@ -1,7 +1,7 @@
-//! Access reviews by a webhook: whether a user may do something says somebody else.
+//! Authorization by a webhook through subject access reviews.
 //!
-//! A webhook that can't be asked has no opinion, or denies, as its failure policy says; it never allows. What it says is kept for a
-//! while, by whether it allowed.
+//! A webhook that does not answer has no opinion or denies, by its failure policy; it never allows. Answers are cached,
+//! with different times for allowed and denied.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,21 +26,21 @@ use crate::answers::{Answers, key};
 use crate::authorization::{FailurePolicy, WebhookSettings};
 use crate::document::ConfigurationError;
 
-/// How many answers are kept.
+/// The most cached answers.
 const KEPT: usize = 8192;
-/// Answers about requests whose names are as long together, in bytes, are not kept: that they are is an attack.
+/// The length of names, in bytes, above which answers are not cached: such requests are an attack.
 const MOST_NAMED: usize = 10_000;
 
-/// The upper ends of the buckets in which times are counted, in seconds: upstream's.
+/// The upper bounds of the duration buckets, in seconds: upstream's.
 const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
-/// What may come of a question, as metrics name it.
+/// The outcomes of a request, as in metrics.
 const RESULTS: [&str; 4] = ["success", "error", "timeout", "canceled"];
 const SUCCESS: usize = 0;
 const ERROR: usize = 1;
 const TIMEOUT: usize = 2;
 const CANCELED: usize = 3;
 
-/// A webhook that decides.
+/// A webhook that authorizes requests.
 #[derive(Debug)]
 pub(crate) struct WebhookAuthorizer {
     name: String,
@@ -54,17 +54,17 @@ pub(crate) struct WebhookAuthorizer {
     counts: Arc<Counters>,
 }
 
-/// What was counted of a webhook. It outlives a change of its settings.
+/// The counts of a webhook. They survive a change of its settings.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// By what came of it.
+    /// By outcome.
     asked: [Times; RESULTS.len()],
     failed_open: [AtomicU64; RESULTS.len()],
     excluded: AtomicU64,
     unmatched: AtomicU64,
 }
 
-/// How often something was, and how long it took.
+/// A histogram of durations.
 #[derive(Debug, Default)]
 struct Times {
     count: AtomicU64,
@@ -83,31 +83,31 @@ impl Times {
     }
 }
 
-/// What was counted of the questions of which the same came.
+/// The counts of requests with one outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AskedCounts {
-    /// What came of it: `success`, `error`, `timeout`, `canceled`.
+    /// The outcome: `success`, `error`, `timeout`, `canceled`.
     pub result: &'static str,
-    /// How often.
+    /// The number of requests.
     pub count: u64,
-    /// How long it took together, in seconds.
+    /// The sum of durations in seconds.
     pub seconds: f64,
-    /// The upper ends of buckets in seconds, and how many questions each has that those before have not.
+    /// The upper bounds of buckets in seconds, each with its own number of requests (not cumulative).
     pub buckets: Vec<(f64, u64)>,
-    /// How often the next authorizer was asked for it.
+    /// The number of requests that went to the next authorizer because of it.
     pub failed_open: u64,
 }
 
-/// What was counted of a webhook.
+/// The counts of a webhook.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WebhookCounts {
     /// Its name in the configuration.
     pub name: String,
-    /// How often it was asked, by what came of it.
+    /// The requests by outcome.
     pub asked: Vec<AskedCounts>,
-    /// How often its conditions kept it from being asked.
+    /// The number of requests excluded by its conditions.
     pub excluded: u64,
-    /// How often they had no value.
+    /// The number of requests whose conditions had no value.
     pub unmatched: u64,
 }
 
@@ -134,7 +134,7 @@ impl Counters {
     }
 }
 
-/// Counts a question that its asker has given up.
+/// Counts a request whose caller has given up.
 struct Asking<'c> {
     counts: Option<&'c Counters>,
     begun: Instant,
@@ -149,7 +149,7 @@ impl Drop for Asking<'_> {
 }
 
 impl WebhookAuthorizer {
-    /// The webhook of these settings, at the place that a kubeconfig names.
+    /// Creates the webhook of these settings at the address in its kubeconfig.
     pub(crate) fn new(
         name: &str,
         file: &Path,
@@ -176,7 +176,7 @@ impl WebhookAuthorizer {
         })
     }
 
-    /// Keeps up with the files that say where the webhook is. Never ends.
+    /// Follows the files with the webhook's address. Never ends.
     pub(crate) async fn follow(&self) {
         self.client.follow().await;
     }
@@ -255,7 +255,7 @@ impl WebhookAuthorizer {
         Ok(Verdict { decision, reason: reason.into() })
     }
 
-    /// What is asked.
+    /// The `spec` of a review.
     fn spec(&self, user: &User, attributes: &Attributes<'_>) -> Value {
         let mut spec = Map::new();
         match attributes {
@@ -306,7 +306,7 @@ fn resource_fields(of: &ResourceAttributes<'_>, with_empty: bool) -> Map {
     stated.map(|(name, value)| (name.to_owned(), json!(value))).collect()
 }
 
-/// What conditions see of a request. Nothing is left out that may be empty, so that they need not ask whether it is there.
+/// The request as conditions see it. Empty fields are present, so conditions need no test for presence.
 fn condition_request(user: &User, attributes: &Attributes<'_>) -> Value {
     let mut request = Map::new();
     match attributes {
@@ -331,7 +331,7 @@ fn condition_request(user: &User, attributes: &Attributes<'_>) -> Value {
     Value::Object(request)
 }
 
-/// As upstream has it, a webhook is told what a selector requires, and nothing of one that can't be read.
+/// The requirements of a label selector. Invalid selectors are left out of a review, as upstream.
 fn label_requirements(selector: &str) -> Option<Value> {
     let selector = LabelSelector::parse(selector).ok().filter(|selector| !selector.is_empty())?;
     let requirements = selector.requirements().iter().filter_map(|requirement| {
@@ -340,7 +340,7 @@ fn label_requirements(selector: &str) -> Option<Value> {
             Operator::NotIn | Operator::NotEquals => "NotIn",
             Operator::Exists => "Exists",
             Operator::DoesNotExist => "DoesNotExist",
-            // Reviews have no words for these. Without them more is asked for.
+            // Reviews can't express these. Without them the request is for more objects.
             Operator::GreaterThan | Operator::LessThan => return None,
         };
         let values: Vec<&str> = requirement.values().collect();
@@ -365,7 +365,7 @@ fn field_requirements(selector: &str) -> Option<Value> {
     Some(json!({ "requirements": requirements.collect::<Vec<_>>() }))
 }
 
-/// How long the names are that whoever asks has chosen.
+/// The length of all names that the client has chosen, in bytes.
 fn named_bytes(attributes: &Attributes<'_>) -> usize {
     match attributes {
         Attributes::Path { verb, path } => verb.len() + path.len(),

@@ -1,7 +1,7 @@
-//! Questions to a webhook: a review is sent, and its answer is read.
+//! Sends reviews to a webhook and reads the answers.
 //!
-//! What may be better the next time (a connection that broke, a server that is busy) is tried again after a while, as upstream does it:
-//! five times, longer apart each time. How long that may take in all is for whoever waits.
+//! Temporary failures, such as a broken connection or a busy server, are retried as upstream: five attempts with
+//! growing waits. The caller limits the total time.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use tokio::time::sleep;
 use super::connection::WebhookConnection;
 use crate::document::ConfigurationError;
 
-/// How long is waited before the second time.
+/// The wait before the second attempt.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// How many bytes an answer may have.
+/// The most bytes of an answer.
 const MOST_BYTES: usize = 1024 * 1024;
 
-/// A version of the reviews that a webhook understands.
+/// A version of review objects that a webhook understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReviewVersion {
     /// `v1`.
     V1,
-    /// `v1beta1`, which names groups otherwise.
+    /// `v1beta1`, which has another name for groups.
     V1Beta1,
 }
 
@@ -50,7 +50,7 @@ impl ReviewVersion {
     }
 }
 
-/// A webhook that is sent reviews.
+/// A client that sends reviews to a webhook.
 pub(super) struct ReviewClient {
     file: PathBuf,
     connection: WebhookConnection,
@@ -65,7 +65,7 @@ impl std::fmt::Debug for ReviewClient {
 }
 
 impl ReviewClient {
-    /// The webhook of a kubeconfig. One try may take so long.
+    /// The client of a kubeconfig. `time` limits one attempt.
     pub(super) fn of_file(
         file: &Path,
         time: Duration,
@@ -76,12 +76,12 @@ impl ReviewClient {
         Ok(Self { file: file.to_owned(), connection, random, failures: RepeatLog::new() })
     }
 
-    /// Keeps up with the files that say where the webhook is. Never ends.
+    /// Follows the files with the webhook's address. Never ends.
     pub(super) async fn follow(&self) {
         self.connection.follow().await;
     }
 
-    /// The answer to a review. A webhook that fails is logged, and when it answers again.
+    /// Returns the answer to a review. Logs a failing webhook, and its recovery.
     pub(super) async fn ask(&self, review: &Value) -> Result<Value, String> {
         let answer = self.ask_repeatedly(review).await;
         let file = self.file.display();
@@ -113,7 +113,7 @@ impl ReviewClient {
         }
     }
 
-    /// One try; what it failed by comes with how long is to be waited at the least, where it may go better then.
+    /// Sends one attempt. A failure that a retry may cure comes with the shortest wait.
     async fn send(&self, body: Bytes) -> Result<Value, (String, Option<Duration>)> {
         let answer = self.connection.post(body, MOST_BYTES).await.map_err(|error| {
             let broke =

@@ -1,13 +1,13 @@
-//! Conditions under which an authorizing webhook is asked: expressions about the request that is to be allowed.
+//! The match conditions of an authorizing webhook: expressions about the request.
 //!
-//! One that is false settles it. One that has no value does not, but leaves it open unless another is false.
+//! One false condition excludes the request. A condition without a value leaves it undecided, unless another is false.
 
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::Value;
 
 use crate::expressions::{Expression, Variable, meter};
 
-/// How many conditions there may be.
+/// The most conditions.
 const MOST: usize = 64;
 
 /// Compiled conditions.
@@ -15,7 +15,7 @@ const MOST: usize = 64;
 pub(crate) struct MatchConditions(Vec<Expression>);
 
 impl MatchConditions {
-    /// Compiles conditions; `path` is that of their list.
+    /// Compiles conditions. `path` is that of their list.
     pub(crate) fn compile(expressions: &[String], path: &str, faults: &mut Vec<FieldError>) -> Self {
         if expressions.len() > MOST {
             faults.push(FieldError::too_many(path, expressions.len(), MOST));
@@ -38,12 +38,12 @@ impl MatchConditions {
         Self(compiled)
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether all hold of a request, given as the `spec` of a review in which no field of its attributes is left out.
+    /// Evaluates all conditions on a request: the `spec` of a review with all fields of its attributes.
     pub(crate) fn hold(&self, request: &Value) -> Result<bool, String> {
         let mut meter = meter();
         let mut failed = Vec::new();

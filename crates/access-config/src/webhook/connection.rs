@@ -1,7 +1,7 @@
-//! The way to a webhook as its files say it now: a kubeconfig, and the certificates, keys and tokens that it names.
+//! The connection to a webhook by its current files: a kubeconfig, and the certificates, keys and tokens that it names.
 //!
-//! They are read again together when one of them changes. What can't be used then, such as a certificate whose key is still to come,
-//! leaves what was read before. Requests that are under way end as they began.
+//! All are read again when one of them changes. Unusable files, such as a certificate before its key, leave the
+//! previous version in force. Running requests end as they began.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::document::ConfigurationError;
 /// A webhook that can be called.
 pub struct WebhookConnection {
     file: PathBuf,
-    /// How long one request may take.
+    /// The time limit of a request.
     time: Duration,
     outbound: Arc<Outbound>,
     current: ArcSwap<Connected>,
@@ -31,19 +31,19 @@ struct Connected {
 }
 
 impl WebhookConnection {
-    /// The webhook of a kubeconfig. Nothing is dialled yet.
+    /// The connection of a kubeconfig. Opens no connection yet.
     ///
     /// # Errors
-    /// When the file, or one that it names, can't be used.
+    /// The file, or one that it names, can't be used.
     pub fn of_file(file: &Path, time: Duration, outbound: &Arc<Outbound>) -> Result<Self, ConfigurationError> {
         let current = ArcSwap::from_pointee(Connected::to(WebhookEndpoint::read(file)?, file, outbound)?);
         Ok(Self { file: file.to_owned(), time, outbound: outbound.clone(), current })
     }
 
-    /// Posts JSON, and reads so many bytes of the answer at the most.
+    /// Posts JSON and reads a response of at most `response_bytes`.
     ///
     /// # Errors
-    /// When there is no whole answer in time.
+    /// No complete response in time.
     pub async fn post(&self, body: Bytes, response_bytes: usize) -> Result<RestResponse, CallError> {
         let current = self.current.load_full();
         let request = RestRequest {
@@ -51,7 +51,7 @@ impl WebhookConnection {
             path: current.endpoint.path(self.time),
             headers: current.endpoint.headers(),
             body,
-            // Reviews have no effect beside their response. Audit events are delivered at least once, and auditID and stage show
+            // Reviews have no side effects. Audit events are delivered at least once, and auditID and stage identify
             // repeats.
             effect: Effect::Idempotent,
             time: self.time,
@@ -60,12 +60,12 @@ impl WebhookConnection {
         current.client.send(request).await
     }
 
-    /// Keeps up with the files. Never ends.
+    /// Follows the files. Never ends.
     pub async fn follow(&self) {
         loop {
             let files = self.current.load().endpoint.files().to_vec();
             let mut changes = FileChanges::of_all(files.clone()).await;
-            // They may have changed since they were read, and may name others now.
+            // The files may have changed since they were read, and may name other files now.
             self.read_again().await;
             if self.current.load().endpoint.files() == files {
                 changes.changed().await;

@@ -1,7 +1,7 @@
-//! Credentials for admission webhooks by host: the users of a kubeconfig, which the plugins of webhooks are configured with.
+//! Credentials for admission webhooks by host: the users of the kubeconfig in the webhook plugins' configuration.
 //!
-//! The name of a user is the host that the credentials are for. The kubeconfig and the files that it names are followed.
-//! A version that can't be used leaves the one before in force. The rules for names are those of kube-apiserver.
+//! The name of a user is the host that the credentials are for. The kubeconfig and the files that it names are
+//! followed. An unusable version leaves the previous one in force. The rules for names are those of kube-apiserver.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ const DEFAULT_PORT: u16 = 443;
 /// The user for all hosts that no other name matches.
 const EVERY_HOST: &str = "*";
 
-/// The credentials of a kubeconfig, as its files have them now.
+/// The credentials of a kubeconfig in its current version.
 pub struct HostCredentials {
     file: PathBuf,
     current: ArcSwap<WebhookUsers>,
@@ -46,7 +46,7 @@ impl HostCredentials {
         Ok(Self { file: file.to_owned(), current: ArcSwap::from_pointee(WebhookUsers::read(file)?) })
     }
 
-    /// Returns the users as they are now: one value for as long as no file changes.
+    /// Returns the current users: the same value until a file changes.
     pub fn current(&self) -> Arc<WebhookUsers> {
         self.current.load_full()
     }
@@ -99,8 +99,8 @@ impl WebhookUsers {
         Ok(Self { files, by_name, current: kubeconfig.current_user().map(str::to_owned) })
     }
 
-    /// Returns the credentials for a host and port: those of the user with its name, of the longest `*.domain` that it is in, of `*`, or
-    /// of the current context. The name of a user may leave out port 443.
+    /// Returns the credentials for a host and port. Candidates in order: the user with the host's name, the longest
+    /// matching `*.domain`, `*`, the current context. A name may leave out port 443.
     pub fn for_host(&self, host: &str, port: u16) -> Option<&Credentials> {
         let with_port = self.matching(&host_port(host, port));
         let without = || self.matching(host).filter(|_| port == DEFAULT_PORT);
@@ -162,7 +162,7 @@ mod tests {
         check("hook.default.svc", 443, Some("from-file"));
         check("::1", 443, Some("six"));
         check("127.0.0.1", 9443, Some("four"));
-        // Hosts that only look alike get nothing.
+        // Similar hosts get no credentials.
         for host in ["example.com", "evilexample.com", "a.example.com.evil.org", "HOOK.default.svc", "a.example.com."] {
             check(host, 443, None);
         }

@@ -1,7 +1,7 @@
-//! Kubeconfig files that say where a webhook is, whose certificate it has, and by what it knows its caller.
+//! Kubeconfig files of webhooks: the address, the server's certificate authorities and this server's credentials.
 //!
-//! The current context counts. Files that it names are read with it, those of relative paths from its directory, and are told so that
-//! they can be followed. Programs that make credentials are not run.
+//! The current context counts. Files that it names are read too, relative paths from its directory, and returned so
+//! that they can be followed. Credential programs are not run.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,15 +20,15 @@ use crate::document::ConfigurationError;
 /// The largest file that is read, in bytes.
 const MOST_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Where a webhook is, and how this server shows who it is.
+/// The address of a webhook, with this server's credentials for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookEndpoint {
     /// The kubeconfig, and the files that it names.
     files: Vec<PathBuf>,
     config: ClientConfig,
-    /// The path of the URL, without an end that says nothing.
+    /// The path of the URL, without a trailing slash.
     path: String,
-    /// The name that the certificate has to have, where it is not that of the URL.
+    /// The server name in the certificate, if it differs from the URL's host.
     server_name: Option<String>,
     certificate: Option<ClientCertificate>,
     authorization: Option<HeaderValue>,
@@ -38,32 +38,32 @@ impl WebhookEndpoint {
     /// Reads a file.
     ///
     /// # Errors
-    /// When it can't be read, contradicts itself, or asks for what is not supported.
+    /// The file can't be read, contradicts itself, or needs an unsupported feature.
     pub fn read(file: &Path) -> Result<Self, ConfigurationError> {
         let mut endpoint = Kubeconfig::read(file)?.endpoint().map_err(|why| unusable(file, &why))?;
         endpoint.files.insert(0, file.to_owned());
         Ok(endpoint)
     }
 
-    /// The files that say all this.
+    /// The kubeconfig and the files that it names.
     pub fn files(&self) -> &[PathBuf] {
         &self.files
     }
 
-    /// Has it called through `outbound`. Nothing is dialled yet.
+    /// Creates a client through `outbound`. Opens no connection yet.
     ///
     /// # Errors
-    /// Those of [`Outbound::client_as`].
+    /// Errors of [`Outbound::client_as`].
     pub fn connect(&self, outbound: &Outbound) -> Result<RestClient, String> {
         outbound.client_as(&self.config, self.server_name.as_deref(), self.certificate.clone())
     }
 
-    /// The path that requests are sent to, which tells how long each of them may take.
+    /// The path of requests, with their timeout as a query parameter.
     pub fn path(&self, time: Duration) -> String {
         format!("{}?timeout={}s", self.path, time.as_secs().max(1))
     }
 
-    /// The header fields of requests, whose bodies and answers are JSON.
+    /// The header fields of requests, whose bodies and responses are JSON.
     pub fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::from_iter([
             (ACCEPT, HeaderValue::from_static("application/json, */*")),
@@ -74,17 +74,17 @@ impl WebhookEndpoint {
     }
 }
 
-/// A kubeconfig, and the directory from which relative paths in it lead.
+/// A kubeconfig with the directory of relative paths.
 pub(super) struct Kubeconfig<'f> {
     document: Value,
     directory: &'f Path,
 }
 
 impl<'f> Kubeconfig<'f> {
-    /// Parses the contents of a kubeconfig file.
+    /// Parses a kubeconfig file.
     ///
     /// # Errors
-    /// The file can't be read or is no YAML.
+    /// The file can't be read or is not YAML.
     pub(super) fn read(file: &'f Path) -> Result<Self, ConfigurationError> {
         let bytes = read_bounded(file, MOST_BYTES)?;
         let document = yaml::parse(&bytes).map_err(|error| unusable(file, &error.to_string()))?.value;
@@ -142,7 +142,7 @@ impl<'f> Kubeconfig<'f> {
     /// The credentials of a user.
     ///
     /// # Errors
-    /// They can't be read or used, or the server does not support their kind.
+    /// They can't be read or used, or their kind is not supported.
     pub(super) fn credentials(&self, user: &Value) -> Result<Credentials, String> {
         check_supported(user)?;
         let mut headers = impersonation(user)?;
@@ -155,7 +155,7 @@ impl<'f> Kubeconfig<'f> {
         list.iter().find(|one| one["name"].as_str() == Some(name)).map(|one| &one[what])
     }
 
-    /// The files that are named where something does not stand in the kubeconfig itself.
+    /// The files named for values that are not in the kubeconfig itself.
     pub(super) fn named_files(&self, cluster: &Value, user: &Value) -> Vec<PathBuf> {
         let may_name = [
             (cluster, "certificate-authority", "certificate-authority-data"),
@@ -180,7 +180,7 @@ impl<'f> Kubeconfig<'f> {
         read_bounded(&self.path(path), MOST_BYTES).map_err(|error| error.to_string())
     }
 
-    /// What stands in `NAME-data`, or else in the file `NAME`.
+    /// The value of `NAME-data`, or else the content of the file `NAME`.
     fn data(&self, of: &Value, name: &str) -> Result<Option<Vec<u8>>, String> {
         if let Some(data) = of[format!("{name}-data").as_str()].as_str().filter(|data| !data.is_empty()) {
             return BASE64.decode(data).map(Some).map_err(|_| format!("its {name}-data is not base64"));
@@ -224,7 +224,7 @@ impl<'f> Kubeconfig<'f> {
     }
 }
 
-/// Refuses credentials that only a program makes.
+/// Refuses credentials made by a program.
 fn check_supported(user: &Value) -> Result<(), String> {
     match ["exec", "auth-provider"].into_iter().find(|kind| !user[*kind].is_null()) {
         Some(kind) => Err(format!("credentials by {kind} are not supported")),
@@ -254,7 +254,7 @@ fn impersonation(user: &Value) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
-/// The key of an extra value as the name of a header field has it: other characters become `%` and their code.
+/// The key of an extra value as a header field name: other characters become `%` and their code.
 fn escaped(key: &str) -> String {
     let mut escaped = String::new();
     for byte in key.bytes() {
@@ -267,7 +267,7 @@ fn escaped(key: &str) -> String {
     escaped
 }
 
-/// A file that can't be used, and why.
+/// The error for an unusable file.
 pub(super) fn unusable(file: &Path, why: &str) -> ConfigurationError {
     ConfigurationError::Unusable(format!("{}: {why}", file.display()))
 }
@@ -303,7 +303,7 @@ mod tests {
         assert_eq!(endpoint.server_name.as_deref(), Some("other"));
         assert_eq!(endpoint.authorization.as_ref().unwrap(), "Bearer from-file");
         let files: Vec<_> = endpoint.files().iter().map(|file| file.file_name().unwrap().to_owned()).collect();
-        assert_eq!(files, ["kubeconfig", "token"], "what stands in it is in no other file");
+        assert_eq!(files, ["kubeconfig", "token"], "embedded values name no file");
         let basic = format!(
             "{CONTEXT}clusters: [{{name: k, cluster: {{server: 'https://h'}}}}]\nusers: [{{name: u, user: {{username: a, password: b}}}}]\n"
         );

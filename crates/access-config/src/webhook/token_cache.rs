@@ -1,6 +1,6 @@
-//! Counts of the kept answers of token webhooks, of the whole process, for metrics.
+//! Process-wide counts of the token webhooks' cache, for metrics.
 //!
-//! Families and labels are those of kube-apiserver's cache of tokens.
+//! Families and labels are those of kube-apiserver's token cache.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use keelson_meta::metering::{AtomicHistogram, Buckets, Count};
 
-/// Upper ends of the buckets, in microseconds.
+/// Upper bounds of the buckets, in microseconds.
 static BUCKETS: Buckets = Buckets::of_durations(&[
     5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000,
 ]);
@@ -22,12 +22,12 @@ pub static TOKEN_CACHE: LazyLock<TokenCacheCounts> = LazyLock::new(|| TokenCache
     fetching: AtomicI64::new(0),
 });
 
-/// The counts of kept answers.
+/// The counts of cached answers.
 #[derive(Debug)]
 pub struct TokenCacheCounts {
-    /// The times of tokens whose answer was kept.
+    /// The durations of tokens with a cached answer.
     pub hits: AtomicHistogram,
-    /// The times of tokens for which the webhook was called.
+    /// The durations of tokens that needed a call.
     pub misses: AtomicHistogram,
     /// Calls that were answered.
     pub fetched: Count,
@@ -36,7 +36,7 @@ pub struct TokenCacheCounts {
     fetching: AtomicI64,
 }
 
-/// A call that is under way.
+/// A running call.
 pub(super) struct Fetch;
 
 impl TokenCacheCounts {
@@ -54,7 +54,7 @@ impl TokenCacheCounts {
         times.observe_duration(took);
     }
 
-    /// The calls that are under way.
+    /// The number of running calls.
     pub fn in_flight(&self) -> u64 {
         u64::try_from(self.fetching.load(Ordering::Relaxed)).unwrap_or_default()
     }

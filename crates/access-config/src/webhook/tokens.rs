@@ -1,7 +1,6 @@
-//! Token reviews by a webhook (`--authentication-token-webhook-config-file`): whom a token names says somebody else.
+//! Token reviews by a webhook (`--authentication-token-webhook-config-file`).
 //!
-//! It is told for which audiences the token should be, and asked after everybody else. What it says is kept for a while, that it could
-//! not be asked is not.
+//! It gets the expected audiences, and is called after all other authenticators. Answers are cached, failures are not.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,29 +19,29 @@ use crate::answers::{Answers, key};
 use crate::authentication::claims::with_group_of_all;
 use crate::document::ConfigurationError;
 
-/// How long the webhook may take.
+/// The time limit of a review.
 const TIME: Duration = Duration::from_secs(30);
-/// How many answers are kept.
+/// The most cached answers.
 const KEPT: usize = 4096;
 /// The longest token that is sent, in bytes.
 const MOST_BYTES: usize = 64 * 1024;
 
-/// A webhook that knows the users of tokens.
+/// A webhook that authenticates tokens.
 #[derive(Debug)]
 pub struct WebhookTokens {
     client: ReviewClient,
     version: ReviewVersion,
     keep: Duration,
-    /// The audiences of this server, for which a webhook that names none is taken to answer.
+    /// The audiences of this server. An answer without audiences counts as an answer for these.
     own: Vec<String>,
     kept: Answers<TokenAnswer>,
 }
 
 impl WebhookTokens {
-    /// The webhook of a kubeconfig. What it says is kept for so long.
+    /// Creates the webhook of a kubeconfig. `keep` is the cache time of answers.
     ///
     /// # Errors
-    /// When the file can't be used.
+    /// The file can't be used.
     pub fn of_file(
         file: &Path,
         version: ReviewVersion,
@@ -55,7 +54,7 @@ impl WebhookTokens {
         Ok(Self { client, version, keep, own, kept: Answers::new(KEPT) })
     }
 
-    /// Keeps up with the files that say where the webhook is. Never ends.
+    /// Follows the files with the webhook's address. Never ends.
     pub async fn follow(&self) {
         self.client.follow().await;
     }

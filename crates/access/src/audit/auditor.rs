@@ -1,8 +1,9 @@
-//! The auditor: decides whether a request is audited, and hands its events to the backends.
+//! The auditor: applies the policy to requests and passes their events to the backends.
 //!
-//! A backend has a queue with a bound. In the mode `batch` nobody waits for it, and what does not fit is lost and counted; in the others
-//! the request waits until its event is written, and in `blocking-strict` it is refused where that fails as it begins. An event without
-//! objects is put into its form by the request: its texts are at hand there, and to hand them on would take longer.
+//! Each backend has a bounded queue. In the mode `batch` no request waits, and events without room are lost and
+//! counted. In the other modes the request waits for the write of its event; in `blocking-strict` it is refused if the
+//! write of the first event fails. Events without objects are serialized by the request itself, which has the texts at
+//! hand: passing them on would take longer.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -25,25 +26,25 @@ use super::worker::{AuditWorker, Batching, Forms, STOPPED, Sink, Truncation};
 use crate::authorize::Attributes;
 use crate::user::User;
 
-/// How often it is told that events are lost.
+/// The interval between log lines about lost events.
 const TELL_EVERY: Duration = Duration::from_secs(10);
-/// The parts that lose events, as the metric names them.
+/// The parts that lose events, as labels of the metric.
 const PARTS: [&str; 4] = [BUFFERED, "log", "truncate", "webhook"];
-/// The most bytes that a thread keeps to put events into their form.
+/// The most bytes that a thread keeps for serialization.
 const KEPT_BYTES: usize = 64 << 10;
-/// Why an event is lost for whose place in a queue its request no longer waits.
+/// The reason of a loss after the request stopped waiting for room.
 const LEFT: &str = "the client has gone before there was room for its event";
-/// The part that loses what does not fit.
+/// The part for events without room in a queue.
 const BUFFERED: &str = "buffered";
 
-/// How a request waits for a backend.
+/// The mode in which a request waits for a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditMode {
-    /// It does not.
+    /// No wait.
     Batch,
     /// Until its events are written.
     Blocking,
-    /// The same, and it is refused where the first can't be written.
+    /// As `Blocking`, and the request is refused if its first event can't be written.
     BlockingStrict,
 }
 
@@ -54,7 +55,7 @@ pub struct Backend {
     forms: Forms,
 }
 
-/// What was counted, for the metrics.
+/// Counts for the metrics.
 #[derive(Debug, Default)]
 pub struct AuditCounts {
     rejected: AtomicU64,
@@ -63,32 +64,32 @@ pub struct AuditCounts {
     untold: Mutex<Untold>,
 }
 
-/// What the operator was not told yet of lost events.
+/// Lost events that are not logged yet.
 #[derive(Debug, Default)]
 struct Untold {
-    /// When he was told last.
+    /// The time of the last log line.
     told: Option<Instant>,
-    /// How many events each part has lost since, and why the latest of them.
+    /// The number of events lost by each part since then, with the latest reason.
     parts: [Option<(usize, Cow<'static, str>)>; PARTS.len()],
 }
 
 impl AuditCounts {
-    /// How many requests were refused because their first event could not be written.
+    /// The number of requests refused because their first event could not be written.
     pub fn rejected(&self) -> u64 {
         self.rejected.load(Ordering::Relaxed)
     }
 
-    /// How many requests were audited at each level.
+    /// The number of audited requests by level.
     pub fn levels(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Level::ALL.into_iter().zip(&self.levels).map(|(level, count)| (level.as_str(), count.load(Ordering::Relaxed)))
     }
 
-    /// How many events were lost, and where.
+    /// The number of lost events by part.
     pub fn lost(&self) -> impl Iterator<Item = (&'static str, u64)> {
         PARTS.into_iter().zip(&self.lost).map(|(part, count)| (part, count.load(Ordering::Relaxed)))
     }
 
-    /// Counts events that a part has lost, and tells the operator now and then.
+    /// Counts events that a part has lost. Logs losses at most every [`TELL_EVERY`].
     pub(super) fn lose(&self, part: &'static str, events: usize, why: impl Into<Cow<'static, str>>) {
         let Some(at) = PARTS.iter().position(|known| *known == part).filter(|_| events > 0) else { return };
         self.lost[at].fetch_add(events as u64, Ordering::Relaxed);
@@ -103,7 +104,7 @@ impl AuditCounts {
         }
     }
 
-    /// Tells the operator of what was lost since he was told last.
+    /// Logs the losses since the last line.
     pub(super) fn tell_losses(&self) {
         let parts = {
             let mut untold = self.untold.lock();
@@ -118,7 +119,7 @@ impl AuditCounts {
     }
 }
 
-/// Decides what is audited, by a policy that may change meanwhile, and hands it on.
+/// Audits requests by a policy that may change, and passes their events on.
 pub struct Auditor {
     policy: ArcSwap<Policy>,
     backends: Vec<Backend>,
@@ -126,10 +127,10 @@ pub struct Auditor {
     clock: Arc<dyn Clock>,
 }
 
-/// Where a thread puts events into their form.
+/// A thread's buffers for serialization.
 #[derive(Default)]
 struct Desk {
-    /// What the events of a request say alike.
+    /// The common members of a request's events.
     shown: Shown,
     lines: Vec<u8>,
 }
@@ -139,57 +140,57 @@ thread_local! {
 }
 
 impl Auditor {
-    /// An auditor that hands what a policy wants written to these backends.
+    /// Creates an auditor for a policy and backends.
     pub fn new(policy: Policy, backends: Vec<Backend>, counts: Arc<AuditCounts>, clock: Arc<dyn Clock>) -> Self {
         Self { policy: ArcSwap::from_pointee(policy), backends, counts, clock }
     }
 
-    /// Decides by this policy from now on. A request that has begun is written down as the one before had it.
+    /// Replaces the policy. Running requests keep the previous decision.
     pub fn change(&self, policy: Policy) {
         self.policy.store(Arc::new(policy));
     }
 
-    /// What was counted of losses, levels and refusals.
+    /// The counts of losses, levels and refusals.
     pub fn counts(&self) -> &AuditCounts {
         &self.counts
     }
 
-    /// How many events were handed to the backends, each of which is told of all.
+    /// The number of events. Each goes to all backends.
     pub fn events(&self) -> u64 {
         self.backends.first().map_or(0, |backend| backend.queue.told())
     }
 
-    /// The time as events have it.
+    /// The time for events.
     pub fn now(&self) -> SystemTime {
         self.clock.now()
     }
 
-    /// How much of a request is written down. Counts it.
+    /// Decides about a request, and counts its level.
     pub fn decide(&self, user: Option<&User>, attributes: &Attributes<'_>) -> Audited {
         let audited = self.policy.load().decide(user, attributes);
         self.counts.levels[audited.level as usize].fetch_add(1, Ordering::Relaxed);
         audited
     }
 
-    /// Whether somebody has to be waited for.
+    /// Returns true if a backend makes requests wait.
     pub fn waits(&self) -> bool {
         self.backends.iter().any(|backend| backend.mode != AuditMode::Batch)
     }
 
-    /// Hands on what has come of a request, where that is written down, and waits for nobody.
+    /// Passes an event on if its stage is recorded. Does not wait.
     pub fn tell(&self, record: &AuditRecord, occurred: &Occurrence) {
         Self::hand_on(record.telling(occurred).as_slice(), &self.backends);
     }
 
-    /// The same of a request that has come and was answered at once.
+    /// Passes on both events of a request that was answered at once. Does not wait.
     pub fn tell_both(&self, record: &AuditRecord, begun: &Occurrence, complete: &Occurrence) {
-        // Of the two it is the second that holds the lock of what is noted.
+        // Only the second one locks the recorded details.
         debug_assert_eq!(begun.stage, Stage::RequestReceived, "nothing is noted yet when a request has come");
         let told = [record.telling(begun), record.telling(complete)];
         Self::hand_on(&told.into_iter().flatten().collect::<SmallVec<[Telling<'_>; 2]>>(), &self.backends);
     }
 
-    /// Hands on what is told of one request.
+    /// Passes on events of one request.
     fn hand_on<'b>(told: &[Telling<'_>], backends: impl IntoIterator<Item = &'b Backend>) {
         let Some(first) = told.first() else { return };
         DESK.with_borrow_mut(|desk| {
@@ -204,7 +205,8 @@ impl Auditor {
         });
     }
 
-    /// Hands on the first event of a request, and waits where that is asked for. Whether the request may go on.
+    /// Passes on the first event of a request, and waits if a backend needs it. Returns false if the request must be
+    /// refused.
     pub async fn begin(&self, record: &AuditRecord, occurred: &Occurrence) -> bool {
         let goes_on = self.tell_and_wait(record, occurred).await;
         if !goes_on {
@@ -213,8 +215,8 @@ impl Auditor {
         goes_on
     }
 
-    /// Hands on what has come of a request, where that is written down, and waits where that is asked for. Whether those wrote it that
-    /// have to.
+    /// Passes on an event if its stage is recorded, and waits if a backend needs it. Returns false if a required write
+    /// failed.
     pub async fn tell_and_wait(&self, record: &AuditRecord, occurred: &Occurrence) -> bool {
         if !self.waits() {
             self.tell(record, occurred);
@@ -246,7 +248,7 @@ impl Auditor {
 }
 
 impl Backend {
-    /// A queue, and the worker that takes from it.
+    /// Creates a queue with its worker.
     pub fn new(
         mode: AuditMode,
         batching: Batching,
@@ -256,7 +258,7 @@ impl Backend {
     ) -> (Self, AuditWorker) {
         let [_, between, _] = sink.frame();
         let queue = Arc::new(EventQueue::new(batching.buffer, batching.most, between));
-        // Who waits for an event waits neither for others to come nor for what batches are let out by.
+        // An event with a waiting request waits neither for more events nor for the throttle.
         let (wait, throttle) = match mode {
             AuditMode::Batch => (batching.wait, batching.throttle),
             AuditMode::Blocking | AuditMode::BlockingStrict => (Duration::ZERO, None),
@@ -266,7 +268,7 @@ impl Backend {
         (Self { mode, queue, forms }, worker)
     }
 
-    /// Puts events of one request into the queue, as far as there is room for them.
+    /// Queues events of one request, as far as there is room.
     fn offer(&self, told: &[Telling<'_>], desk: &mut Desk) {
         let Desk { shown, lines } = desk;
         lines.clear();
@@ -283,7 +285,8 @@ impl Backend {
         }
     }
 
-    /// An event as it waits, whose line is put behind the others. What is too long is counted already, and none.
+    /// The form of an event in the queue; its line is appended to `lines`. `None` for an event that was too long, which
+    /// has been counted.
     fn form(&self, telling: &Telling<'_>, shown: &Shown, lines: &mut Vec<u8>) -> Option<OfferedForm> {
         if telling.is_heavy() {
             return Some(telling.held());
@@ -293,7 +296,7 @@ impl Backend {
     }
 }
 
-/// An event for which there was no room yet. It is lost for this reason where none comes any more.
+/// An event that waits for room. If dropped, it counts as lost for this reason.
 struct Untaken<'b> {
     forms: &'b Forms,
     why: Option<&'static str>,

@@ -1,8 +1,8 @@
-//! Events of audit, and the forms in which they are written: JSON as upstream's `audit.k8s.io/v1` has it, member for member, and the line
-//! of its older format.
+//! Audit events and their formats: JSON as upstream's `audit.k8s.io/v1`, member for member, and the line of its older
+//! format.
 //!
-//! An event is looked at where its request stands, and copied from there as it is written. Objects are kept as they came over the wire
-//! until somebody writes the event, so that a request does not wait for that.
+//! An event borrows from its request and is copied only when it is written. Objects keep their wire bytes until then,
+//! so that the request does not wait for the conversion.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -23,21 +23,21 @@ use crate::authorize::{Attributes, ResourceAttributes};
 use crate::shared_text::SharedText;
 use crate::user::User;
 
-/// What is to be known of a request besides its members, by names that end in the domain of whoever says it, and in their order.
+/// Annotations in the order of their names, which end in a domain.
 pub(super) type Annotations = Vec<(Cow<'static, str>, SharedText)>;
 
-/// The annotations of what was decided about a request, and why.
+/// The annotations with the authorization decision and its reason.
 pub(super) const DECISION: &str = "authorization.k8s.io/decision";
 pub(super) const REASON: &str = "authorization.k8s.io/reason";
-/// The annotation of an event whose objects were left out for their size.
+/// The annotation of an event without its objects because of their size.
 const TRUNCATED: &str = "audit.k8s.io/truncated";
 
-/// What was answered.
+/// The status of a response.
 #[derive(Clone, Debug)]
 pub struct AuditStatus {
-    /// The code of the answer.
+    /// The status code.
     pub code: u16,
-    /// The `Status` that it was, if it was one.
+    /// The `Status` object of the response, if it was one.
     pub status: Option<Arc<Status>>,
 }
 
@@ -49,8 +49,8 @@ pub struct Body {
 }
 
 impl Body {
-    /// Bytes, and what makes compact JSON of them, with or (where the second argument says so) without managed fields: `None` of what
-    /// can't be read.
+    /// Creates a body of bytes and their conversion to compact JSON. The conversion's second argument omits managed
+    /// fields. It returns `None` for unreadable bytes.
     pub fn new(bytes: Bytes, to_json: fn(&[u8], bool) -> Option<Vec<u8>>) -> Self {
         Self { bytes, to_json }
     }
@@ -62,25 +62,25 @@ impl fmt::Debug for Body {
     }
 }
 
-/// What a request is noted to say, as it comes out.
+/// The recorded details of a request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Noted {
-    /// In whose name the request is made, where that is not who makes it.
+    /// The impersonated user, if any.
     pub(super) impersonated: Option<Arc<User>>,
-    /// The verb by which that is allowed, where it is a constrained one.
+    /// The verb that allowed a constrained impersonation.
     pub(super) constraint: Option<&'static str>,
-    /// What the object that was sent says of itself, where the path does not say it.
+    /// The names in the sent object, where the path lacks them.
     pub(super) named: Option<Box<SentNames>>,
-    /// What was sent.
+    /// The sent object.
     pub(super) request_object: Option<Body>,
-    /// What was decided about it, and why: of nearly every request these are the only annotations.
+    /// The decision with its reason. For nearly every request these are the only annotations.
     pub(super) decided: Option<(&'static str, SharedText)>,
-    /// What else is to be known of it.
+    /// Further annotations.
     pub(super) annotations: Annotations,
 }
 
 impl Noted {
-    /// How many bytes all annotations have, names included.
+    /// The size of all annotations in bytes, names included.
     pub(super) fn annotation_bytes(&self) -> usize {
         let decided = self.decided.as_ref();
         let decided =
@@ -88,7 +88,7 @@ impl Noted {
         decided + self.annotations.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>()
     }
 
-    /// Appends all annotations in the order of their names, if there are any.
+    /// Appends all annotations in the order of their names.
     fn write_annotations(&self, event: &mut Members<'_>) {
         if self.decided.is_none() && self.annotations.is_empty() {
             return;
@@ -106,7 +106,7 @@ impl Noted {
     }
 }
 
-/// What an object says of itself. Whatever is empty is left out.
+/// The names in an object. Empty ones are left out.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SentNames {
     pub(super) namespace: String,
@@ -115,30 +115,30 @@ pub(super) struct SentNames {
     pub(super) resource_version: String,
 }
 
-/// What has come of a request at a stage.
+/// A stage that a request has reached.
 #[derive(Clone, Debug)]
 pub struct Occurrence {
-    /// The stage that the request has come to.
+    /// The stage.
     pub stage: Stage,
-    /// When it did.
+    /// The time.
     pub at: SystemTime,
-    /// What was answered, if anything was.
+    /// The status of the response, if any.
     pub status: Option<AuditStatus>,
-    /// What was answered, whole.
+    /// The whole response.
     pub response_object: Option<Body>,
 }
 
-/// One event: what is known of the request when it comes to a stage.
+/// One event: the details of a request at a stage.
 #[derive(Clone, Debug)]
 pub struct AuditEvent<'e> {
     pub(super) request: &'e AuditRequest,
     pub(super) noted: Cow<'e, Noted>,
     pub(super) occurred: Cow<'e, Occurrence>,
-    /// What all events of the request say, where that was put together before.
+    /// The serialized common members, if prepared.
     pub(super) shown: Option<&'e Shown>,
 }
 
-/// A `Status` as an event has it: without its type.
+/// A `Status` in an event: without its type.
 #[derive(Serialize)]
 struct WireStatus<'a> {
     metadata: Empty,
@@ -156,7 +156,7 @@ struct WireStatus<'a> {
 struct Empty {}
 
 impl AuditEvent<'_> {
-    /// About how many bytes it holds.
+    /// Its approximate size in bytes.
     pub(super) fn weight(&self) -> usize {
         const BARE: usize = 1024;
         let body = |body: &Option<Body>| body.as_ref().map_or(0, |body| body.bytes.len());
@@ -165,12 +165,12 @@ impl AuditEvent<'_> {
         BARE + noted + self.request.uri().len() + objects
     }
 
-    /// How much of its request is written down.
+    /// The level of the request.
     pub(super) fn level(&self) -> Level {
         self.request.audited.level
     }
 
-    /// The same without its objects, which says so.
+    /// The event without its objects, marked as truncated.
     #[must_use]
     pub(super) fn truncated(&self) -> Self {
         let mut bare = self.clone();
@@ -182,7 +182,7 @@ impl AuditEvent<'_> {
         bare
     }
 
-    /// Appends it as JSON, with or without its type.
+    /// Appends the event as JSON, optionally with its type.
     pub fn write_json(&self, with_type: bool, out: &mut Vec<u8>) {
         let Self { request, noted, occurred, shown } = self;
         let put_together;
@@ -199,7 +199,7 @@ impl AuditEvent<'_> {
         }
         out.extend_from_slice(&shown.text[..shown.head]);
         let mut event = Members { out, first: false };
-        // The names of stages need no escapes.
+        // Names of stages need no escaping.
         event.plain("stage", occurred.stage.as_str());
         event.out.extend_from_slice(&shown.text[shown.head..shown.user]);
         if let Some(user) = &noted.impersonated {
@@ -234,7 +234,7 @@ impl AuditEvent<'_> {
         event.end();
     }
 
-    /// Appends it as a line of upstream's older format, without its end.
+    /// Appends the event as a line of upstream's older format, without the line end.
     pub fn write_legacy(&self, out: &mut Vec<u8>) {
         let Self { request, noted, occurred, .. } = self;
         let list = |texts: &[String]| texts.iter().map(|text| quote(text)).collect::<Vec<_>>().join(",");
@@ -270,19 +270,19 @@ impl AuditEvent<'_> {
     }
 }
 
-/// Puts an annotation in its place by its name, unless there is one of that name. Whether it was put in.
+/// Inserts an annotation by its name, unless the name exists. Returns true if it was inserted.
 pub(super) fn put(annotations: &mut Annotations, key: Cow<'static, str>, value: SharedText) -> bool {
     let Err(place) = annotations.binary_search_by(|(known, _)| known.cmp(&key)) else { return false };
     annotations.insert(place, (key, value));
     true
 }
 
-/// What all events of a request say alike, as members in JSON in their order. What some of them say besides stands between its parts.
+/// The common members of a request's events as JSON, in order. Members of single events are inserted between its parts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shown {
     text: Vec<u8>,
-    /// Where its parts end: the level and the id, path and user, the addresses and the program, what the path says that the request is
-    /// for. The time when it came is the last one.
+    /// The ends of its parts: level and id; path and user; addresses and user agent; the object reference. The rest is
+    /// the time of arrival.
     head: usize,
     user: usize,
     client: usize,
@@ -290,17 +290,17 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// For most requests there is room at once.
+    /// The initial capacity, enough for most requests.
     const BYTES: usize = 1024;
 
-    /// What the events of a request say alike.
+    /// The common members of a request's events.
     fn of(request: &AuditRequest) -> Self {
         let mut shown = Self { text: Vec::with_capacity(Self::BYTES), ..Self::default() };
         shown.put_together(request);
         shown
     }
 
-    /// The same in the place of what is there.
+    /// Replaces the content by the common members of another request.
     pub(super) fn put_together(&mut self, request: &AuditRequest) {
         self.text.clear();
         let mut event = Members { out: &mut self.text, first: true };
@@ -329,14 +329,14 @@ impl Shown {
         event.time("requestReceivedTimestamp", request.received);
     }
 
-    /// Gives memory back, but for so many bytes.
+    /// Releases memory beyond this many bytes.
     pub(super) fn shrink_to(&mut self, bytes: usize) {
         self.text.shrink_to(bytes);
     }
 }
 
-/// Appends what a request is for as JSON: as the path has it, whose texts may need no escapes, and else as the object that was sent says of
-/// itself.
+/// Appends the object reference of a request as JSON: from the path, whose texts may need no escapes, and from the sent
+/// object.
 fn write_object(about: &ResourceAttributes<'_>, sent: &SentNames, is_plain: bool, out: &mut Vec<u8>) {
     let mut names = Members::begin(out);
     let mut name = |member, in_path: &str, sent: &str| match (in_path, is_plain) {
@@ -356,11 +356,11 @@ fn write_object(about: &ResourceAttributes<'_>, sent: &SentNames, is_plain: bool
 }
 
 impl AuditStatus {
-    /// Appends it as JSON.
+    /// Appends the status as JSON.
     fn write_json(&self, out: &mut Vec<u8>) {
         let Some(status) = self.status.as_deref() else {
             out.extend_from_slice(b"{\"metadata\":{},\"code\":");
-            // Of three digits, as HTTP has them.
+            // HTTP codes have three digits.
             out.extend([100, 10, 1].map(|place| b'0' + u8::try_from(self.code / place % 10).unwrap_or_default()));
             return out.push(b'}');
         };
@@ -376,8 +376,8 @@ impl AuditStatus {
     }
 }
 
-/// The members of an object that is being written, in the order in which they are told. There are two events of nearly every request, so
-/// nothing but text is told here, without going by way of a serializer.
+/// Writes the members of an object in order. Nearly every request has two events, so this writes text directly instead
+/// of through a serializer.
 struct Members<'o> {
     out: &'o mut Vec<u8>,
     first: bool,
@@ -399,7 +399,7 @@ impl<'o> Members<'o> {
         }
     }
 
-    /// Begins a member, whose name needs no escapes, and gives where its value goes.
+    /// Starts a member whose name needs no escapes. Returns the buffer for its value.
     fn member(&mut self, name: &str) -> &mut Vec<u8> {
         self.part();
         self.out.push(b'"');
@@ -412,7 +412,7 @@ impl<'o> Members<'o> {
         write_string(value, self.member(name));
     }
 
-    /// A member whose value needs no escapes.
+    /// Writes a member whose value needs no escapes.
     fn plain(&mut self, name: &str, value: &str) {
         let out = self.member(name);
         out.push(b'"');
@@ -426,7 +426,7 @@ impl<'o> Members<'o> {
         }
     }
 
-    /// A member whose name comes from somebody else.
+    /// Writes a member whose name is untrusted.
     fn foreign(&mut self, name: &str, value: &str) {
         self.foreign_name(name);
         write_string(value, self.out);
@@ -438,7 +438,7 @@ impl<'o> Members<'o> {
         self.out.push(b':');
     }
 
-    /// A moment, with microseconds.
+    /// Writes a time with microseconds.
     fn time(&mut self, name: &str, time: SystemTime) {
         let out = self.member(name);
         out.push(b'"');

@@ -1,6 +1,6 @@
-//! The policy of audit (`audit.k8s.io/v1`, kind `Policy`): the first rule that fits a request says how much of it is written down.
+//! The audit policy (`audit.k8s.io/v1`, kind `Policy`): the first matching rule sets the level of a request.
 //!
-//! Rules and the words that refuse them are upstream's. A request that no rule fits is not audited.
+//! Rules and error texts are upstream's. A request without a matching rule is not audited.
 
 use keelson_meta::field_error::{self, FieldError};
 use keelson_meta::go_format::quote;
@@ -15,22 +15,22 @@ const KIND: &str = "Policy";
 /// The group of a rule that names resources of all groups.
 const ALL_GROUPS: &str = "*";
 
-/// How much of a request is written down.
+/// The level of detail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Nothing.
     #[default]
     None,
-    /// Who asked what, and what came of it.
+    /// User, request and outcome.
     Metadata,
-    /// What was sent as well.
+    /// Also the sent object.
     Request,
-    /// What was answered as well.
+    /// Also the response.
     RequestResponse,
 }
 
 impl Level {
-    /// All levels, in their order.
+    /// All levels in order.
     pub const ALL: [Self; 4] = [Self::None, Self::Metadata, Self::Request, Self::RequestResponse];
 
     /// Its name.
@@ -44,17 +44,16 @@ impl Level {
     }
 }
 
-/// When in the life of a request an event is written.
+/// The stage of a request at which an event is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// It is known who asks, and nothing else has happened.
+    /// The user is known, and nothing else has happened.
     RequestReceived,
-    /// The head of the answer was sent: for requests without an end of their own, and for those that were refused before anybody knew
-    /// who asks.
+    /// The response has started: for long-running requests, and for requests refused before authentication.
     ResponseStarted,
     /// The answer is complete.
     ResponseComplete,
-    /// The server had a fault.
+    /// The handler panicked.
     Panic,
 }
 
@@ -76,24 +75,24 @@ impl Stage {
     }
 }
 
-/// What a policy says of a request.
+/// A policy's decision about a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Audited {
-    /// How much is written down.
+    /// The level.
     pub level: Level,
-    /// Whether objects are shown without their managed fields.
+    /// True if objects are written without managed fields.
     pub omit_managed_fields: bool,
     omitted: u8,
 }
 
 impl Audited {
-    /// Whether a stage of the request is written down.
+    /// Returns true if a stage of the request is recorded.
     pub fn has(&self, stage: Stage) -> bool {
         self.level > Level::None && self.omitted & stage.bit() == 0
     }
 }
 
-/// What is audited.
+/// An audit policy.
 #[derive(Clone, Debug)]
 pub struct Policy {
     rules: Vec<Rule>,
@@ -119,10 +118,10 @@ struct GroupResources {
 }
 
 impl Policy {
-    /// Reads a policy. Fields that nobody knows are passed over, as upstream does.
+    /// Parses a policy. Unknown fields are ignored, as upstream.
     ///
     /// # Errors
-    /// Why it can't be used, in upstream's words.
+    /// The fault, in upstream's words.
     pub fn of(document: &Value) -> Result<Self, String> {
         let text = |key: &str| document[key].as_str().unwrap_or_default();
         if document.is_null() {
@@ -148,7 +147,7 @@ impl Policy {
         Ok(Self { rules: rules.iter().map(|rule| Rule::of(rule, otherwise)).collect(), otherwise })
     }
 
-    /// What it says of a request, of whose user nothing is known where there is none.
+    /// Decides about a request; `user` is `None` before authentication.
     pub fn decide(&self, user: Option<&User>, attributes: &Attributes<'_>) -> Audited {
         let rule = self.rules.iter().find(|rule| rule.fits(user, attributes));
         rule.map_or(self.otherwise, |rule| rule.audited)
@@ -218,7 +217,8 @@ impl GroupResources {
     }
 }
 
-/// Whether `*`, `resource`, `resource/subresource`, `resource/*` or `*/subresource` is what is asked for.
+/// Returns true if `known` matches a resource. Forms: `*`, `resource`, `resource/subresource`, `resource/*`,
+/// `*/subresource`.
 fn resource_fits(known: &str, asked: &ResourceAttributes<'_>) -> bool {
     match (known.split_once('/'), asked.subresource) {
         (None, _) if known == "*" => true,
@@ -297,7 +297,7 @@ fn stage_faults(stages: &Value, place: &str) -> Vec<FieldError> {
     unknown.map(|(at, stage)| FieldError::invalid(format!("{place}[{at}]"), stage, why.clone())).collect()
 }
 
-/// The bits of stages, which were judged before.
+/// The bits of validated stages.
 fn stages(stages: &Value) -> u8 {
     let named = |stage: &Stage| texts(stages).iter().any(|name| name == stage.as_str());
     Stage::ALL.into_iter().filter(named).fold(0, |bits, stage| bits | stage.bit())

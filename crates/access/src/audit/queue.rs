@@ -1,8 +1,8 @@
-//! The queue of a backend: the events that wait for it, in batches.
+//! The queue of a backend: events in batches.
 //!
-//! Events without objects are lines that stand one behind the other, as they are written: a request adds its own by copying it, and
-//! a batch is taken as a whole. So nothing is handed from one thread to another but one piece of memory for hundreds of events, and the
-//! worker is woken when a batch begins and when one is full, not for each event.
+//! Events without objects are lines in one buffer. A request appends its line by a copy, and the worker takes whole
+//! batches. So hundreds of events move between threads as one allocation. The worker wakes up when a batch starts and
+//! when it is full, not for each event.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -13,23 +13,23 @@ use tokio::time::Instant;
 
 use super::record::HeldEvent;
 
-/// How many bytes of events wait for a backend at the most, whatever its queue may hold.
+/// The most bytes of queued events, in addition to the configured number of events.
 const QUEUED_BYTES: usize = 64 << 20;
-/// For how many bytes of a batch room is made before they are there.
+/// The most bytes reserved in advance for a batch.
 const LARGE_BATCH: usize = 1 << 20;
 
 /// The queue.
 pub(super) struct EventQueue {
     waiting: Mutex<Waiting>,
-    /// Told when a batch begins, when one is full, and at the end.
+    /// Notified when a batch starts, when one is full, and at the end.
     changed: Notify,
-    /// Told when there is room again, and at the end.
+    /// Notified when there is room again, and at the end.
     room: Notify,
-    /// How many events wait at the most.
+    /// The most queued events.
     most: usize,
-    /// How many events a batch has at the most.
+    /// The most events of a batch.
     most_of_batch: usize,
-    /// What stands behind each line.
+    /// The separator after each line.
     between: &'static [u8],
 }
 
@@ -37,20 +37,20 @@ pub(super) struct EventQueue {
 struct Waiting {
     full: VecDeque<Batch>,
     open: Batch,
-    /// When the open batch began.
+    /// The start of the open batch.
     since: Option<Instant>,
-    /// How many events wait, and how many bytes they have.
+    /// The number of queued events and their bytes.
     events: usize,
     bytes: usize,
-    /// How many events were ever told.
+    /// The number of all events so far.
     told: u64,
     is_closed: bool,
 }
 
-/// Events that are written together.
+/// Events to be written together.
 #[derive(Default)]
 pub(super) struct Batch {
-    /// The lines, with what stands behind each of them.
+    /// The lines with their separators.
     pub(super) lines: Vec<u8>,
     pub(super) events: Vec<Queued>,
     bytes: usize,
@@ -59,40 +59,40 @@ pub(super) struct Batch {
 /// An event of a batch.
 pub(super) struct Queued {
     pub(super) form: QueuedForm,
-    /// Told whether the request may take it for written.
+    /// Receives true once the request may count the event as written.
     pub(super) written: Option<oneshot::Sender<bool>>,
 }
 
-/// How an event waits.
+/// The form of a queued event.
 pub(super) enum QueuedForm {
-    /// As the next so many bytes of the lines.
+    /// The next bytes of the lines.
     Line(usize),
-    /// As what it says.
+    /// An event to be serialized.
     Held(Box<HeldEvent>),
 }
 
-/// An event that is told.
+/// An event offered to the queue.
 pub(super) struct Offered {
     pub(super) form: OfferedForm,
-    /// Told whether the request may take it for written.
+    /// Receives true once the request may count the event as written.
     pub(super) written: Option<oneshot::Sender<bool>>,
 }
 
-/// How an event is told.
+/// The form of an offered event.
 pub(super) enum OfferedForm {
-    /// As it is written, by where it stands among the lines that come with it.
+    /// A range of the lines that come with it.
     Line(Range<usize>),
-    /// As what it says, with about how many bytes that has.
+    /// An event to be serialized, with its approximate size in bytes.
     Held(Box<HeldEvent>, usize),
 }
 
-/// What waits.
+/// The state of the queue.
 pub(super) struct Outlook {
-    /// Whether there is a batch that waits for no further events.
+    /// True if a batch is ready to be written.
     pub(super) is_full: bool,
-    /// When the batch began that does.
+    /// The start of the open batch.
     pub(super) since: Option<Instant>,
-    /// Whether nothing comes any more.
+    /// True if the queue is closed.
     pub(super) is_closed: bool,
 }
 
@@ -103,7 +103,7 @@ impl Outlook {
 }
 
 impl EventQueue {
-    /// A queue for so many events, in batches of at the most so many.
+    /// Creates a queue for `most` events, in batches of at most `most_of_batch`.
     pub(super) fn new(most: usize, most_of_batch: usize, between: &'static [u8]) -> Self {
         let most = most.max(1);
         Self {
@@ -116,8 +116,7 @@ impl EventQueue {
         }
     }
 
-    /// Puts events in for which nobody waits, some of them as parts of `lines`, as far as there is room for them, and says how many there
-    /// was none for.
+    /// Queues events without waiting, some of them parts of `lines`. Returns the number without room.
     pub(super) fn offer(&self, lines: &[u8], events: impl IntoIterator<Item = OfferedForm>) -> usize {
         let (mut refused, mut is_news) = (0, false);
         {
@@ -135,7 +134,7 @@ impl EventQueue {
         refused
     }
 
-    /// Puts an event in, which may be a part of `lines`, as soon as there is room for it. Whether that came before the end.
+    /// Queues an event, possibly a part of `lines`, once there is room. Returns false if the queue was closed before.
     pub(super) async fn push(&self, lines: &[u8], mut event: Offered) -> bool {
         self.waiting.lock().told += 1;
         loop {
@@ -157,13 +156,13 @@ impl EventQueue {
         }
     }
 
-    /// Whether the worker has to hear of it; the event again where there is no room.
+    /// Returns true if the worker must be woken, or the event if there is no room.
     fn put(&self, waiting: &mut Waiting, lines: &[u8], event: Offered) -> Result<bool, Offered> {
         let bytes = match &event.form {
             OfferedForm::Line(line) => line.len() + self.between.len(),
             OfferedForm::Held(_, weight) => *weight,
         };
-        // One that is larger than all that may wait has to wait alone.
+        // An event larger than the limit must wait alone.
         let has_room = waiting.events == 0 || waiting.bytes + bytes <= QUEUED_BYTES;
         if waiting.events >= self.most || !has_room {
             return Err(event);
@@ -213,38 +212,38 @@ impl EventQueue {
         (!batch.events.is_empty()).then_some(batch)
     }
 
-    /// What waits now.
+    /// The current state.
     pub(super) fn outlook(&self) -> Outlook {
         let waiting = self.waiting.lock();
         Outlook { is_full: !waiting.full.is_empty(), since: waiting.since, is_closed: waiting.is_closed }
     }
 
-    /// Waits until there may be something else to do.
+    /// Waits until the state may have changed.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
 
-    /// Takes nothing more.
+    /// Closes the queue.
     pub(super) fn close(&self) {
         self.waiting.lock().is_closed = true;
         self.changed.notify_one();
         self.room.notify_waiters();
     }
 
-    /// How many events wait.
+    /// The number of queued events.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.waiting.lock().events
     }
 
-    /// How many events were told, also those that there was no room for.
+    /// The number of all events so far, including those without room.
     pub(super) fn told(&self) -> u64 {
         self.waiting.lock().told
     }
 }
 
 impl Waiting {
-    /// Takes the open batch. The next one is likely to be as long.
+    /// Takes the open batch. Reserves the same size for the next.
     fn take_open(&mut self) -> Batch {
         self.since = None;
         let lines = Vec::with_capacity(self.open.lines.len().min(LARGE_BATCH));
@@ -306,7 +305,7 @@ mod tests {
         let third = push("c");
         tokio::task::yield_now().await;
         queue.close();
-        assert!(!third.await.unwrap(), "nobody has taken it");
+        assert!(!third.await.unwrap(), "no worker has taken it");
         assert_eq!((taken(&queue), taken(&queue)), (Some(("b".to_owned(), 1)), None));
     }
 }

@@ -1,7 +1,7 @@
-//! The record of one request: all that its events say, put together by those who have a part in it.
+//! The record of one request: the content of its events.
 //!
-//! The filters note who asks, the handlers what was sent, authorization and admission why they decided as they did. A caller carries the
-//! note ([`AuditRecord`]); where nothing is audited it carries none, and nothing is noted, copied or looked for.
+//! Filters add the user, handlers the sent object, authorization and admission their decisions. A caller carries the
+//! record ([`AuditRecord`]). Without auditing it is empty, and nothing is recorded, copied or looked up.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,10 +17,10 @@ use crate::authorize::{Attributes, ResourceAttributes};
 use crate::shared_text::SharedText;
 use crate::user::User;
 
-/// How many bytes the annotations of a request may have together, names included. Whatever comes then is left out.
+/// The most bytes of a request's annotations, names included. Further ones are dropped.
 const ANNOTATION_BYTES: usize = 64 << 10;
 
-/// A note of what the events of a request say. A clone is the same note, and the default is none.
+/// A shared handle to a request's record. Clones share it, and the default is empty.
 #[derive(Clone, Default)]
 pub struct AuditRecord(Option<Arc<Noting>>);
 
@@ -29,15 +29,15 @@ struct Noting {
     noted: Mutex<Noted>,
 }
 
-/// What is noted of a request while something of it is told.
+/// The record, locked while an event is passed on.
 pub(super) struct Telling<'r> {
     noting: &'r Arc<Noting>,
-    /// Nothing is noted yet of a request that has only come.
+    /// `None` for a request that has just arrived, without details.
     noted: Option<MutexGuard<'r, Noted>>,
     occurred: &'r Occurrence,
 }
 
-/// An event that is kept until somebody writes it.
+/// An event that is serialized later.
 pub(super) struct HeldEvent {
     noting: Arc<Noting>,
     noted: Noted,
@@ -45,33 +45,33 @@ pub(super) struct HeldEvent {
 }
 
 impl AuditRecord {
-    /// The note of a request.
+    /// The record of a request.
     pub fn of(request: AuditRequest) -> Self {
         Self(Some(Arc::new(Noting { request, noted: Mutex::default() })))
     }
 
-    /// Whether anything is written down.
+    /// Returns true if the request is audited.
     pub fn is_read(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Whether the request is for a resource.
+    /// Returns true if the request is for a resource.
     pub fn is_about_objects(&self) -> bool {
         self.0.as_ref().is_some_and(|noting| noting.request.is_for_resource())
     }
 
-    /// How much of the request is written down.
+    /// The level of the request.
     pub fn level(&self) -> Level {
         self.0.as_ref().map_or(Level::None, |noting| noting.request.audited.level)
     }
 
-    /// Whether a stage of the request is written down.
+    /// Returns true if a stage of the request is recorded.
     pub fn has(&self, stage: Stage) -> bool {
         self.0.as_ref().is_some_and(|noting| noting.request.audited.has(stage))
     }
 
-    /// Adds an annotation to the events that follow, such as `authorization.k8s.io/reason`. What was said of a key first stands, as
-    /// upstream has it. Names end in a domain of whoever says it.
+    /// Adds an annotation to all later events, such as `authorization.k8s.io/reason`. The first value of a key stays,
+    /// as upstream. Names end in a domain.
     pub fn annotate(&self, key: impl Into<Cow<'static, str>>, value: impl Into<SharedText>) {
         let Some(noting) = &self.0 else { return };
         let (key, value) = (key.into(), value.into());
@@ -83,9 +83,9 @@ impl AuditRecord {
         event::put(&mut noted.annotations, key, value);
     }
 
-    /// Notes what was decided about the request, `allow` or `forbid`, and why.
+    /// Records the decision, `allow` or `forbid`, and its reason.
     pub fn decides(&self, decision: &'static str, reason: SharedText) {
-        // A reason that is too long is left out, like any other annotation.
+        // A reason beyond the limit is dropped like any annotation.
         if event::DECISION.len() + decision.len() + event::REASON.len() + reason.len() > ANNOTATION_BYTES {
             return self.annotate(event::DECISION, decision);
         }
@@ -94,7 +94,7 @@ impl AuditRecord {
         }
     }
 
-    /// Notes in whose name the request is made, and the verb by which that is allowed where it is a constrained one.
+    /// Records the impersonated user, and the verb that allowed a constrained impersonation.
     pub fn impersonates(&self, user: &Arc<User>, constraint: Option<&'static str>) {
         if let Some(noting) = &self.0 {
             let mut noted = noting.noted.lock();
@@ -102,7 +102,7 @@ impl AuditRecord {
         }
     }
 
-    /// Notes what the object that was sent says of itself, where the path does not say it.
+    /// Records the names in the sent object, where the path lacks them.
     pub fn names<'a>(&self, namespace: &'a str, name: &'a str, uid: &'a str, resource_version: &'a str) {
         let Some(noting) = &self.0 else { return };
         let Attributes::Resource(about) = noting.request.attributes() else { return };
@@ -122,7 +122,7 @@ impl AuditRecord {
         }
     }
 
-    /// Notes what was sent, where that is written down. It is asked for only then.
+    /// Records the sent object if the level includes it. `body` runs only then.
     pub fn sent(&self, body: impl FnOnce() -> Body) {
         if self.level() < Level::Request {
             return;
@@ -132,7 +132,7 @@ impl AuditRecord {
         }
     }
 
-    /// What is told when this comes of the request; `None` where nothing is written of it.
+    /// The event of a stage; `None` if it is not recorded.
     pub(super) fn telling<'r>(&'r self, occurred: &'r Occurrence) -> Option<Telling<'r>> {
         let noting = self.0.as_ref().filter(|_| self.has(occurred.stage))?;
         let noted = (occurred.stage != Stage::RequestReceived).then(|| noting.noted.lock());
@@ -141,7 +141,7 @@ impl AuditRecord {
 }
 
 impl Telling<'_> {
-    /// The event, with what all events of its request say.
+    /// The event with the common members of its request.
     pub(super) fn event<'e>(&'e self, shown: &'e Shown) -> AuditEvent<'e> {
         AuditEvent {
             shown: Some(shown),
@@ -151,17 +151,17 @@ impl Telling<'_> {
         }
     }
 
-    /// The request, which all that is told at once is of.
+    /// The request. All events passed on together belong to it.
     pub(super) fn request(&self) -> &AuditRequest {
         &self.noting.request
     }
 
-    /// Whether the event has an object that takes time to write.
+    /// Returns true if the event has an object that takes time to serialize.
     pub(super) fn is_heavy(&self) -> bool {
         is_heavy(self.noted.as_deref(), self.occurred)
     }
 
-    /// The event, to be written later.
+    /// The event for later serialization.
     pub(super) fn held(&self) -> OfferedForm {
         let noted = self.noted.as_deref().cloned().unwrap_or_default();
         let held = HeldEvent { noting: self.noting.clone(), noted, occurred: self.occurred.clone() };
@@ -175,7 +175,7 @@ fn is_heavy(noted: Option<&Noted>, occurred: &Occurrence) -> bool {
 }
 
 impl HeldEvent {
-    /// Whether it has an object that takes time to write.
+    /// Returns true if it has an object that takes time to serialize.
     pub(super) fn is_heavy(&self) -> bool {
         is_heavy(Some(&self.noted), &self.occurred)
     }
@@ -207,7 +207,7 @@ mod tests {
         AuditRecord::of(request(level))
     }
 
-    /// What is written of the end of the request.
+    /// The JSON of the request's last event.
     fn told(record: &AuditRecord) -> String {
         let occurred = Occurrence { response_object: None, ..occurrence() };
         let OfferedForm::Held(held, _) = record.telling(&occurred).unwrap().held() else { unreachable!() };

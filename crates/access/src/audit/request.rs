@@ -1,7 +1,7 @@
-//! The facts of an audited request, as they are known before anything comes of it.
+//! The facts of an audited request that are known when it arrives.
 //!
-//! Its texts stand one behind the other in one piece of memory: every request that is audited has them, and to allocate each by itself
-//! would cost more than to write it down.
+//! All texts share one allocation. Every audited request has them, and separate allocations would cost more than
+//! writing the event.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -14,24 +14,24 @@ use super::policy::Audited;
 use crate::authorize::{Attributes, ResourceAttributes};
 use crate::user::User;
 
-/// A request as it came.
+/// An audited request.
 #[derive(Clone, Debug)]
 pub struct AuditRequest {
-    /// How much of it is written down.
+    /// The decision of the policy.
     pub(super) audited: Audited,
-    /// Who asks; nobody where that could not be found out.
+    /// The user; `None` if authentication failed.
     pub(super) user: Option<Arc<User>>,
-    /// When it came.
+    /// The time of arrival.
     pub received: SystemTime,
     texts: String,
     ends: [usize; PARTS],
-    /// Whether it is for a resource.
+    /// True for a request for a resource.
     is_for_resource: bool,
-    /// Whether no text needs an escape in JSON.
+    /// True if no text needs escaping in JSON.
     pub(super) is_plain: bool,
 }
 
-/// The texts, in their order.
+/// The texts in order.
 #[derive(Clone, Copy)]
 enum Part {
     Id,
@@ -39,7 +39,7 @@ enum Part {
     UserAgent,
     Addresses,
     Verb,
-    /// Of a request that is for no resource; the next ones are of the others.
+    /// The path of a request that is for no resource. The next parts belong to resource requests.
     Path,
     Group,
     Version,
@@ -50,12 +50,12 @@ enum Part {
 }
 
 const PARTS: usize = Part::Name as usize + 1;
-/// How many bytes an address takes in most requests.
+/// The length of an address in most requests, in bytes.
 const ADDRESS_BYTES: usize = 24;
 
 impl AuditRequest {
-    /// A request for this, under this id, for this path and query, from this program and by these addresses, the client's own first.
-    /// Nothing of it is written down before that is decided.
+    /// Creates a request with its id, path and query, attributes, user agent and addresses, the client's own first. It
+    /// is not recorded until it is decided.
     pub fn new(
         (id, uri): (&str, &str),
         (user_agent, addresses): (&str, &[IpAddr]),
@@ -92,7 +92,7 @@ impl AuditRequest {
         Self { audited, user: None, received, texts, ends, is_for_resource, is_plain }
     }
 
-    /// The same, of which so much is written down, and in whose name it was made if that could be found out.
+    /// Adds the policy's decision, and the user if known.
     #[must_use]
     pub fn decided(mut self, audited: Audited, user: Option<Arc<User>>) -> Self {
         (self.audited, self.user) = (audited, user);
@@ -104,12 +104,12 @@ impl AuditRequest {
         &self.texts[begin..self.ends[part as usize]]
     }
 
-    /// The id of the request.
+    /// The audit id.
     pub fn id(&self) -> &str {
         self.text(Part::Id)
     }
 
-    /// Path and query, as they were sent.
+    /// Path and query as they were sent.
     pub fn uri(&self) -> &str {
         self.text(Part::Uri)
     }
@@ -119,23 +119,23 @@ impl AuditRequest {
         self.text(Part::Verb)
     }
 
-    /// The addresses that it came by, the client's own first.
+    /// The addresses of client and proxies, the client's own first.
     pub fn addresses(&self) -> impl Iterator<Item = &str> {
         let addresses = self.text(Part::Addresses);
         addresses.split(',').filter(|address| !address.is_empty())
     }
 
-    /// The client's program.
+    /// The user agent.
     pub fn user_agent(&self) -> &str {
         self.text(Part::UserAgent)
     }
 
-    /// Whether it is for a resource.
+    /// Returns true for a request for a resource.
     pub fn is_for_resource(&self) -> bool {
         self.is_for_resource
     }
 
-    /// What it is for, as the policy is asked about it.
+    /// The attributes for the policy.
     pub fn attributes(&self) -> Attributes<'_> {
         if !self.is_for_resource {
             return Attributes::Path { verb: self.verb(), path: self.text(Part::Path) };
@@ -154,7 +154,7 @@ impl AuditRequest {
     }
 }
 
-/// Appends an address. Nearly all are of four numbers, which need no formatter.
+/// Appends an address. Nearly all are IPv4, which is written without a formatter.
 fn push_address(address: IpAddr, texts: &mut String) {
     let IpAddr::V4(address) = address else {
         return write!(texts, "{address}").expect("memory takes every text");

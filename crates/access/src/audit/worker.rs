@@ -1,8 +1,8 @@
-//! The worker of a backend: takes events from its queue, puts them into batches, and has these written or sent.
+//! The worker of a backend: takes batches from its queue and has them written or sent.
 //!
-//! A batch goes out when it is full or its time is over, not faster than the throttle lets it, and so many at once as the sink takes.
-//! Events with objects are put into their form here, so that the requests that they are about don't wait for that. The worker ends when
-//! nobody can tell it anything any more, or soon after it is told that the server has stopped.
+//! A batch goes out when it is full or its time is over, within the throttle's rate and the sink's concurrency. Events
+//! with objects are serialized here, so that their requests don't wait. The worker ends after the last auditor is
+//! dropped, or soon after the server stops.
 
 use std::borrow::Cow;
 use std::pin::pin;
@@ -19,56 +19,56 @@ use super::event::AuditEvent;
 use super::policy::Level;
 use super::queue::{Batch, EventQueue, Outlook, Queued, QueuedForm};
 
-/// The longest time between two looks at what the throttle lets out.
+/// The longest wait between two checks of the throttle.
 const LONGEST_WAIT: Duration = Duration::from_hours(1);
-/// How long a worker goes on after the server has stopped.
+/// The time limit of the worker after the server has stopped.
 const LAST_TIME: Duration = Duration::from_secs(5);
-/// Why events are lost then.
+/// The reason of losses after the server has stopped.
 pub(super) const STOPPED: &str = "the server has stopped";
 
-/// Writes or sends events.
+/// A destination of events.
 pub trait Sink: Send + Sync + 'static {
-    /// Its name in the metric of lost events.
+    /// The label in the metric of lost events.
     fn name(&self) -> &'static str;
 
-    /// What stands before, between and behind the events of a batch.
+    /// The bytes before, between and after the events of a batch.
     fn frame(&self) -> [&'static [u8]; 3];
 
-    /// Appends an event in its form.
+    /// Appends an event in the sink's format.
     fn write(&self, event: &AuditEvent<'_>, out: &mut Vec<u8>);
 
-    /// Writes or sends a batch. `Err` says why its events are lost.
+    /// Writes or sends a batch. The error is the reason of the loss.
     fn send(&self, batch: Vec<u8>) -> BoxFuture<'_, Result<(), String>>;
 }
 
-/// How events are put together.
+/// The settings of batches.
 #[derive(Clone, Copy, Debug)]
 pub struct Batching {
-    /// How many events wait at the most.
+    /// The most queued events.
     pub buffer: usize,
-    /// How many events a batch has at the most.
+    /// The most events of a batch.
     pub most: usize,
-    /// How long a batch waits for more events.
+    /// The longest time that a batch waits for more events.
     pub wait: Duration,
-    /// How fast batches go out.
+    /// The rate limit of batches.
     pub throttle: Option<Throttle>,
-    /// How many are under way at once.
+    /// The most batches in flight.
     pub at_once: usize,
 }
 
-/// A rate of batches.
+/// A rate limit of batches.
 #[derive(Clone, Copy, Debug)]
 pub struct Throttle {
-    /// Batches in a second.
+    /// Batches per second.
     pub rate: f32,
-    /// How many may go out at once after a rest.
+    /// The most batches at once after a pause.
     pub burst: usize,
 }
 
-/// The bounds of events and batches.
+/// The size limits of events and batches.
 #[derive(Clone, Copy, Debug)]
 pub struct Truncation {
-    /// A larger event in bytes loses its objects, and is lost if that does not help.
+    /// A larger event, in bytes, loses its objects, and is lost if that is not enough.
     pub event: usize,
     /// A larger batch in bytes is split.
     pub batch: usize,
@@ -81,7 +81,7 @@ pub struct AuditWorker {
     forms: Forms,
 }
 
-/// How events get their form.
+/// Serializes events.
 #[derive(Clone)]
 pub(super) struct Forms {
     pub(super) sink: Arc<dyn Sink>,
@@ -89,7 +89,7 @@ pub(super) struct Forms {
     pub(super) counts: Arc<AuditCounts>,
 }
 
-/// A batch in its form, and who waits for it.
+/// A serialized batch with its waiting requests.
 struct Framed {
     bytes: Vec<u8>,
     events: usize,
@@ -101,7 +101,7 @@ impl AuditWorker {
         Self { queue, batching, forms }
     }
 
-    /// Works until nobody is left who tells events, or until `stopped` and what waits then is written, for a bounded time.
+    /// Works until the last auditor is gone. After `stopped` it writes the queued events within [`LAST_TIME`].
     pub async fn run(self, stopped: impl Future<Output = ()>) {
         let mut stopped = pin!(stopped);
         let mut sending = FuturesUnordered::new();
@@ -112,7 +112,7 @@ impl AuditWorker {
             if seen.is_closed && seen.is_empty() && sending.is_empty() {
                 break;
             }
-            // At the end nothing is waited for.
+            // No wait at the end.
             let due = if seen.is_closed {
                 (!seen.is_empty()).then_some(now)
             } else {
@@ -141,7 +141,7 @@ impl AuditWorker {
                 }
             }
         }
-        // What is under way counts what of it is lost as it is dropped.
+        // Dropped sends count their unwritten events as lost.
         drop(sending);
         while let Some(batch) = self.queue.take() {
             self.forms.lose(batch.events.len(), STOPPED);
@@ -149,16 +149,16 @@ impl AuditWorker {
         self.forms.counts.tell_losses();
     }
 
-    /// When the next batch may go out; `None` as long as there is none.
+    /// The time of the next batch; `None` without one.
     fn due(&self, seen: &Outlook, now: Instant) -> Option<Instant> {
         if seen.is_full { Some(now) } else { seen.since.map(|since| since + self.batching.wait) }
     }
 }
 
-/// How many batches may go out, as the throttle has it.
+/// The number of batches that the throttle allows.
 struct Allowance {
     throttle: Option<Throttle>,
-    /// How many, as of a moment.
+    /// The allowance, as of a time.
     allowed: (f64, Instant),
 }
 
@@ -168,14 +168,14 @@ impl Allowance {
         Self { throttle, allowed: (whole(burst), Instant::now()) }
     }
 
-    /// When the next batch may go out.
+    /// The time when the next batch may go out.
     fn at(&self, now: Instant) -> Instant {
         let Some(throttle) = self.throttle else { return now };
         let missing = 1.0 - self.now(throttle, now);
         if missing <= 0.0 {
             return now;
         }
-        // No rate at all, or one that is no number, lets none go out before the end.
+        // A rate of 0 or NaN lets no batch out before the end.
         let wait = Duration::try_from_secs_f64(missing / f64::from(throttle.rate)).unwrap_or(LONGEST_WAIT);
         now + wait.min(LONGEST_WAIT)
     }
@@ -193,20 +193,20 @@ impl Allowance {
     }
 }
 
-/// A small number with fractions.
+/// A small number as a float.
 fn whole(number: usize) -> f64 {
     f64::from(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// Events of which it is not known yet whether they are written. Those of which it never is count as lost, although what was handed to the
-/// system may still be written.
+/// Events without a known outcome. When dropped they count as lost, although bytes already handed to the system may
+/// still be written.
 struct Unsettled {
     forms: Forms,
     events: usize,
 }
 
 impl Unsettled {
-    /// So many of them have an end: they are written, or lost for this reason.
+    /// Records the outcome of some events: written, or lost for this reason.
     fn settle(&mut self, events: usize, lost: Option<String>) {
         self.events = self.events.saturating_sub(events);
         if let Some(why) = lost {
@@ -222,16 +222,16 @@ impl Drop for Unsettled {
 }
 
 impl Forms {
-    /// Counts events that were taken out of the queue, and are lost.
+    /// Counts events that left the queue and are lost.
     pub(super) fn lose(&self, events: usize, why: impl Into<Cow<'static, str>>) {
         self.counts.lose(self.sink.name(), events, why);
     }
 
-    /// Sends a batch. What of it is not written counts as lost, also where nobody waits for the end of this or it never begins.
+    /// Sends a batch. Unwritten events count as lost, even if the future is dropped before or during its run.
     fn send(self, batch: Batch) -> impl Future<Output = ()> + Send {
         let mut unsettled = Unsettled { events: batch.events.len(), forms: self.clone() };
         async move {
-            // Objects may be megabytes of another format, and the threads here are those of requests.
+            // Objects may be megabytes in another format, and these threads serve requests.
             let is_heavy = |queued: &Queued| matches!(&queued.form, QueuedForm::Held(held) if held.is_heavy());
             let framed = if batch.events.iter().any(is_heavy) {
                 let forms = self.clone();
@@ -243,27 +243,27 @@ impl Forms {
                 Ok(batches) => batches,
                 Err(error) => return unsettled.settle(unsettled.events, Some(error.to_string())),
             };
-            // What is too long for a batch has its end already.
+            // Events too long for a batch are settled already.
             unsettled.events = batches.iter().map(|batch| batch.events).sum();
             for batch in batches {
                 let sent = self.sink.send(batch.bytes).await;
                 let is_sent = sent.is_ok();
                 unsettled.settle(batch.events, sent.err());
                 for waiting in batch.waiting {
-                    // Whoever waited may have gone away.
+                    // The waiting request may have gone away.
                     let _ = waiting.send(is_sent);
                 }
             }
         }
     }
 
-    /// Puts events into batches in their form.
+    /// Serializes events into batches.
     fn framed(&self, batch: Batch) -> Vec<Framed> {
         let [opening, between, closing] = self.sink.frame();
         let bound = self.truncation.map_or(usize::MAX, |bounds| bounds.batch);
         let is_line = |queued: &Queued| matches!(queued.form, QueuedForm::Line(_));
         if opening.is_empty() && between == closing && batch.lines.len() <= bound && batch.events.iter().all(is_line) {
-            // The lines are the batch as it is.
+            // The lines are the batch already.
             let (events, lines) = (batch.events.len(), batch.lines);
             let waiting = batch.events.into_iter().filter_map(|queued| queued.written).collect();
             return vec![Framed { bytes: lines, events, waiting }];
@@ -280,7 +280,7 @@ impl Forms {
                 QueuedForm::Held(held) => {
                     written.clear();
                     if !self.write(&held.event(), &mut written) {
-                        // It is counted, and as upstream has it no request is refused for its size.
+                        // It is counted, and as upstream no request is refused for its size.
                         let _ = told.map(|told| told.send(true));
                         continue;
                     }
@@ -308,8 +308,8 @@ impl Forms {
         batches
     }
 
-    /// Appends an event in its form, without its objects where it is too long. Whether it is short enough then; nothing of it is there
-    /// where it is not.
+    /// Appends an event, without its objects if it is too long. Returns false and appends nothing if it is still too
+    /// long.
     pub(super) fn write(&self, event: &AuditEvent<'_>, out: &mut Vec<u8>) -> bool {
         let begin = out.len();
         self.sink.write(event, out);
@@ -346,7 +346,7 @@ mod tests {
     use super::super::record::AuditRecord;
     use super::*;
 
-    /// Takes a batch for each permit, and refuses all while told to.
+    /// A sink that takes one batch for each permit, and refuses batches on demand.
     struct Taking {
         batches: Mutex<Vec<String>>,
         permits: Semaphore,
@@ -439,7 +439,7 @@ mod tests {
         tell(&auditor);
         drop(auditor);
         running.await.unwrap();
-        assert_eq!(sink.lengths(), [4, 1, 1], "what waits is written before the end");
+        assert_eq!(sink.lengths(), [4, 1, 1], "queued events are written before the end");
     }
 
     #[tokio::test(start_paused = true)]
@@ -489,7 +489,7 @@ mod tests {
         assert_eq!(lost(&auditor), [("webhook", 6)], "those of the batch under way and those that waited");
     }
 
-    /// A rate at which nothing ever goes out is a setting like another: what waits is written at the end.
+    /// A rate of 0 is a valid setting: queued events are written at the end.
     #[tokio::test(start_paused = true)]
     async fn a_rate_of_nothing_keeps_events_until_the_end_and_no_request_that_waits_for_its_event() {
         for rate in [0.0, -1.0, 1e-20, f32::NAN, f32::INFINITY] {
@@ -543,9 +543,9 @@ mod tests {
             let running = tokio::spawn(worker.run(std::future::pending()));
             let (record, end) = (record(), end());
             assert!(auditor.begin(&record, &end).await);
-            assert_eq!(sink.lengths(), [1], "it is written before the request goes on");
+            assert_eq!(sink.lengths(), [1], "it is written before the request continues");
             let waiting = tokio::time::timeout(Duration::from_secs(60), auditor.begin(&record, &end));
-            assert!(waiting.await.is_err(), "nobody has written it");
+            assert!(waiting.await.is_err(), "it was not written");
             sink.refusals.store(1, Ordering::SeqCst);
             sink.permits.add_permits(2);
             assert_eq!(auditor.begin(&record, &end).await, goes_on, "{mode:?}");

@@ -1,7 +1,7 @@
-//! Name constraints (RFC 5280, section 4.2.1.10): which names an authority may sign.
+//! Name constraints (RFC 5280, section 4.2.1.10): the names that an authority may sign.
 //!
-//! As in Go they are about the alternative names of certificates, and not about subjects. Constraints on mail addresses and URIs are
-//! not compared: an authority that has one signs no such name.
+//! As in Go they apply to alternative names, not to subjects. Constraints on email addresses and URIs can't be checked:
+//! an authority with one may sign no such name.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use x509_parser::extensions::{GeneralName, GeneralSubtree, NameConstraints};
 
 use super::{Certificate, PathError, is_checked};
 
-/// Returns whether all constraints can be checked.
+/// Returns true if all constraints can be checked.
 pub(super) fn are_understood(limits: &NameConstraints<'_>) -> bool {
     subtrees(limits).all(|subtree| is_checked(&subtree.base))
 }
@@ -45,7 +45,7 @@ fn is_same_kind(one: &GeneralName<'_>, other: &GeneralName<'_>) -> bool {
     is_checked(one) && std::mem::discriminant(one) == std::mem::discriminant(other)
 }
 
-/// Returns whether a name lies in a subtree; `None` where that is not known.
+/// Returns true if a name is in a subtree; `None` if that can't be checked.
 fn covers(subtree: &GeneralName<'_>, name: &GeneralName<'_>) -> Option<bool> {
     match (subtree, name) {
         (GeneralName::DNSName(subtree), GeneralName::DNSName(name)) => Some(covers_domain(subtree, name)),
@@ -58,7 +58,7 @@ fn covers(subtree: &GeneralName<'_>, name: &GeneralName<'_>) -> Option<bool> {
     }
 }
 
-/// A domain covers itself and those below it, unless it begins with a dot: then only those below it.
+/// A domain covers itself and its subdomains. With a leading dot it covers only the subdomains.
 fn covers_domain(subtree: &str, name: &str) -> bool {
     let (subtree, name) = (subtree.to_ascii_lowercase(), name.to_ascii_lowercase());
     match subtree.strip_prefix('.') {

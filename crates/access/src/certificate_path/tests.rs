@@ -1,6 +1,6 @@
-//! Paths that Go accepts, and those that it refuses.
+//! Tests of paths that Go accepts, and of those that it refuses.
 //!
-//! Certificates of version 1 and those with odd algorithms are written byte by byte, since no library makes them.
+//! Certificates of version 1 and with unusual algorithms are written byte by byte, since no library makes them.
 
 use rcgen::{
     BasicConstraints, CertificateParams, CustomExtension, DnType, ExtendedKeyUsagePurpose, GeneralSubtree, IsCa,
@@ -16,7 +16,7 @@ fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
 }
 
-/// A certificate authority, or one between it and its clients.
+/// A certificate authority, root or intermediate.
 struct Signing {
     params: CertificateParams,
     key: KeyPair,
@@ -65,7 +65,7 @@ impl Signing {
         self.sign(&params, &KeyPair::generate().unwrap())
     }
 
-    /// A certificate of version 1 in the name of this authority.
+    /// A certificate of version 1 signed by this authority.
     fn version_1(&self, common_name: &str, key: &KeyPair) -> CertificateDer<'static> {
         let content = version_1(&self.subject(), common_name, &crate::der::algorithm(&self.key).unwrap(), key);
         signed(&content, &self.key).unwrap().into()
@@ -88,7 +88,7 @@ fn version_1(issuer: &[u8], common_name: &str, algorithm: &[u8], key: &KeyPair) 
     element(SEQUENCE, &[&serial, algorithm, issuer, &validity, &subject, &key.subject_public_key_info()])
 }
 
-/// A certificate of version 1 that a key has signed for itself.
+/// A self-signed certificate of version 1.
 pub(crate) fn version_1_of(key: &KeyPair) -> Vec<u8> {
     let algorithm = crate::der::algorithm(key).unwrap();
     signed(&version_1(&name("ann", &[]), "ann", &algorithm, key), key).unwrap()
@@ -255,7 +255,7 @@ fn weak_signatures_and_short_keys_are_refused() {
 #[test]
 fn a_client_can_not_have_many_signatures_verified() {
     let root = Signing::new();
-    // Authorities of one name and one key, each of which may have signed each.
+    // Authorities with one name and one key. Each may have signed each other.
     let key = || KeyPair::try_from(root.key.serialize_der()).unwrap();
     let ring: Vec<_> = (0..MOST_SENT)
         .map(|_| Signing::root(authority_params("ring"), key()).sign(&authority_params("ring"), &key()))

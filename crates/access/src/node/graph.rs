@@ -1,7 +1,7 @@
-//! The graph of nodes and the objects that have to do with them.
+//! The graph of nodes and related objects.
 //!
-//! Pods lead to nodes, and what pods use is counted by node, so that a question is a look-up however many pods use the same. A claim
-//! leads to its volume, and a volume to the secrets that are needed to mount it.
+//! Pods lead to nodes. The objects that pods use are counted by node, so a question is one lookup however many pods use
+//! the object. A claim leads to its volume, and a volume to the secrets needed to mount it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use keelson_meta::json::Value;
 use super::references;
 use crate::follow::{self, decoded};
 
-/// What the graph is made of.
+/// The source collections of the graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     Pods,
@@ -22,7 +22,7 @@ pub(super) enum Source {
     Slices,
 }
 
-/// A kind of object that pods use, all of which have a namespace.
+/// A kind of namespaced object that pods use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Used {
     Secret,
@@ -32,16 +32,16 @@ pub(super) enum Used {
     ServiceAccount,
 }
 
-/// `<namespace>/<name>`, or `<name>` of what has no namespace, as in the cache.
+/// `<namespace>/<name>`, or `<name>` without a namespace, as in the cache.
 type Key = Arc<str>;
-/// A name of a node.
+/// The name of a node.
 type Node = Arc<str>;
 
-/// Objects and the nodes that they have to do with.
+/// Objects with their related nodes.
 #[derive(Default)]
 pub(super) struct Graph {
     pods: HashMap<Key, Pod>,
-    /// How many pods of which node use it.
+    /// The number of pods that use it, by node.
     used: HashMap<(Used, Key), HashMap<Node, usize>>,
     volumes: HashMap<Key, Volume>,
     /// The volumes that need a secret.
@@ -61,12 +61,12 @@ struct Volume {
 }
 
 impl Graph {
-    /// Whether a pod is bound to a node.
+    /// Returns true if a pod is bound to a node.
     pub(super) fn pod_is_on(&self, namespace: &str, name: &str, node: &str) -> bool {
         self.pods.get(&*key(namespace, name)).is_some_and(|pod| &*pod.node == node)
     }
 
-    /// Whether pods of a node use an object, by themselves or through a volume.
+    /// Returns true if pods of a node use an object, directly or through a volume.
     pub(super) fn is_used_on(&self, kind: Used, namespace: &str, name: &str, node: &str) -> bool {
         let key: Key = key(namespace, name).into();
         let through_a_volume = || {
@@ -76,12 +76,12 @@ impl Graph {
         self.counts(&(kind, key.clone()), node) || through_a_volume()
     }
 
-    /// Whether the claim that a volume is bound to is used by pods of a node.
+    /// Returns true if pods of a node use the claim that a volume is bound to.
     pub(super) fn volume_is_used_on(&self, name: &str, node: &str) -> bool {
         self.volumes.get(name).is_some_and(|volume| self.counts(&(Used::Claim, volume.claim.clone()), node))
     }
 
-    /// Whether an object that names its node names this one.
+    /// Returns true if an attachment or slice names this node.
     pub(super) fn is_of(&self, source: Source, name: &str, node: &str) -> bool {
         let nodes = if source == Source::Slices { &self.slices } else { &self.attachments };
         nodes.get(name).is_some_and(|of| &**of == node)
@@ -164,7 +164,7 @@ impl follow::Index for Graph {
 
     fn put(&mut self, source: Source, entry: &Entry) {
         match source {
-            // A pod that is bound to no node need not be read.
+            // An unbound pod need not be read.
             Source::Pods if entry.field_named("spec.nodeName").is_empty() => self.remove_pod(&entry.key),
             Source::Pods => self.put_pod(&entry.key, &decoded(entry)),
             Source::Volumes => self.put_volume(&entry.key, &decoded(entry)),
@@ -182,8 +182,8 @@ impl follow::Index for Graph {
         }
     }
 
-    /// Kubelets write the status of pods all the time. What a bound pod uses stays, but for the resource claims that its status names
-    /// and for what ephemeral containers add.
+    /// Returns true if a change of a pod leaves its objects the same, as most writes of its status by kubelets do. Once
+    /// a pod is bound, only resource claims in its status and ephemeral containers add objects.
     fn is_same(source: Source, before: &Entry, after: &Entry) -> bool {
         let node = |entry: &'_ Entry| entry.field_named("spec.nodeName").to_owned();
         let may_use_more = |entry: &Entry| {

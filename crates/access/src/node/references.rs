@@ -1,6 +1,6 @@
 //! References of pods and volumes to other objects.
 //!
-//! Of a volume in a pod: whatever source it has, a `secretRef` names a secret, as do the names that some sources have for it.
+//! In a pod's volume a `secretRef` of any source names a secret, and some sources have other fields for it.
 
 use std::collections::BTreeSet;
 
@@ -9,12 +9,12 @@ use keelson_meta::json::Value;
 
 use super::graph::Used;
 
-/// Marks the pod that shows what a kubelet runs by itself. It gives its node no rights, as a node could make such pods.
+/// The annotation of mirror pods. They grant their node nothing, since a node could create them.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
 
-/// What a pod uses of its namespace.
+/// The objects of its namespace that a pod uses.
 pub(super) fn of_pod(pod: &Object) -> BTreeSet<(Used, String)> {
     let mut uses = BTreeSet::new();
     if pod.get(&["metadata", "annotations", MIRROR]).is_some() {
@@ -43,7 +43,7 @@ pub(super) fn of_pod(pod: &Object) -> BTreeSet<(Used, String)> {
     }
     for claim in each(&spec["resourceClaims"]) {
         add(Used::ResourceClaim, claim["resourceClaimName"].as_str());
-        // One that is made from a template has a name that the status tells.
+        // The status has the name of a claim made from a template.
         let statuses = pod.get(&["status", "resourceClaimStatuses"]).unwrap_or(&Value::Null);
         for status in each(statuses).filter(|status| status["name"] == claim["name"]) {
             add(Used::ResourceClaim, status["resourceClaimName"].as_str());
@@ -73,7 +73,7 @@ fn of_volume(pod: &str, volume: &Value, add: &mut impl FnMut(Used, Option<&str>)
     }
 }
 
-/// The secrets that a node needs to mount a volume, with their namespaces; that of the claim unless they name one.
+/// The secrets that a node needs to mount a volume, with their namespaces, by default the claim's.
 pub(super) fn secrets_of_volume(volume: &Object, claim_namespace: &str) -> Vec<(String, String)> {
     let mut secrets = Vec::new();
     let mut add = |namespace: Option<&str>, name: Option<&str>| {
@@ -83,7 +83,7 @@ pub(super) fn secrets_of_volume(volume: &Object, claim_namespace: &str) -> Vec<(
     let spec = volume.get(&["spec"]).unwrap_or(&Value::Null);
     let azure = &spec["azureFile"];
     add(azure["secretNamespace"].as_str(), azure["secretName"].as_str());
-    // What only controllers need (`controllerPublishSecretRef` and the like) is no node's business.
+    // Secrets for controllers only (`controllerPublishSecretRef` and the like) are left out.
     let csi = &spec["csi"];
     let of_csi = [&csi["nodePublishSecretRef"], &csi["nodeStageSecretRef"], &csi["nodeExpandSecretRef"]];
     let of_others = spec.as_object().into_iter().flatten().map(|(_, source)| &source["secretRef"]);

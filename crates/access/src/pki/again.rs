@@ -1,8 +1,8 @@
-//! Keys and certificates that are read again while a server runs: what it presents and signs with, whom it believes, and by what others
-//! know it.
+//! Reloads keys and certificates while a server runs: its own, and those that it trusts.
 //!
-//! Nothing is made here. What is not in a file stays as it is, and so does all of it when one file can't be used: of a certificate and its
-//! key one is written before the other. Only the authority of front proxies, which signs nothing then, stays that of the start.
+//! Nothing is created here. Missing files keep their known content, and one unusable file keeps all of it, since a
+//! certificate and its key are written one after the other. Only the front proxy authority stays that of the start: it
+//! signs nothing then.
 
 use std::path::{Path, PathBuf};
 
@@ -11,11 +11,11 @@ use super::{
     read_authorities, service_account,
 };
 
-/// The files of a server that are read again.
+/// The files that are read again.
 pub(super) struct Files {
     /// The authority and its key.
     ca: Option<(PathBuf, PathBuf)>,
-    /// The key of tokens, and those that verify them too.
+    /// The files with service account keys.
     service_account: service_account::Paths,
     front_proxy_ca: Option<PathBuf>,
     serving: Option<(PathBuf, PathBuf)>,
@@ -34,7 +34,7 @@ impl Files {
                 options,
             ),
             front_proxy_ca: own("front-proxy-ca.crt").filter(|_| is_own_proxy),
-            // A server without a directory makes itself all that it presents.
+            // A server without a directory generates its certificates.
             serving: data_dir.and_then(|_| options.serving.clone()).or_else(|| pair("apiserver")),
             front_proxy: options.front_proxy.client.clone().or_else(|| pair(super::FRONT_PROXY_NAME)),
         }
@@ -42,7 +42,7 @@ impl Files {
 }
 
 impl Pki {
-    /// The files that count for a server with these settings, whether or not they are there.
+    /// The files of a server with these settings, existing or not.
     pub fn files(data_dir: Option<&Path>, options: &PkiOptions) -> Vec<PathBuf> {
         let files = Files::of(data_dir, options);
         let pairs = [files.ca, files.serving, files.front_proxy];
@@ -51,10 +51,10 @@ impl Pki {
         pairs.chain(files.service_account.all()).chain(authorities.into_iter().flatten()).collect()
     }
 
-    /// The same, as its files say it now.
+    /// Reads all files again.
     ///
     /// # Errors
-    /// When one of them can't be used.
+    /// One of them can't be used.
     pub fn read_again(&self, data_dir: Option<&Path>, options: &PkiOptions) -> Result<Self, PkiError> {
         let files = Files::of(data_dir, options);
         let mut next = self.clone();
@@ -79,9 +79,9 @@ impl Pki {
         Ok(next)
     }
 
-    /// The authority that signs, with those that are trusted like it. It has to have its key.
+    /// Reads the authority with further trusted ones. Its key must match.
     fn read_authority(&mut self, certificate: &Path, key: &Path) -> Result<(), PkiError> {
-        // What is gone says nothing new.
+        // A missing file changes nothing.
         let (Some(_), Some(key_pem)) = (load(certificate)?, load(key)?) else { return Ok(()) };
         let pair = KeyAndCertificate { certificate_pem: read_authorities("an authority", certificate)?, key_pem };
         if !issue::is_pair(&pair) {
@@ -92,9 +92,9 @@ impl Pki {
     }
 }
 
-/// What a file of authorities says, of which the first one stays.
+/// Reads a file of authorities, of which the first must not change.
 fn bundle(path: &Path, known: &str) -> Result<String, PkiError> {
-    // One that is gone says nothing new.
+    // A missing file changes nothing.
     let Some(pem) = load(path)? else { return Ok(known.to_owned()) };
     if issue::is_same_certificate(&pem, known) {
         read_authorities("an authority", path)

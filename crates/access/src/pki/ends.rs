@@ -1,6 +1,6 @@
-//! The ends of the certificates of a server, for its log and its metrics.
+//! The expiry of a server's certificates, for its log and metrics.
 //!
-//! Nothing is renewed here, and no object is looked at.
+//! Nothing is renewed here, and no object is read.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,19 +9,19 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::{Pki, PkiOptions, issue};
 
-/// When a certificate ends, or the first one of several.
+/// The expiry of a certificate, or the earliest of several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateEnd {
-    /// Which certificate it is: one of a few words, or an object that holds it.
+    /// The certificate's name: a fixed short one, or the object that holds it.
     pub name: String,
-    /// When.
+    /// The expiry.
     pub not_after: SystemTime,
-    /// True if the server renews it before.
+    /// True if the server renews it.
     pub is_renewed: bool,
 }
 
 impl Pki {
-    /// The ends of all certificates that a server has of its own and of its operator.
+    /// The expiry of all certificates of the server and its operator.
     pub fn ends(&self, options: &PkiOptions) -> Vec<CertificateEnd> {
         let of = |name: &str, pem: &str, is_renewed| {
             let not_after = issue::validity(pem)?.1;
@@ -33,7 +33,7 @@ impl Pki {
         };
         let others = self.client_ca_pem.strip_prefix(&self.ca_pem).unwrap_or_default();
         [
-            // The first of several signs. The others come and go with a rotation.
+            // The first of several signs. The others belong to a rotation.
             of("ca", &self.ca_pem, false),
             of("serving", &self.serving.certificate_pem, options.serving.is_none()),
             of("admin", &self.admin.certificate_pem, true),
@@ -47,7 +47,7 @@ impl Pki {
     }
 }
 
-/// When the first of the certificates in a text ends; `None` where it holds none that can be read.
+/// The earliest expiry of the certificates in a text; `None` without a readable one.
 pub fn first_end(pem: &str) -> Option<SystemTime> {
     let end = |block: Pem| {
         let (_, certificate) = X509Certificate::from_der(&block.contents).ok()?;
@@ -56,7 +56,7 @@ pub fn first_end(pem: &str) -> Option<SystemTime> {
     Pem::iter_from_buffer(pem.as_bytes()).filter_map(Result::ok).filter_map(end).min()
 }
 
-/// When the last of the certificates in a text begins; `None` where it holds none that can be read.
+/// The latest start of validity of the certificates in a text; `None` without a readable one.
 pub fn last_begin(pem: &str) -> Option<SystemTime> {
     let begin = |block: Pem| {
         let (_, certificate) = X509Certificate::from_der(&block.contents).ok()?;
@@ -65,7 +65,7 @@ pub fn last_begin(pem: &str) -> Option<SystemTime> {
     Pem::iter_from_buffer(pem.as_bytes()).filter_map(Result::ok).filter_map(begin).max()
 }
 
-/// The certificates that end within this time, the earliest first.
+/// The certificates that expire within this time, the earliest first.
 pub fn ending_within(ends: &[CertificateEnd], time: Duration, now: SystemTime) -> Vec<CertificateEnd> {
     let mut found: Vec<_> = ends.iter().filter(|end| end.not_after < now + time).cloned().collect();
     found.sort_by_key(|end| end.not_after);

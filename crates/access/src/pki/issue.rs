@@ -1,7 +1,7 @@
-//! Making certificates and keys, all ECDSA on P-256: quick to make at the first start, and accepted by every client. An operator's
-//! authority may have a key of another kind.
+//! Makes certificates and keys, all ECDSA on P-256: fast to generate at the first start, and accepted by every client.
+//! An operator's authority may have another kind of key.
 //!
-//! Lifetimes are here, and when a certificate is renewed. Which names a certificate has is in `names`.
+//! Also holds lifetimes and times of renewal. The names in certificates are in `names`.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
@@ -20,34 +20,34 @@ use super::key_text::key_pair;
 use crate::certificate_path::is_signed_by;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long the certificate authority holds.
+/// The lifetime of an authority.
 const CA_LIFETIME: Duration = DAY.saturating_mul(3650);
 /// The lifetime of other certificates. They are renewed within [`RENEW_BEFORE`] of their end.
 const LEAF_LIFETIME: Duration = DAY.saturating_mul(365);
-/// How long before its end a certificate is replaced.
+/// The time before its expiry from which a certificate is replaced.
 pub(super) const RENEW_BEFORE: Duration = DAY.saturating_mul(30);
-/// Clocks of clients may be behind by this much.
+/// The tolerance for slow clocks of clients.
 const CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
 
 /// A certificate and its key, in PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyAndCertificate {
-    /// The certificate; more may follow that lead to a root.
+    /// The certificate; its chain may follow.
     pub certificate_pem: String,
     /// The private key.
     pub key_pem: String,
 }
 
-/// Keys must never reach a log.
+/// Keys must never be logged.
 impl std::fmt::Debug for KeyAndCertificate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("KeyAndCertificate").field("certificate_pem", &self.certificate_pem).finish_non_exhaustive()
     }
 }
 
-/// What a certificate is for.
+/// The purpose of a certificate.
 pub(super) enum Purpose<'a> {
-    /// A server that is reached by these names and addresses.
+    /// A server with these names and addresses.
     Server {
         /// The names and addresses.
         names: &'a [String],
@@ -70,7 +70,7 @@ pub(super) fn authority(
     Ok(KeyAndCertificate { certificate_pem, key_pem: key.serialize_pem() })
 }
 
-/// Makes a self-signed certificate authority of a key that is there.
+/// Makes a self-signed certificate authority with an existing key.
 pub(super) fn authority_of(
     key_pem: String,
     common_name: &str,
@@ -128,7 +128,7 @@ pub(super) fn public_key(key_pem: &str) -> Result<String, PkiError> {
     Ok(key_pair(key_pem)?.public_key_pem())
 }
 
-/// Whether a key is that of a certificate.
+/// Returns true if a key belongs to a certificate.
 pub(super) fn is_pair(pair: &KeyAndCertificate) -> bool {
     let Ok(key) = key_pair(&pair.key_pem) else { return false };
     let Ok((_, pem)) = parse_x509_pem(pair.certificate_pem.as_bytes()) else { return false };
@@ -136,13 +136,13 @@ pub(super) fn is_pair(pair: &KeyAndCertificate) -> bool {
         .is_ok_and(|(_, certificate)| certificate.public_key().raw == key.subject_public_key_info())
 }
 
-/// Whether two texts begin with the same certificate.
+/// Returns true if two texts start with the same certificate.
 pub(super) fn is_same_certificate(one: &str, other: &str) -> bool {
     let first = |pem: &str| parse_x509_pem(pem.as_bytes()).ok().map(|(_, pem)| pem.contents);
     first(one).is_some_and(|one| first(other) == Some(one))
 }
 
-/// Whether a certificate holds for some time yet, fits its key, was signed by this authority, and answers to exactly
+/// Returns true if a certificate is not due for renewal, matches its key, was signed by this authority, and has exactly
 /// these names.
 pub(super) fn is_current(pair: &KeyAndCertificate, ca_pem: &str, names: &[String], now: SystemTime) -> bool {
     let Ok(key) = key_pair(&pair.key_pem) else { return false };
@@ -158,7 +158,7 @@ pub(super) fn is_current(pair: &KeyAndCertificate, ca_pem: &str, names: &[String
         && names.iter().all(|name| known.contains(name))
 }
 
-/// From when and until when the first certificate of a text holds; `None` where it holds none that can be read.
+/// The validity of the first certificate in a text; `None` without a readable one.
 pub(super) fn validity(pem: &str) -> Option<(SystemTime, SystemTime)> {
     let (_, pem) = parse_x509_pem(pem.as_bytes()).ok()?;
     let (_, certificate) = X509Certificate::from_der(&pem.contents).ok()?;
@@ -166,13 +166,13 @@ pub(super) fn validity(pem: &str) -> Option<(SystemTime, SystemTime)> {
     Some((instant(validity.not_before.timestamp()), instant(validity.not_after.timestamp())))
 }
 
-/// A time as certificates have it.
+/// The time of a timestamp in seconds since 1970.
 pub(super) fn instant(unix_seconds: i64) -> SystemTime {
     let distance = Duration::from_secs(unix_seconds.unsigned_abs());
     if unix_seconds < 0 { SystemTime::UNIX_EPOCH - distance } else { SystemTime::UNIX_EPOCH + distance }
 }
 
-/// A name for a new authority. Each has another, so that clients can say which one they do not know.
+/// A unique name for a new authority, so that clients can report the one that they don't know.
 pub(super) fn authority_name(prefix: &str, random: &dyn Random) -> String {
     format!("{prefix}-{:08x}", random.u64() >> 32)
 }

@@ -1,8 +1,8 @@
-//! Keys that are missing from a data directory in which a server has run: they are not made anew in silence.
+//! Detects keys that are missing from a used data directory. They are not silently recreated.
 //!
-//! Authorities and the key of tokens are written before everything that is made of them. So where a certificate that they signed or the
-//! administrator's kubeconfig is there, they were there too, and clients rely on them. The certificates that the server presents are made
-//! anew whenever they are missing, since no client relies on one by itself.
+//! Authorities and the token key are written before everything made with them. So if a certificate that they signed or
+//! the administrator's kubeconfig exists, they existed too, and clients rely on them. The server's own leaf
+//! certificates are recreated when missing, since no client relies on one by itself.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,18 +13,18 @@ use rustls::pki_types::pem::PemObject as _;
 
 use super::PkiError;
 
-/// The bits by which others than the owner may read a file.
+/// The permission bits for reads by others than the owner.
 const OTHERS: u32 = 0o077;
 /// The private keys of a server, in the directory of keys.
 const PRIVATE: [&str; 6] =
     ["ca.key", "sa.key", "front-proxy-ca.key", "front-proxy-client.key", "apiserver.key", "admin.key"];
-/// Files that are made of the authority's key, in the data directory.
+/// Files made with the authority's key, in the data directory.
 const OF_AUTHORITY: [&str; 5] =
     ["pki/admin.crt", "pki/admin.key", "pki/apiserver.crt", "pki/apiserver.key", "kubeconfig"];
-/// Files that are made of the key of the authority of front proxies, in the data directory.
+/// Files made with the front proxy authority's key, in the data directory.
 const OF_FRONT_PROXY_AUTHORITY: [&str; 2] = ["pki/front-proxy-client.crt", "pki/front-proxy-client.key"];
 
-/// Which keys a directory must have.
+/// The keys that a directory must have.
 pub(super) struct Losses {
     authority: Option<PathBuf>,
     front_proxy_authority: Option<PathBuf>,
@@ -32,16 +32,16 @@ pub(super) struct Losses {
 }
 
 impl Losses {
-    /// Looks at what lies in a data directory.
+    /// Inspects a data directory.
     pub(super) fn of(data_dir: &Path, accept: bool) -> Self {
         let first = |names: &[&str]| names.iter().map(|name| data_dir.join(name)).find(|path| path.exists());
         Self { authority: first(&OF_AUTHORITY), front_proxy_authority: first(&OF_FRONT_PROXY_AUTHORITY), accept }
     }
 
-    /// Refuses to make files anew without which others can't be what they are, unless the loss is accepted.
+    /// Refuses to recreate files that others depend on, unless the loss is accepted.
     ///
     /// # Errors
-    /// When a server has used them.
+    /// A server has used them.
     pub(super) fn check(&self, missing: &[&Path], is_front_proxy: bool) -> Result<(), PkiError> {
         let witness = if is_front_proxy { &self.front_proxy_authority } else { &self.authority };
         let Some(witness) = witness else { return Ok(()) };
@@ -50,28 +50,28 @@ impl Losses {
         self.accepting(lost)
     }
 
-    /// Returns true where a server has run in the directory.
+    /// Returns true if a server has run in the directory.
     pub(super) fn has_run(&self) -> bool {
         self.authority.is_some()
     }
 
-    /// Refuses what is lost, or logs that it is accepted.
+    /// Refuses a loss, or logs that it is accepted.
     ///
     /// # Errors
     /// The loss, unless it is accepted.
     pub(super) fn accepting(&self, lost: PkiError) -> Result<(), PkiError> {
         if self.accept {
-            tracing::warn!(%lost, "going on with new keys; what the old ones signed may be refused");
+            tracing::warn!(%lost, "continuing with new keys; certificates and tokens of the old ones may be refused");
             return Ok(());
         }
         Err(lost)
     }
 }
 
-/// Refuses a file of public keys that ends in the middle of one.
+/// Refuses a truncated file of public keys.
 ///
 /// # Errors
-/// Names the file.
+/// The file.
 pub(super) fn check_public_keys(path: &Path, pem: &str) -> Result<(), PkiError> {
     let unusable = |reason: String| PkiError::Unusable { path: path.to_owned(), reason };
     if !pem.contains("-----BEGIN ") {
@@ -99,7 +99,7 @@ fn mode(path: &Path) -> Option<u32> {
     fs::metadata(path).ok().map(|found| found.permissions().mode() & 0o7777)
 }
 
-/// Texts of PEM, one behind the other.
+/// Two PEM texts, concatenated.
 pub(super) fn joined(first: &str, second: &str) -> String {
     let gap = if first.ends_with('\n') { "" } else { "\n" };
     format!("{first}{gap}{second}")

@@ -1,6 +1,6 @@
-//! Keys and certificates of a data directory: each pair of files is loaded, or made where nothing is lost with it.
+//! Loads each pair of files of a data directory, or makes it where nothing is lost with it.
 //!
-//! Nothing is written here. Files that are made wait in [`Unsaved`], in the order in which they must reach the disk.
+//! Nothing is written here. New files wait in [`Unsaved`], in the order in which they must reach the disk.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub(super) struct Maker<'a> {
     now: SystemTime,
     random: &'a dyn Random,
     losses: Losses,
-    /// The files that are to be written.
+    /// The files to write.
     pub(super) unsaved: RefCell<Unsaved>,
 }
 
@@ -40,7 +40,7 @@ impl<'a> Maker<'a> {
         Self { directory, names, now, random, losses: Losses::of(data_dir, accept_loss), unsaved }
     }
 
-    /// Notes a file that is to be written.
+    /// Adds a file to write.
     fn keep(&self, path: PathBuf, content: &str, durability: Durability) -> Result<(), PkiError> {
         self.unsaved.borrow_mut().keep(path, content, durability)
     }
@@ -68,7 +68,8 @@ impl<'a> Maker<'a> {
                 let Some(key_pem) = key_pem else {
                     return self.keep_authority((key, certificate), self.new_authority(common_name)?);
                 };
-                // A key alone is what a crash between the two writes leaves, or an operator's. It is never written over.
+                // A key alone is the result of a crash between the two writes, or given by an operator. It is never
+                // overwritten.
                 let name = issue::authority_name(common_name, self.random);
                 let pair = issue::authority_of(key_pem, &name, self.now, self.random)?;
                 self.keep(certificate, &pair.certificate_pem, Durability::Durable)?;
@@ -82,7 +83,7 @@ impl<'a> Maker<'a> {
         (key, certificate): (PathBuf, PathBuf),
         pair: KeyAndCertificate,
     ) -> Result<KeyAndCertificate, PkiError> {
-        // ORDER: the key first, so that a certificate never stands without it.
+        // ORDER: the key first, so that a certificate never exists without it.
         self.keep(key, &pair.key_pem, Durability::Durable)?;
         self.keep(certificate, &pair.certificate_pem, Durability::Durable)?;
         Ok(pair)
@@ -96,7 +97,7 @@ impl<'a> Maker<'a> {
         self.leaf(ca, "apiserver", SERVING_NAME, &self.names, &issue::Purpose::Server { names: &self.names })
     }
 
-    /// Leaves are made anew whenever something about them is wrong: nobody trusts one by itself.
+    /// Loads a leaf certificate, or makes it again if anything about it is wrong: no client relies on one by itself.
     pub(super) fn leaf(
         &self,
         ca: &KeyAndCertificate,
@@ -140,7 +141,7 @@ impl<'a> Maker<'a> {
                 if self.losses.has_run() {
                     let file = public.display();
                     tracing::warn!(
-                        "{file} is missing or empty, and is made anew; tokens of other keys that it held are refused"
+                        "{file} is missing or empty and is recreated; tokens of other keys in it are refused"
                     );
                 }
                 self.keep(public, &key.public_pem, Durability::Replaceable)?;
@@ -166,13 +167,13 @@ impl<'a> Maker<'a> {
     ) -> Result<SigningKey, PkiError> {
         let made = SigningKey::made()?;
         self.keep(private, &made.private_pem, Durability::Durable)?;
-        // For those who verify tokens elsewhere; the server itself derives its own from the private key.
+        // For programs that verify tokens. The server derives its own from the private key.
         self.keep(public, &losses::joined(&made.public_pem, &lost_pem), Durability::Durable)?;
         Ok(SigningKey { also_verified_by: keys.also_verified_by(lost_pem)?, ..made })
     }
 }
 
-/// Names the file with the key that is at fault.
+/// Adds the path of the file with the unusable key.
 fn unusable(path: &Path) -> impl FnOnce(PkiError) -> PkiError {
     let path = path.to_owned();
     move |error| PkiError::Unusable { path, reason: error.to_string() }

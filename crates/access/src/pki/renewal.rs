@@ -1,8 +1,8 @@
-//! Renews the certificates that a running server has signed for itself, before they end.
+//! Renews the certificates that a running server has signed for itself.
 //!
-//! The authorities stay, and so does what the operator gives. A certificate is renewed thirty days before its end, or when two thirds
-//! of its life are over where that is later. A server renews somewhat earlier than that, by a time of its own, so that servers that
-//! were started together do not renew at the same moment.
+//! Authorities and the operator's certificates stay. A certificate is renewed thirty days before its expiry, or after
+//! two thirds of its life if that is later. Each server subtracts a random time, so that servers started together do
+//! not renew at the same moment.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -17,32 +17,32 @@ use super::{
 use crate::pki::files::Durability;
 use crate::user::MASTERS;
 
-/// By how much a server renews earlier than another at the most.
+/// The most random time that a server subtracts.
 const MOST_EARLY: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 
-/// When the certificates of one server are renewed.
+/// The renewal time of one server.
 #[derive(Clone, Copy, Debug)]
 pub struct RenewalTime {
     early: Duration,
 }
 
-/// Certificates that were made in the place of those that end soon.
+/// New certificates in place of expiring ones.
 #[derive(Clone, Debug)]
 pub struct Renewal<P> {
-    /// All keys and certificates of the server, as they are now.
+    /// All keys and certificates of the server after the renewal.
     pub pki: P,
-    /// The names of the new ones.
+    /// The names of the renewed ones.
     pub renewed: Vec<&'static str>,
     pairs: Vec<(&'static str, KeyAndCertificate)>,
 }
 
 impl RenewalTime {
-    /// A time of its own for a server.
+    /// Chooses a random time for this server.
     pub fn new(random: &dyn Random) -> Self {
         Self { early: Duration::from_secs(random.u64() % MOST_EARLY.as_secs()) }
     }
 
-    /// From when on a certificate is renewed; `None` where it can't be read.
+    /// The time from which a certificate is renewed; `None` if it can't be parsed.
     fn renews_from(self, pair: &KeyAndCertificate) -> Option<SystemTime> {
         let (not_before, not_after) = issue::validity(&pair.certificate_pem)?;
         let lifetime = not_after.duration_since(not_before).unwrap_or_default();
@@ -55,10 +55,10 @@ impl RenewalTime {
 }
 
 impl Pki {
-    /// Renews the certificates whose time has come; `None` where there is none.
+    /// Renews the certificates that are due; `None` if there are none.
     ///
     /// # Errors
-    /// When one can't be made.
+    /// One can't be made.
     pub fn renewed(
         &self,
         options: &PkiOptions,
@@ -82,10 +82,10 @@ impl Pki {
 }
 
 impl ServingPki {
-    /// Renews the certificate if its time has come.
+    /// Renews the certificate if it is due.
     ///
     /// # Errors
-    /// When none can be made.
+    /// It can't be made.
     pub fn renewed(
         &self,
         options: &PkiOptions,
@@ -100,7 +100,7 @@ impl ServingPki {
     }
 }
 
-/// Makes certificates in the place of those whose time has come.
+/// A renewal in progress.
 struct Renewing<'r, P> {
     renewal: Renewal<P>,
     time: RenewalTime,
@@ -114,7 +114,7 @@ impl<'r, P: Clone> Renewing<'r, P> {
         Self { renewal, time, now, random }
     }
 
-    /// The serving certificate.
+    /// Renews the serving certificate if it is due.
     fn serving(
         &mut self,
         ca: &KeyAndCertificate,
@@ -131,7 +131,7 @@ impl<'r, P: Clone> Renewing<'r, P> {
         Ok(())
     }
 
-    /// The certificate of a client, by its file, its name and its groups.
+    /// Renews a client certificate by its file stem, name and groups, if it is due.
     fn client(
         &mut self,
         ca: &KeyAndCertificate,
@@ -158,22 +158,22 @@ impl<'r, P: Clone> Renewing<'r, P> {
         self.renewal.pairs.push((stem, pair));
     }
 
-    /// The new certificates; `None` where there are none.
+    /// The renewal; `None` if nothing was renewed.
     fn made(self) -> Option<Renewal<P>> {
         (!self.renewal.renewed.is_empty()).then_some(self.renewal)
     }
 }
 
 impl<P> Renewal<P> {
-    /// The files that are to be written to the data directory.
+    /// The files to write to the data directory.
     ///
     /// # Errors
-    /// When a file that is to be replaced is there and can't be read.
+    /// A file to be replaced can't be read.
     pub fn unsaved(&self, data_dir: &Path) -> Result<Unsaved, PkiError> {
         let keys: PathBuf = data_dir.join("pki");
         let mut unsaved = Unsaved::below(data_dir, &keys);
         for (stem, pair) in &self.pairs {
-            // ORDER: the key first. Of a pair that a crash has cut in two another start makes a new one.
+            // ORDER: the key first. After a crash between the two files, the next start makes a new pair.
             unsaved.keep(keys.join(format!("{stem}.key")), &pair.key_pem, Durability::Replaceable)?;
             unsaved.keep(keys.join(format!("{stem}.crt")), &pair.certificate_pem, Durability::Replaceable)?;
         }

@@ -1,26 +1,26 @@
-//! The keys of service account tokens: one that signs, and others whose tokens are taken too.
+//! The keys of service account tokens: one signs, and others are accepted too.
 //!
-//! They are `sa.key` and `sa.pub` of the data directory, or the files that the operator names, as kubeadm's. The keys of `sa.pub` count
-//! in both cases, so that a server may move from its own key to another, and back.
+//! They are `sa.key` and `sa.pub` of the data directory, or files of the operator, as kubeadm has. The keys of `sa.pub`
+//! count in both cases, so a server may move from its own key to another and back.
 
 use std::path::{Path, PathBuf};
 
 use super::{PkiError, PkiOptions, SigningKey, load, read};
 
-/// The files with keys of tokens that the operator names.
+/// The operator's files with token keys.
 #[derive(Clone, Debug, Default)]
 pub struct TokenKeyFiles {
-    /// The private key that signs, in the place of `sa.key`.
+    /// The private key that signs, in place of `sa.key`.
     pub signing: Option<PathBuf>,
-    /// More keys whose tokens are taken: public ones, private ones or certificates.
+    /// Further accepted keys: public ones, private ones or certificates.
     pub verifying: Vec<PathBuf>,
 }
 
 /// The files with the keys of a server.
 pub(super) struct Paths {
-    /// The private key, and whether it is the operator's: then it has to be there.
+    /// The private key, with true for the operator's, which must exist.
     private: Option<(PathBuf, bool)>,
-    /// Keys that verify, of the data directory.
+    /// Further accepted keys in the data directory.
     own_public: Option<PathBuf>,
     verifying: Vec<PathBuf>,
 }
@@ -40,7 +40,7 @@ impl Paths {
         private.into_iter().chain(self.own_public).chain(self.verifying)
     }
 
-    /// The keys whose tokens are taken beside those of the one that signs: these of the data directory, and those of the operator.
+    /// The keys that are accepted beside the signing one: these of the data directory, and the operator's.
     pub(super) fn also_verified_by(&self, own: String) -> Result<String, PkiError> {
         let mut pem = own;
         for path in &self.verifying {
@@ -50,14 +50,14 @@ impl Paths {
         Ok(pem)
     }
 
-    /// All keys, where the operator names the one that signs.
+    /// Reads all keys where the operator names the signing one.
     pub(super) fn read_given(&self) -> Result<Option<SigningKey>, PkiError> {
         let Some((path, true)) = &self.private else { return Ok(None) };
         let own = self.own_public_pem()?.unwrap_or_default();
         SigningKey::read(read(path)?, self.also_verified_by(own)?).map(Some)
     }
 
-    /// All keys as their files hold them now. A file of the data directory that is missing or empty changes nothing.
+    /// Reads all keys again. A missing or empty file of the data directory changes nothing.
     pub(super) fn read_again(&self, known: &SigningKey) -> Result<SigningKey, PkiError> {
         let private_pem = match &self.private {
             Some((path, true)) => Some(read(path)?),

@@ -1,4 +1,4 @@
-//! Tests of the keys and certificates: those that stay over starts, those that are made anew, and those that operators give.
+//! Tests of keys and certificates: kept over starts, made again, and given by operators.
 //!
 //! Each test has a data directory and a clock of its own.
 
@@ -70,7 +70,7 @@ fn only_the_owner_can_read_what_is_written() {
     assert!(files.iter().all(|path| mode(path) == 0o600));
 }
 
-/// What lies in the directory of keys, by name.
+/// The files in the directory of keys, by name.
 fn files_of(home: &Home) -> Vec<(String, String)> {
     let mut files: Vec<_> = fs::read_dir(home.path().join("pki"))
         .unwrap()
@@ -153,7 +153,7 @@ fn an_authority_is_changed_by_trusting_the_next_one_first() {
     let file = |name: &str| home.path().join("pki").join(name);
     fs::write(file("ca.crt"), format!("{}{}", old.ca_pem, new.ca_pem)).unwrap();
     let both = home.ensure(&[]).unwrap();
-    assert_eq!((&both.serving, &both.admin), (&old.serving, &old.admin), "nothing is signed anew");
+    assert_eq!((&both.serving, &both.admin), (&old.serving, &old.admin), "nothing is signed again");
     assert_eq!(both.client_ca_pem.matches("BEGIN CERTIFICATE").count(), 2);
     assert!(both.kubeconfig("https://k").len() > old.kubeconfig("https://k").len(), "clients trust both");
     fs::write(file("ca.crt"), format!("{}{}", new.ca_pem, old.ca_pem)).unwrap();
@@ -182,7 +182,7 @@ fn a_front_proxy_has_an_authority_of_its_own_which_signs_for_nobody_else() {
     let first = home.ensure(&[]).unwrap();
     assert_eq!(first.front_proxy.headers.allowed_names, [FRONT_PROXY_NAME]);
     assert_ne!(first.front_proxy.ca_pem, first.ca_pem);
-    assert!(!first.client_ca_pem.contains(&first.front_proxy.ca_pem), "its certificates make nobody a user");
+    assert!(!first.client_ca_pem.contains(&first.front_proxy.ca_pem), "its certificates identify no user");
     let second = home.ensure(&[]).unwrap();
     assert_eq!((&second.front_proxy.ca_pem, &second.front_proxy.client), {
         (&first.front_proxy.ca_pem, &first.front_proxy.client)

@@ -1,7 +1,7 @@
-//! Certificate and key files as one transaction: they are put in place when a start succeeds, and removed again when it fails.
+//! Key and certificate files as one transaction: written when a start succeeds, and removed again when it fails.
 //!
-//! A start that is refused leaves nothing behind, also where it is refused late. Of servers that make keys in one directory at the
-//! same moment the first keeps its own: each looks, while no other writes, whether all is as it found it.
+//! A refused start leaves nothing behind, however late it is refused. Of servers that create keys in one directory at
+//! the same moment the first keeps its own: under a lock, each checks that the files are as it found them.
 
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
@@ -10,51 +10,51 @@ use std::path::{Path, PathBuf};
 use super::files::{self, Durability};
 use super::{PkiError, file_error, load, write};
 
-/// Files that were made and are not written yet.
+/// Files that are not written yet.
 #[derive(Default)]
 #[must_use = "keys that are not saved are lost with the process"]
 pub struct Unsaved {
-    /// The data directory, and the one for keys in it. None where nothing is kept.
+    /// The data directory and its directory of keys; empty where nothing is kept.
     directories: Vec<PathBuf>,
-    /// In the order in which they are to be written.
+    /// In the order of writing.
     files: Vec<Made>,
 }
 
-/// A file that is to be written.
+/// A file to write.
 struct Made {
     path: PathBuf,
     content: String,
     durability: Durability,
-    /// What was there when it was made.
+    /// The content that it replaces.
     before: Option<String>,
 }
 
-/// What was written, until it is sure that the server stays.
+/// Written files, until it is certain that the server keeps running.
 #[derive(Default)]
 #[must_use = "of a start that is refused nothing is to be left"]
 pub struct Saved {
-    /// Those that were not there before.
+    /// The directories that did not exist before.
     directories: Vec<PathBuf>,
     files: Vec<Made>,
 }
 
 impl Unsaved {
-    /// Nothing yet, to be written to the keys in a data directory.
+    /// Creates an empty transaction for a data directory.
     pub(super) fn below(data_dir: &Path, keys: &Path) -> Self {
         Self { directories: vec![data_dir.to_owned(), keys.to_owned()], files: Vec::new() }
     }
 
-    /// Notes a file that is to be written in the place of what is there.
+    /// Adds a file to write, in place of any existing one.
     pub(super) fn keep(&mut self, path: PathBuf, content: &str, durability: Durability) -> Result<(), PkiError> {
         let before = load(&path)?;
         self.files.push(Made { path, content: content.to_owned(), durability, before });
         Ok(())
     }
 
-    /// Notes a file that can be made again, unless the file says the same already.
+    /// Adds a file that can be made again, unless it has the same content already.
     ///
     /// # Errors
-    /// When the file is there and cannot be read.
+    /// The existing file can't be read.
     pub fn keep_note(&mut self, path: PathBuf, content: &str) -> Result<(), PkiError> {
         if load(&path)?.as_deref() == Some(content) {
             return Ok(());
@@ -62,10 +62,10 @@ impl Unsaved {
         self.keep(path, content, Durability::Replaceable)
     }
 
-    /// Writes them.
+    /// Writes the files.
     ///
     /// # Errors
-    /// When a directory or file cannot be made, or another server has made keys meanwhile. Nothing is left behind then.
+    /// A directory or file can't be made, or another server has made keys meanwhile. Nothing is left behind then.
     pub fn save(self) -> Result<Saved, PkiError> {
         let mut saved = Saved::default();
         match self.write(&mut saved) {
@@ -77,17 +77,17 @@ impl Unsaved {
         }
     }
 
-    /// Returns true where an authority or the key of tokens is among them that was not there before.
+    /// Returns true if a new authority or token key is among the files.
     pub fn makes_keys(&self) -> bool {
         self.files.iter().any(|made| made.durability == Durability::Durable && made.before.is_none())
     }
 
-    /// Puts keys before all that is made of them.
+    /// Sorts keys before everything made with them.
     fn sort(&mut self) {
         self.files.sort_by_key(|made| made.durability == Durability::Replaceable);
     }
 
-    /// The names of the files in the order in which they are written.
+    /// The file names in the order of writing.
     #[cfg(test)]
     pub(super) fn names_in_order(mut self) -> Vec<String> {
         self.sort();
@@ -96,7 +96,7 @@ impl Unsaved {
     }
 
     fn write(mut self, saved: &mut Saved) -> Result<(), PkiError> {
-        // ORDER: a certificate without its authority is taken for a sign of a loss.
+        // ORDER: a certificate without its authority would count as a sign of a loss.
         self.sort();
         for directory in self.directories.iter().filter(|directory| !directory.exists()) {
             saved.directories.push(directory.clone());
@@ -104,7 +104,7 @@ impl Unsaved {
         for directory in &self.directories {
             files::ensure_directory(directory).map_err(|source| file_error(directory, source))?;
         }
-        // ORDER: nobody else writes here from the look to the last file.
+        // ORDER: the lock excludes other writers from the check to the last file.
         let _lock = self.directories.last().map(|keys| lock(keys)).transpose()?;
         for Made { path, before, .. } in self.files.iter().filter(|made| made.durability == Durability::Durable) {
             if load(path)? != *before {
@@ -114,7 +114,7 @@ impl Unsaved {
         for made in self.files {
             match write(&made.path, &made.content, made.durability) {
                 Ok(()) => saved.files.push(made),
-                // A server that starts on a full disk is the way to delete something there.
+                // A server must be able to start on a full disk, so that objects can be deleted.
                 Err(PkiError::File { path, source })
                     if made.durability == Durability::Replaceable && source.kind() == ErrorKind::StorageFull =>
                 {
@@ -128,7 +128,7 @@ impl Unsaved {
 }
 
 impl Saved {
-    /// Takes away what was written, and puts what was there before in its place.
+    /// Removes the written files and restores replaced ones.
     pub fn take_back(self) {
         for Made { path, content, durability, before } in self.files.into_iter().rev() {
             let undone = match (load(&path), before) {
@@ -141,7 +141,8 @@ impl Saved {
                 tracing::warn!(%error, "a file of a server that does not start is left behind");
             }
         }
-        // ORDER: not while another is about to write into them. Those that it has written into stay.
+        // ORDER: under the lock, so that no other server is about to write into the directories. Directories with files
+        // stay.
         if let Some(Ok(_lock)) = self.directories.last().map(|last| lock(last)) {
             for directory in self.directories.iter().rev() {
                 let _ = fs::remove_dir(directory);
@@ -150,7 +151,7 @@ impl Saved {
     }
 }
 
-/// Keeps others from writing keys here; on file systems without locks it keeps nobody.
+/// Locks the directory of keys against other servers. On file systems without locks it has no effect.
 fn lock(keys: &Path) -> Result<File, PkiError> {
     let opened = File::open(keys).map_err(|source| file_error(keys, source))?;
     match opened.try_lock() {

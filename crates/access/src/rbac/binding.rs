@@ -1,6 +1,6 @@
-//! A binding: the role that it gives, and its subjects.
+//! A binding: its role and its subjects.
 //!
-//! Roles that are bound need not exist; what is told of those that do not is here too, in upstream's words.
+//! Bound roles need not exist. The messages about missing ones are here too, in upstream's words.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use keelson_meta::Object;
 use keelson_meta::go_format::quote;
 use keelson_meta::json::Value;
 
-/// A role that is bound.
+/// A bound role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleRef {
-    /// Whether it is a cluster role, and not one of the binding's namespace.
+    /// True for a cluster role, false for a role of the binding's namespace.
     pub is_cluster_role: bool,
     /// Its name.
     pub name: String,
@@ -20,15 +20,15 @@ pub struct RoleRef {
 
 /// A binding of users, groups and service accounts to a role.
 pub(super) struct Binding {
-    /// `<namespace>/<name>`, or `<name>` of one that counts everywhere.
+    /// `<namespace>/<name>`, or `<name>` of a cluster role binding.
     pub(super) key: Arc<str>,
     pub(super) role: RoleRef,
-    /// The key of the role, as [`RoleRef::key`] has it.
+    /// The key of the role, from [`RoleRef::key`].
     pub(super) role_key: Box<str>,
     pub(super) subjects: Vec<Subject>,
 }
 
-/// Whom a binding binds.
+/// A subject of a binding.
 pub(super) enum Subject {
     User(Box<str>),
     Group(Box<str>),
@@ -36,7 +36,7 @@ pub(super) enum Subject {
 }
 
 impl RoleRef {
-    /// The role that the object of a binding names.
+    /// The role reference of a binding object.
     pub fn of(binding: &Object) -> Self {
         let text = |field: &str| binding.get(&["roleRef", field]).and_then(Value::as_str).unwrap_or_default();
         Self { is_cluster_role: text("kind") == "ClusterRole", name: text("name").to_owned() }
@@ -47,7 +47,7 @@ impl RoleRef {
         if self.is_cluster_role { "clusterroles" } else { "roles" }
     }
 
-    /// Its key among the roles of a binding in a namespace, or of one that counts everywhere: the same as in the cache.
+    /// The role's key in the cache, for a binding in a namespace or a cluster role binding.
     pub fn key(&self, namespace: Option<&str>) -> Cow<'_, str> {
         match namespace {
             Some(namespace) if !self.is_cluster_role => Cow::Owned(format!("{namespace}/{}", self.name)),
@@ -55,19 +55,19 @@ impl RoleRef {
         }
     }
 
-    /// That there is no such role, as who reads it out of the store says it.
+    /// The message of a missing role after a read from the store.
     pub(super) fn not_found(&self) -> String {
         format!("{}.rbac.authorization.k8s.io {} not found", self.plural(), quote(&self.name))
     }
 
-    /// The same as an authorizer says it.
+    /// The message of a missing role from an authorizer.
     pub(super) fn not_found_by_authorizer(&self) -> String {
         let singular = if self.is_cluster_role { "clusterrole" } else { "role" };
         format!("{singular}.rbac.authorization.k8s.io {} not found", quote(&self.name))
     }
 }
 
-/// Several faults as one text, as upstream writes them, each once; `None` where there is none.
+/// Several messages as one, each once, as upstream writes them; `None` without any.
 pub(super) fn aggregated(faults: impl Iterator<Item = String>) -> Option<String> {
     let mut texts: Vec<String> = Vec::new();
     for fault in faults {
@@ -82,7 +82,7 @@ pub(super) fn aggregated(faults: impl Iterator<Item = String>) -> Option<String>
 }
 
 impl Binding {
-    /// What the object of a binding says, which counts in a namespace, or everywhere.
+    /// The binding in an object, for a namespace or everywhere.
     pub(super) fn of(key: &Arc<str>, namespace: Option<&str>, object: &Object) -> Self {
         let subjects = object.get(&["subjects"]).and_then(Value::as_array).into_iter().flatten();
         let role = RoleRef::of(object);
@@ -96,8 +96,8 @@ impl Binding {
 }
 
 impl Subject {
-    /// A subject of a binding; `None` for one of no known kind, and for a service account of no namespace. One that names none
-    /// is of the binding's.
+    /// Parses a subject; `None` for an unknown kind, and for a service account without a namespace. Within a namespaced
+    /// binding, the namespace defaults to the binding's.
     fn of(subject: &Value, namespace: Option<&str>) -> Option<Self> {
         let text = |field: &str| subject.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
         let name = text("name").unwrap_or_default().into();
@@ -109,7 +109,7 @@ impl Subject {
         }
     }
 
-    /// The name of the user or the group that it is.
+    /// The user or group name of the subject.
     pub(super) fn user_or_group(&self) -> Cow<'_, str> {
         match self {
             Self::User(name) | Self::Group(name) => Cow::Borrowed(name),

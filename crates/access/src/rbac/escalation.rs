@@ -1,7 +1,7 @@
-//! Rights that somebody would give away without having them.
+//! Escalation: rights that a user would grant without holding them.
 //!
-//! Upstream's rule: who writes a role must have all rights that it states, and who binds one all rights that it gives, unless it may
-//! `escalate` or `bind`. Whoever is refused is told each right that it lacks.
+//! Upstream's rule: the author of a role must hold all its rights, and the author of a binding all rights of its role,
+//! unless the author may `escalate` or `bind`. The refusal lists each missing right.
 
 use std::borrow::Borrow;
 use std::collections::hash_map::Entry;
@@ -15,15 +15,15 @@ use crate::rbac::rule::{ALL, PolicyRule};
 use crate::rbac::{HeldRules, RoleRef};
 use crate::user::User;
 
-/// How many rights with one verb the rules that are given away may state, where no held rule covers a whole rule of them.
+/// The most rights, one verb each, in rules that no single held rule covers.
 const MOST_RIGHTS: usize = 1 << 20;
-/// How many comparisons of a text with a held rule may be needed for that.
+/// The most comparisons of a text with a held rule for that.
 const MOST_COMPARISONS: usize = 1 << 26;
-/// How many of the missing rights are told, each with its verbs, and of how many bytes of texts.
+/// The most listed missing rights, with their verbs, and the most bytes of their texts.
 const MOST_TOLD: usize = 1000;
 const MOST_TOLD_BYTES: usize = 256 << 10;
 
-/// Rights that somebody would give away without having them.
+/// Rights that a user would grant without holding them.
 #[derive(Debug)]
 pub struct Missing<'h> {
     user: &'h User,
@@ -33,16 +33,16 @@ pub struct Missing<'h> {
 
 #[derive(Debug)]
 enum Found {
-    /// These, each with its verbs, and whether there are more.
+    /// The missing rights with their verbs, and true if there are more.
     Rights(Vec<PolicyRule>, bool),
-    /// So many rights are stated that they are not compared.
+    /// Too many rights to compare.
     TooMany,
 }
 
-/// The rights among these rules that nobody with the others has; `None` where it has them all.
+/// The rights of these rules that a user with the held ones lacks; `None` if there are none.
 ///
-/// Cost: that of their texts, and a few nanoseconds for each right that they state, of which a million are looked at. Rules that state
-/// more, of which one is not covered as a whole, are said to be missing.
+/// Cost: that of the texts, and a few nanoseconds for each of at most a million rights. Rules with more rights count as
+/// missing, unless single held rules cover them.
 pub fn missing_rights<'h>(user: &'h User, held: &'h HeldRules, wanted: &[PolicyRule]) -> Option<Missing<'h>> {
     let missing = |found| Some(Missing { user, found, unresolved: &held.missing });
     let wanted: Vec<&PolicyRule> =
@@ -56,7 +56,7 @@ pub fn missing_rights<'h>(user: &'h User, held: &'h HeldRules, wanted: &[PolicyR
     if told.rights.is_empty() { None } else { missing(Found::Rights(told.rights, !told_all)) }
 }
 
-/// The rights that rules give and held ones do not, each as a rule with one verb on one resource or path.
+/// The rights of `wanted` rules that held ones lack, each as a rule with one verb on one resource or path.
 pub fn rights_beyond<R: Borrow<PolicyRule>>(held: &[R], wanted: &[PolicyRule]) -> Vec<PolicyRule> {
     let index = HeldIndex::of(held);
     let mut rights = Vec::new();
@@ -69,7 +69,7 @@ pub fn rights_beyond<R: Borrow<PolicyRule>>(held: &[R], wanted: &[PolicyRule]) -
     rights
 }
 
-/// Whether all rights of these rules can be compared with so many held ones.
+/// Returns true if all rights of these rules can be compared with this number of held rules.
 fn are_comparable(wanted: &[&PolicyRule], held: usize) -> bool {
     let (mut rights, mut texts) = (0usize, 0usize);
     for rule in wanted {
@@ -83,7 +83,7 @@ fn are_comparable(wanted: &[&PolicyRule], held: usize) -> bool {
     rights <= MOST_RIGHTS && texts.saturating_mul(held) <= MOST_COMPARISONS
 }
 
-/// One verb on one resource, of all names or of one, or on a path.
+/// One verb on one resource, for all names or one, or on a path.
 #[derive(Clone, Copy)]
 enum Right<'r> {
     Resource { verb: &'r str, group: &'r str, resource: &'r str, name: Option<&'r str> },
@@ -117,10 +117,10 @@ impl Right<'_> {
     }
 }
 
-/// A resource of a group, and the name of an object of it.
+/// A resource of a group, with the name of an object.
 type Named<'r> = (&'r str, &'r str, Option<&'r str>);
 
-/// Missing rights, those on the same resource as one rule with their verbs. Those on paths stay as they are.
+/// Missing rights, grouped by resource with their verbs. Rights on paths are not grouped.
 #[derive(Default)]
 struct Told<'r> {
     rights: Vec<PolicyRule>,
@@ -129,9 +129,9 @@ struct Told<'r> {
 }
 
 impl<'r> Told<'r> {
-    /// Breaks where it is one too many.
+    /// Adds a right. Breaks after the last one that fits.
     fn add(&mut self, right: Right<'r>) -> ControlFlow<()> {
-        // One is told in any case.
+        // At least one is listed.
         if self.bytes > MOST_TOLD_BYTES {
             return ControlFlow::Break(());
         }
@@ -155,7 +155,7 @@ impl<'r> Told<'r> {
     }
 }
 
-/// Some of the held rules: a bit for each.
+/// A subset of the held rules: one bit each.
 #[derive(Clone)]
 struct RuleSet(Vec<u64>);
 
@@ -172,13 +172,13 @@ impl RuleSet {
         Self(self.0.iter().zip(&other.0).map(|(one, other)| one & other).collect())
     }
 
-    /// Whether a rule is in all three.
+    /// Returns true if a rule is in all three sets.
     fn meets(&self, second: &Self, third: &Self) -> bool {
         self.0.iter().zip(&second.0).zip(&third.0).any(|((one, two), three)| one & two & three != 0)
     }
 }
 
-/// Which of the held rules have a text in one of their fields.
+/// The held rules by a text in one of their fields.
 struct Texts<'h>(HashMap<&'h str, Vec<usize>>);
 
 impl<'h> Texts<'h> {
@@ -200,14 +200,14 @@ impl<'h> Texts<'h> {
     }
 }
 
-/// The held rules by the texts in them, so that a right costs no comparison of texts.
+/// The held rules by their texts, so that a right needs no text comparison.
 struct HeldIndex<'h> {
     rules: Vec<&'h PolicyRule>,
     verbs: Texts<'h>,
     groups: Texts<'h>,
     resources: Texts<'h>,
     names: Texts<'h>,
-    /// Those that hold for all names.
+    /// The rules for all names.
     unnamed: RuleSet,
 }
 
@@ -227,7 +227,7 @@ impl<'h> HeldIndex<'h> {
         }
     }
 
-    /// Tells each right of a rule that no held rule covers, until that breaks.
+    /// Passes each right of a rule that no held rule covers to `tell`, until that breaks.
     fn each_missing<'r>(
         &self,
         wanted: &'r PolicyRule,
@@ -279,7 +279,7 @@ impl<'h> HeldIndex<'h> {
     }
 }
 
-/// As the reference server says it.
+/// The text is kube-apiserver's.
 impl fmt::Display for Missing<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines: Vec<String> = match &self.found {

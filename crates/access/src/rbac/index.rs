@@ -1,7 +1,7 @@
-//! Roles by name, and bindings by whom they bind.
+//! Roles by name, and bindings by subject.
 //!
-//! A decision looks up the bindings of the user and of each of its groups, those that count everywhere and those of the namespace, so
-//! it costs what these bind, however many others there are.
+//! A decision reads only the bindings of the user and its groups, cluster-wide and of the namespace. Its cost does not
+//! depend on other bindings.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,7 +17,7 @@ use crate::authorize::{Attributes, Decision, Verdict};
 use crate::follow::{self, decoded};
 use crate::user::User;
 
-/// A kind of what is stored.
+/// A kind of stored object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     ClusterRole,
@@ -27,13 +27,13 @@ pub(super) enum Kind {
 }
 
 type Rules = Vec<RoleRule>;
-/// `<namespace>/<name>`, or `<name>` of what has no namespace, as in the cache.
+/// `<namespace>/<name>`, or `<name>` without a namespace, as in the cache.
 type Key = Arc<str>;
 
 /// A rule of a role.
 struct RoleRule {
     sieve: Sieve,
-    /// Shared by whoever is told which rules he has.
+    /// Shared with callers that list rules.
     rule: Arc<PolicyRule>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Index {
     within: HashMap<Box<str>, Bindings>,
 }
 
-/// The bindings that count in one place.
+/// The bindings of one scope.
 #[derive(Default)]
 struct Bindings {
     known: HashMap<Key, Arc<Binding>>,
@@ -55,12 +55,12 @@ struct Bindings {
     groups: HashMap<Box<str>, Vec<Bound>>,
 }
 
-/// A binding, and which of its subjects somebody is.
+/// A binding, with the subject that matched.
 #[derive(Clone)]
 struct Bound {
     binding: Arc<Binding>,
     subject: usize,
-    /// Why this allows something, once it did.
+    /// The reason text, after the first use.
     reason: OnceLock<Arc<str>>,
 }
 
@@ -81,7 +81,7 @@ impl follow::Index for Index {
 }
 
 impl Index {
-    /// Forgets all of a kind.
+    /// Removes all objects of a kind.
     fn forget_all(&mut self, kind: Kind) {
         match kind {
             Kind::ClusterRole => self.cluster_roles.clear(),
@@ -91,7 +91,7 @@ impl Index {
         }
     }
 
-    /// Takes up an object as it is now.
+    /// Adds or replaces an object.
     fn put(&mut self, kind: Kind, key: &Key, object: &Object) {
         match kind {
             Kind::ClusterRole => drop(self.cluster_roles.insert(key.clone(), rules_of(object))),
@@ -123,10 +123,10 @@ impl Index {
         }
     }
 
-    /// Whether a user may do something. Rules that count everywhere are asked before those of the namespace.
+    /// Decides about a request. Cluster-wide rules come before those of the namespace.
     ///
-    /// Cost: two hash look-ups for the user and for each of its groups, one for each role that is bound to them, and a comparison of bits
-    /// for each of its rules.
+    /// Cost: two hash lookups for the user and each group, one for each bound role, and a comparison of bits for each
+    /// of its rules.
     pub(super) fn decide(&self, user: &User, attributes: &Attributes<'_>) -> Verdict {
         let (mut missing, request) = (Vec::new(), Sieve::of_request(attributes));
         let allows = |rule: &RoleRule| rule.sieve.lets_through(request) && rule.rule.allows(attributes);
@@ -145,12 +145,12 @@ impl Index {
         Verdict { decision: Decision::NoOpinion, reason: reason.into() }
     }
 
-    /// The rules that a user has in a namespace, or everywhere.
+    /// The rules of a user in a namespace, or everywhere.
     pub(super) fn rules_of(&self, user: &User, namespace: Option<&str>) -> HeldRules {
         let mut held = HeldRules::default();
         let mut seen: Vec<*const Binding> = Vec::new();
         for (bound, namespace) in self.bound(user, namespace) {
-            // Who is bound as a user and as a member of a group has the rules once.
+            // A binding of the user and of a group counts once.
             if seen.contains(&Arc::as_ptr(&bound.binding)) {
                 continue;
             }
@@ -163,7 +163,7 @@ impl Index {
         held
     }
 
-    /// The bindings of a user that count in a namespace, or everywhere, and the namespace of those that have one.
+    /// The bindings of a user, cluster-wide and in a namespace, with the namespace of the latter.
     fn bound<'i>(
         &'i self,
         user: &'i User,
@@ -223,13 +223,13 @@ impl Bindings {
 }
 
 impl Bound {
-    /// Why something is allowed in the namespace of the binding, which is the only one that a binding is asked for, as the reference
-    /// server says it. It is put together once: that takes longer than the decision.
+    /// The reason text for the binding's namespace, the only one that it is used with, in kube-apiserver's words. Built
+    /// once, since that takes longer than the decision.
     fn reason(&self, namespace: Option<&str>) -> Arc<str> {
         self.reason.get_or_init(|| self.told(namespace).into()).clone()
     }
 
-    /// Names are written as Go quotes them.
+    /// Names are quoted as in Go.
     fn told(&self, namespace: Option<&str>) -> String {
         let Self { binding, subject, .. } = self;
         let quote = keelson_meta::go_format::quote;
@@ -277,7 +277,7 @@ mod tests {
     use crate::authorize::ResourceAttributes;
     use crate::rbac::escalation::{missing_rights, rights_beyond};
 
-    /// A rule over few texts, so that rules meet each other.
+    /// A rule over few texts, so that rules overlap.
     fn rules() -> impl Strategy<Value = Vec<Value>> {
         let few = |texts: &'static [&'static str]| proptest::sample::subsequence(texts, 1..3);
         let rule = (
@@ -294,7 +294,7 @@ mod tests {
         proptest::collection::vec(prop_oneof![3 => rule, 1 => on_paths], 0..3)
     }
 
-    /// What is stored: roles by key, and bindings by key with the role and the subject of each.
+    /// A stored role, a binding with its role and subject, or a removal, each by key.
     #[derive(Clone, Debug)]
     enum Change {
         Role(Kind, &'static str, Vec<Value>),
@@ -338,13 +338,13 @@ mod tests {
         let subject = match whom.split_once(':').unwrap() {
             ("user", name) => json!({ "kind": "User", "name": name }),
             ("group", name) => json!({ "kind": "Group", "name": name }),
-            // Of the namespace of the binding, and of none that counts everywhere.
+            // In the binding's namespace, or in none for a cluster role binding.
             (_, name) => json!({ "kind": "ServiceAccount", "name": name }),
         };
         json!({ "roleRef": { "kind": kind, "name": role }, "subjects": [subject] })
     }
 
-    /// The rules of a user in a namespace, or everywhere, by the plain model: every binding is looked at.
+    /// The rules of a user by a plain model that scans every binding.
     fn held_plainly<'s>(steps: &'s [Change], user: &User, place: Option<&str>) -> Vec<&'s Value> {
         let mut roles: Vec<(Kind, &str, &[Value])> = Vec::new();
         let mut bindings: Vec<(Kind, &str, (&str, &str), &str)> = Vec::new();
@@ -388,7 +388,7 @@ mod tests {
         rule[field].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
     }
 
-    /// Whether a list has a text, or a star.
+    /// Returns true if a list has a text or `*`.
     fn has(rule: &Value, field: &str, text: &str) -> bool {
         texts(rule, field).contains(&"*") || texts(rule, field).contains(&text)
     }
@@ -399,7 +399,7 @@ mod tests {
             .any(|known| *known == path || known.strip_suffix('*').is_some_and(|start| path.starts_with(start)))
     }
 
-    /// Each right that rules state and of which none of the held ones has all, as a rule of its own.
+    /// Each right of the wanted rules that no single held rule has, as a rule of its own.
     fn lacking_plainly(held: &[&Value], wanted: &[Value]) -> Vec<String> {
         let mut lacking = Vec::new();
         for rule in wanted {
@@ -451,7 +451,7 @@ mod tests {
             && (names.is_empty() || names.contains(&asked.name.unwrap_or_default()))
     }
 
-    /// All that may be asked.
+    /// All possible requests.
     fn questions() -> Vec<ResourceAttributes<'static>> {
         let mut questions = Vec::new();
         for verb in ["get", "list", "delete"] {

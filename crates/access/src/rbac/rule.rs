@@ -1,6 +1,6 @@
-//! One rule of a role: what it allows, what of another rule it covers, and how messages write it.
+//! One rule of a role: matching of requests, coverage of other rules, and its text form.
 //!
-//! Texts are compared as they are: the one pattern there is is a star, alone or at the end of a path.
+//! Texts are compared exactly. The only pattern is `*`, alone or at the end of a path.
 
 use std::fmt;
 
@@ -13,35 +13,36 @@ use crate::authorize::{Attributes, ResourceAttributes};
 /// Any verb, group, resource or path.
 pub(super) const ALL: &str = "*";
 
-/// A rule: verbs on resources of API groups, of all names or of these, or verbs on paths.
+/// A rule: verbs on resources of API groups, for all or some names, or verbs on paths.
 ///
 /// Source: `rbac.authorization.k8s.io/v1`, `PolicyRule`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PolicyRule {
-    /// The verbs; `*` is any.
+    /// The verbs; `*` for any.
     pub verbs: Vec<String>,
-    /// The API groups; `*` is any, the empty text the core group.
+    /// The API groups; `*` for any, empty for the core group.
     pub api_groups: Vec<String>,
-    /// Resources, or `<resource>/<subresource>`; `*` is any of both, `*/<subresource>` that subresource of any.
+    /// Resources, or `<resource>/<subresource>`; `*` for any of both, `*/<subresource>` for a subresource of any
+    /// resource.
     pub resources: Vec<String>,
-    /// The names of the objects; none for all.
+    /// The names of the objects; empty for all.
     pub resource_names: Vec<String>,
-    /// Paths; a `*` at the end is any rest.
+    /// Paths; a `*` at the end matches any rest.
     pub non_resource_urls: Vec<String>,
 }
 
 impl PolicyRule {
-    /// The rules that a role states.
+    /// The rules of a role object.
     pub fn all_of(role: &Object) -> impl Iterator<Item = Self> {
         Self::each(role.get(&["rules"]).and_then(Value::as_array).map_or(&[][..], Vec::as_slice))
     }
 
-    /// The rules of such a list.
+    /// The rules of a list.
     pub fn each(rules: &[Value]) -> impl Iterator<Item = Self> {
         rules.iter().map(Self::of)
     }
 
-    /// What is not of its type is nothing.
+    /// Reads a rule. Values of the wrong type are ignored.
     fn of(rule: &Value) -> Self {
         let texts = |field: &str| {
             let texts = rule.get(field).and_then(Value::as_array).into_iter().flatten();
@@ -56,7 +57,7 @@ impl PolicyRule {
         }
     }
 
-    /// The rule as an object of a role states it. Lists without anything are left out.
+    /// The rule as JSON, without empty lists.
     pub fn to_value(&self) -> Value {
         let mut rule = Map::new();
         let fields = [
@@ -72,7 +73,7 @@ impl PolicyRule {
         Value::Object(rule)
     }
 
-    /// The rules that allow everything.
+    /// Rules that allow everything.
     pub fn everything() -> [Self; 2] {
         let all = || vec![ALL.to_owned()];
         [
@@ -81,7 +82,7 @@ impl PolicyRule {
         ]
     }
 
-    /// Whether it allows what somebody asks for. Cost: comparisons with its texts, none of which is copied.
+    /// Returns true if it allows a request. Cost: comparisons with its texts, without copies.
     pub(super) fn allows(&self, attributes: &Attributes<'_>) -> bool {
         match attributes {
             Attributes::Resource(asked) => {
@@ -98,14 +99,14 @@ impl PolicyRule {
         self.resource_names.is_empty() || self.resource_names.iter().any(|allowed| allowed == name)
     }
 
-    /// Whether it is for this path.
+    /// Returns true if it matches this path.
     pub(super) fn allows_path(&self, path: &str) -> bool {
-        // Of several stars at the end each is as good as one.
+        // Several stars at the end equal one.
         let is_under = |allowed: &str| allowed.ends_with('*') && path.starts_with(allowed.trim_end_matches('*'));
         self.non_resource_urls.iter().any(|allowed| allowed == path || is_under(allowed))
     }
 
-    /// Whether everything that `part` allows is allowed by this rule.
+    /// Returns true if this rule allows everything that `part` allows.
     pub(super) fn covers(&self, part: &Self) -> bool {
         let all_of = |wanted: &[String], held: &[String]| {
             held.iter().any(|text| text == ALL) || wanted.iter().all(|text| held.contains(text))
@@ -143,7 +144,7 @@ fn is_resource(held: &str, asked: &ResourceAttributes<'_>) -> bool {
     held == ALL || below(asked.resource) || below(ALL)
 }
 
-/// As the reference server writes it: `{APIGroups:["apps"], Resources:["deployments"], Verbs:["get" "list"]}`.
+/// The text is kube-apiserver's: `{APIGroups:["apps"], Resources:["deployments"], Verbs:["get" "list"]}`.
 impl fmt::Display for PolicyRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fields = [

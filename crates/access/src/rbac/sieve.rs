@@ -1,12 +1,12 @@
-//! The verbs and resources of a rule as bits, by which most rules are passed over without a look at their texts: they are about something
-//! else.
+//! The verbs and resources of a rule as bits: a prefilter that skips most rules without a text comparison.
 //!
-//! Several verbs or resources may share a bit. A rule whose bits fit a request need not allow it, and one whose bits don't never does.
+//! Several verbs or resources may share a bit. Matching bits don't imply that the rule allows a request; different bits
+//! imply that it does not.
 
 use super::rule::{ALL, PolicyRule};
 use crate::authorize::Attributes;
 
-/// The bit of rules that are about paths; those below are for resources.
+/// The bit of rules for paths. Lower bits are for resources.
 const PATHS: u64 = 1 << 63;
 const ALL_RESOURCES: u64 = PATHS - 1;
 const RESOURCE_BITS: u64 = 63;
@@ -22,7 +22,7 @@ pub(super) struct Sieve {
 impl Sieve {
     pub(super) fn of_rule(rule: &PolicyRule) -> Self {
         let verb = |verb: &String| if verb == ALL { u64::MAX } else { 1 << (hash(verb) % VERB_BITS) };
-        // Also of `*/scale`, which is of any resource.
+        // Also for `*/scale`, which matches any resource.
         let resource = |resource: &String| if resource.starts_with(ALL) { ALL_RESOURCES } else { bit(resource) };
         let paths = if rule.non_resource_urls.is_empty() { 0 } else { PATHS };
         let resources = rule.resources.iter().map(resource).fold(paths, |all, one| all | one);
@@ -37,19 +37,19 @@ impl Sieve {
         Self { verbs: 1 << (hash(verb) % VERB_BITS), resources }
     }
 
-    /// Whether a rule may allow a request. That it may not is certain.
+    /// Returns false if a rule can't allow a request.
     pub(super) fn lets_through(self, request: Self) -> bool {
         self.verbs & request.verbs != 0 && self.resources & request.resources != 0
     }
 }
 
-/// The bit of a resource, or of the one before a slash.
+/// The bit of a resource, without its subresource.
 fn bit(resource: &str) -> u64 {
     let resource = resource.split_once('/').map_or(resource, |(resource, _)| resource);
     1 << (hash(resource) % RESOURCE_BITS)
 }
 
-/// FNV-1a: the texts are short, and one that meets another costs a comparison.
+/// FNV-1a: the texts are short, and a collision only costs a comparison.
 fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }

@@ -1,15 +1,15 @@
-//! The claims of a token, and their JSON: members in the order of their names, as kube-apiserver writes them.
+//! The claims of a token, and their JSON with sorted members, as kube-apiserver writes them.
 //!
-//! They are read strictly, since what is read here decides who somebody is. Signatures are in `key`.
+//! Parsing is strict, since the claims identify the client. Signatures are in `key`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use keelson_meta::json::{Map, Value, json};
 
-/// What a token says of whom it is for.
+/// The claims of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
-    /// `aud`: who may accept it.
+    /// `aud`: the audiences.
     pub audiences: Vec<String>,
     /// `exp`, in seconds since 1970.
     pub expires: i64,
@@ -17,38 +17,38 @@ pub struct Claims {
     pub issued: i64,
     /// `nbf`, in seconds since 1970.
     pub not_before: i64,
-    /// `jti`: the name of this one token.
+    /// `jti`: the unique id of the token.
     pub id: String,
     /// The namespace of the account.
     pub namespace: String,
     /// The account.
     pub account: ObjectRef,
-    /// The pod with which the token ends.
+    /// The pod that the token is bound to.
     pub pod: Option<ObjectRef>,
-    /// The secret with which the token ends.
+    /// The secret that the token is bound to.
     pub secret: Option<ObjectRef>,
-    /// The node of the pod, or the one with which the token ends.
+    /// The node of the pod, or the node that the token is bound to.
     pub node: Option<ObjectRef>,
-    /// From when on its use should be noted, in seconds since 1970.
+    /// The time from which its use triggers a warning, in seconds since 1970.
     pub warn_after: Option<i64>,
 }
 
-/// One object for all time.
+/// An object by name and uid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectRef {
     /// Its name.
     pub name: String,
-    /// Its uid; empty for a node that was not there.
+    /// The uid; empty for a node that did not exist.
     pub uid: String,
 }
 
-/// A time as claims have it: in whole seconds since 1970.
+/// A time in the form of claims: whole seconds since 1970.
 pub fn seconds(time: SystemTime) -> i64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
 }
 
 impl Claims {
-    /// `sub`: the name of the account as a user.
+    /// `sub`: the user name of the account.
     pub fn subject(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.namespace, self.account.name)
     }
@@ -77,7 +77,7 @@ impl Claims {
         .to_string()
     }
 
-    /// `None` when a claim is missing or of a wrong type, or the subject is another than the account.
+    /// Parses claims. `None` when one is missing or of the wrong type, or when the subject differs from the account.
     pub(super) fn from_json(payload: &Value) -> Option<Self> {
         let time = |name: &str| payload.get(name)?.as_i64();
         let private = payload.get("kubernetes.io")?;
@@ -117,7 +117,7 @@ impl ObjectRef {
     }
 }
 
-/// `Some(None)` when the token is not bound to such an object; `None` when what stands there is no reference.
+/// The bound object of this kind. `Some(None)` without one, `None` for an invalid reference.
 fn bound(private: &Value, name: &str) -> Option<Option<ObjectRef>> {
     match private.get(name) {
         None | Some(Value::Null) => Some(None),

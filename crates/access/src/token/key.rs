@@ -1,8 +1,7 @@
-//! The keys of tokens: one signs, and others verify besides. They are RSA with PKCS #1 and SHA-256, or ECDSA on one of three
-//! curves with its hash, in the fixed form of tokens (RFC 7518, section 3).
+//! The keys of tokens: one signs, and others verify too. RSA with PKCS #1 and SHA-256, or ECDSA on one of three curves
+//! with its hash, in the fixed form of tokens (RFC 7518, section 3).
 //!
-//! A token names the id of the key that signed it: the hash of the `SubjectPublicKeyInfo`, as upstream has it. The claims are in
-//! `claims`.
+//! A token names the id of its key: the hash of the `SubjectPublicKeyInfo`, as upstream. Claims are in `claims`.
 
 use aws_lc_rs::digest;
 use aws_lc_rs::rand::SystemRandom;
@@ -21,16 +20,16 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 use crate::pki::SigningKey;
 use crate::pki::key_text::{self, KeyTextError};
 
-/// Keys of RSA by the bytes of their modulus: 2048 to 8192 bits.
+/// The modulus sizes of RSA keys in bytes: 2048 to 8192 bits.
 const RSA_BYTES: std::ops::RangeInclusive<usize> = 256..=1024;
 
-/// A key can't sign or verify tokens.
+/// The reason why a key can't sign or verify tokens.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
     /// The private key can't be read.
     #[error("the key that signs service-account tokens can't be used: {0}")]
     Private(KeyTextError),
-    /// It is of a kind that signs no tokens.
+    /// Its kind can't sign tokens.
     #[error(
         "the key that signs service-account tokens is neither RSA of 2048 to 8192 bits nor ECDSA on P-256, P-384 or P-521"
     )]
@@ -38,7 +37,7 @@ pub enum KeyError {
     /// The public keys can't be read.
     #[error("the public keys by which service-account tokens are verified can't be used: {0}")]
     Public(KeyTextError),
-    /// One of the keys that verify is of another kind.
+    /// The kind of a public key can't verify tokens.
     #[error(
         "a public key by which service-account tokens are verified is neither RSA of 2048 to 8192 bits nor ECDSA on P-256, P-384 \
          or P-521"
@@ -73,7 +72,7 @@ impl Algorithm {
         }
     }
 
-    /// The name of its curve, and how long a coordinate is, in bytes.
+    /// The name of its curve, and the length of a coordinate in bytes.
     const fn curve(self) -> Option<(&'static str, usize)> {
         match self {
             Self::Es256 => Some(("P-256", 32)),
@@ -106,9 +105,9 @@ enum Pair {
 
 struct VerifyingKey {
     algorithm: Algorithm,
-    /// A point without compression (a mark, and two coordinates), or the numbers of a key of RSA (PKCS #1).
+    /// An uncompressed point (a mark and two coordinates), or the numbers of an RSA key (PKCS #1).
     public: Vec<u8>,
-    /// The hash of the public key, by which it is found among others.
+    /// The id: a hash of the public key.
     id: String,
 }
 
@@ -154,12 +153,12 @@ impl TokenKey {
         Ok(Self { pair, verifying })
     }
 
-    /// The ids of the keys that are accepted. The first one is that of the key that signs.
+    /// The ids of the accepted keys, the signing one first.
     pub(super) fn ids(&self) -> impl Iterator<Item = &str> {
         self.verifying.iter().map(|key| key.id.as_str())
     }
 
-    /// The head of a token that is signed now (RFC 7515, section 4).
+    /// The header of a new token (RFC 7515, section 4).
     pub(super) fn header(&self) -> Value {
         let (algorithm, id) = self.verifying.first().map_or(("", ""), |key| (key.algorithm.name(), &key.id));
         json!({ "alg": algorithm, "kid": id })
@@ -169,7 +168,7 @@ impl TokenKey {
         self.pair.sign(message)
     }
 
-    /// Returns whether the key of this id, or any key where there is no id, has signed by this algorithm.
+    /// Returns true if the key of this id, or any key without an id, verifies the signature under this algorithm.
     pub(super) fn verifies(&self, id: Option<&str>, algorithm: &str, message: &[u8], signature: &[u8]) -> bool {
         self.verifying.iter().filter(|key| id.is_none_or(|id| id == key.id) && key.algorithm.name() == algorithm).any(
             |key| UnparsedPublicKey::new(key.algorithm.verification(), &key.public).verify(message, signature).is_ok(),
@@ -181,7 +180,7 @@ impl TokenKey {
         self.verifying.iter().map(VerifyingKey::public).collect()
     }
 
-    /// The algorithms of the keys, each once and in the order of their names.
+    /// The algorithms of the keys, each once, sorted by name.
     pub(super) fn algorithms(&self) -> Vec<&'static str> {
         let mut names: Vec<_> = self.verifying.iter().map(|key| key.algorithm.name()).collect();
         names.sort_unstable();
@@ -244,14 +243,14 @@ impl VerifyingKey {
     }
 }
 
-/// The modulus and the exponent of a key of RSA, without zeros before them.
+/// The modulus and exponent of an RSA key, without leading zeros.
 fn rsa_numbers(public: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let trimmed = |number: &[u8]| number.iter().copied().skip_while(|byte| *byte == 0).collect();
     let (_, key) = x509_parser::public_key::RSAPublicKey::from_der(public).ok()?;
     Some((trimmed(key.modulus), trimmed(key.exponent)))
 }
 
-/// The form of bytes in tokens.
+/// The encoding of bytes in tokens.
 pub(super) fn encode(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }

@@ -1,15 +1,16 @@
-//! Legacy tokens of service accounts: those that a kube-controller-manager puts into secrets of the type
-//! `kubernetes.io/service-account-token`. They have no end and no audience, and hold as long as their secret has them.
+//! Legacy service account tokens, which kube-controller-manager puts into secrets of type
+//! `kubernetes.io/service-account-token`. They have no expiry and no audience, and are valid while their secret holds
+//! them.
 
 use keelson_meta::json::Value;
 
 use super::{TokenError, TokenIssuer};
 
-/// What they name as their issuer, whoever signed them.
+/// The issuer that all of them name, whatever key signed them.
 const ISSUER: &str = "kubernetes/serviceaccount";
 const PREFIX: &str = "kubernetes.io/serviceaccount/";
 
-/// What a legacy token says of whom it is for.
+/// The claims of a legacy token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LegacyClaims {
     /// The namespace of the account and the secret.
@@ -22,25 +23,25 @@ pub struct LegacyClaims {
     pub uid: String,
 }
 
-/// Why a legacy token is not taken. The texts are the reference server's.
+/// The reason why a legacy token is rejected. The texts are kube-apiserver's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LegacyTokenError {
-    /// It is not one, or nobody's.
+    /// It is not a legacy token, or its signature is wrong.
     #[error(transparent)]
     Token(#[from] TokenError),
     /// It lacks a claim.
     #[error("{0} claim is missing")]
     Missing(&'static str),
-    /// Its subject is another than its account.
+    /// Its subject differs from its account.
     #[error("sub claim is invalid")]
     Subject,
 }
 
 impl TokenIssuer {
-    /// Reads a legacy token and checks its signature. Whether it is still good only its secret knows.
+    /// Parses a legacy token and verifies its signature. The caller compares it with its secret.
     ///
     /// # Errors
-    /// Says why it is not taken; [`TokenError::Foreign`] for one that is no legacy token.
+    /// The reason for a rejection; [`TokenError::Foreign`] for any other token.
     pub fn verify_legacy(&self, token: &str) -> Result<LegacyClaims, LegacyTokenError> {
         let payload = self.payload(token, ISSUER)?;
         let claim = |name: &str, told: &'static str| {

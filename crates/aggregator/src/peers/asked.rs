@@ -1,7 +1,7 @@
-//! The questions to a peer: what it serves itself, and what it publishes of the versions that this server does not serve.
+//! Requests to a peer: its discovery, and its OpenAPI documents of versions that this server does not serve.
 //!
-//! Both are asked again every few seconds, and cost a peer whose documents are as before no more than to say so. A peer may lie, hang or
-//! answer without end: of that it is only not heard.
+//! Both repeat every few seconds, and a peer with unchanged documents only answers 304. A peer may send false data,
+//! hang or stream without end: limits on time and size apply, and its answer is then ignored.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,23 +18,23 @@ use crate::discovery::{DOCUMENT_BYTES, is_aggregated, read};
 use crate::openapi::{self, INDEX, PublishedDocument, V2};
 use crate::requester::SERVER;
 
-/// What a server is asked for: what it serves itself.
+/// The accepted document: a server's own resources, without those of its peers.
 const ACCEPT: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer";
-/// Where.
+/// The discovery paths.
 const PATHS: [&str; 2] = ["/api", "/apis"];
-/// How many resources a server may have built in: many times those of Kubernetes.
+/// The most built-in resources of a server: many times those of Kubernetes.
 const RESOURCES: usize = 2_000;
 
-/// What a peer publishes of the versions that this server does not serve.
+/// A peer's OpenAPI documents of versions that this server does not serve.
 #[derive(Clone, Default)]
 pub(super) struct OpenApi {
-    /// Its documents of version 3, by paths such as `apis/apps/v1`, and those of their groups.
+    /// OpenAPI 3 documents, by paths such as `apis/apps/v1` and those of their groups.
     documents: HashMap<String, PublishedDocument>,
-    /// What its document of version 2 says of the versions.
+    /// The parts of its OpenAPI 2 document about these versions.
     parts: PublishedParts,
 }
 
-/// Parts of a document of version 2, of versions by their paths.
+/// Parts of an OpenAPI 2 document, by the paths of versions.
 #[derive(Clone, Default)]
 struct PublishedParts {
     tag: Option<HeaderValue>,
@@ -43,18 +43,18 @@ struct PublishedParts {
 }
 
 impl OpenApi {
-    /// The documents of version 3.
+    /// The OpenAPI 3 documents.
     pub(super) fn documents(&self) -> impl Iterator<Item = &Arc<ForeignDocument>> {
         self.documents.values().map(PublishedDocument::document)
     }
 
-    /// What is said in version 2.
+    /// The OpenAPI 2 parts.
     pub(super) fn parts(&self) -> impl Iterator<Item = &Arc<ForeignPaths>> {
         self.parts.parts.values()
     }
 }
 
-/// One document of a server, without what stands in the store.
+/// One discovery document of a server, without resources from the store.
 #[derive(Clone, Default)]
 pub(super) struct PeerDocument {
     tag: Option<HeaderValue>,
@@ -62,16 +62,16 @@ pub(super) struct PeerDocument {
     _reservation: Option<Arc<ByteReservation>>,
 }
 
-/// A peer that is asked.
+/// A peer with the context of a request.
 pub(super) struct Asked<'a> {
     pub(super) peer: &'a RestClient,
     pub(super) aggregator: &'a Aggregator,
-    /// What all documents that are kept have room in.
+    /// The budget for all kept documents.
     pub(super) kept: &'a ByteBudget,
 }
 
 impl PeerDocument {
-    /// Takes away what this server has from the store as well: what becomes of that is seen there first.
+    /// Removes resources that this server has from the store too. This server shows their changes first.
     pub(super) fn leave_out_stored(&mut self, aggregator: &Aggregator) {
         let (surface, services) = (aggregator.registry().surface(), aggregator.current());
         self.versions.retain(|shown| {
@@ -84,10 +84,10 @@ impl PeerDocument {
 }
 
 impl Asked<'_> {
-    /// What it serves: of the core group, and of the others.
+    /// Fetches its discovery: the core group, and the others.
     ///
     /// # Errors
-    /// When it does not say, with the reason.
+    /// The reason of a failure.
     pub(super) async fn documents(&self, known: &[PeerDocument; 2]) -> Result<[PeerDocument; 2], String> {
         let ([core, groups], [core_path, groups_path]) = (known, PATHS);
         Ok([self.document(core_path, core).await?, self.document(groups_path, groups).await?])
@@ -103,7 +103,7 @@ impl Asked<'_> {
         match answer.status {
             304 if known.tag.is_some() => return Ok(known.clone()),
             200 if is_aggregated(&answer.content_type) => {}
-            status => return Err(format!("its answer for {path} is {status}, and no document of what it serves")),
+            status => return Err(format!("its answer for {path} is {status}, and no discovery document")),
         }
         let tag = answer.headers.get(ETAG).cloned();
         let reservation = self.kept.hold(answer.body.len())?;
@@ -117,8 +117,8 @@ impl Asked<'_> {
         Ok(document)
     }
 
-    /// What it publishes of the versions that this server does not serve, one after the other. What it does not tell now stays as it
-    /// was, and the rest is not asked for.
+    /// Fetches its OpenAPI documents of versions that this server does not serve, one by one. After a failure, keeps
+    /// the known documents and stops.
     pub(super) async fn openapi(&self, served: &[PeerDocument; 2], known: &OpenApi) -> OpenApi {
         let surface = self.aggregator.registry().surface();
         let served_here = |group: &str| {
@@ -140,18 +140,18 @@ impl Asked<'_> {
         if !paths.is_empty()
             && let Err(why) = self.published(paths, &mut found.documents).await
         {
-            warn_repeated!(""; why, "a peer does not say what it publishes");
+            warn_repeated!(""; why, "a peer does not answer OpenAPI requests");
         }
         if !of_versions.is_empty() {
             match self.parts(of_versions, &known.parts).await {
                 Ok(parts) => found.parts = parts,
-                Err(why) => warn_repeated!(""; why, "a peer does not say what it publishes in version 2"),
+                Err(why) => warn_repeated!(""; why, "a peer does not answer OpenAPI 2 requests"),
             }
         }
         found
     }
 
-    /// What its document of version 2 says of these versions.
+    /// Fetches the parts of its OpenAPI 2 document about these versions.
     async fn parts(&self, wanted: BTreeSet<String>, known: &PublishedParts) -> Result<PublishedParts, String> {
         let mut headers = HeaderMap::new();
         if let Some(tag) = known.tag.clone().filter(|_| known.parts.keys().eq(&wanted)) {
@@ -169,7 +169,7 @@ impl Asked<'_> {
         let names: Vec<String> = wanted.iter().cloned().collect();
         let parts = read(answer, move |document, _| ForeignPaths::of_document(document, &names)).await?;
         let parts: BTreeMap<_, _> = wanted.into_iter().zip(parts).collect();
-        // What says the same is the same, so that nothing is made anew for it.
+        // Equal content keeps the old value, so that nothing is rebuilt.
         if parts == known.parts {
             return Ok(PublishedParts { tag, ..known.clone() });
         }
@@ -198,7 +198,7 @@ impl Asked<'_> {
     }
 }
 
-/// Where a version of a group is described, and its group is.
+/// The paths of the OpenAPI documents of a version and its group.
 pub(super) fn paths_of(version: &ServedVersion) -> BTreeSet<String> {
     paths(&version.group, &version.version)
 }

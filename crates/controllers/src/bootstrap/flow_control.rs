@@ -1,11 +1,11 @@
-//! The priority levels and flow schemas that every cluster has (KEP-1040), as objects to be made.
+//! The priority levels and flow schemas that every cluster has (KEP-1040), as objects for the bootstrap.
 //!
-//! They are the reference server's. The server does not schedule requests by them yet.
+//! Names and values are kube-apiserver's. The server does not schedule requests by them yet.
 
 use keelson_meta::json::{Value, json};
 
-/// Levels: name, shares of the server's concurrency, how many percent of these can be lent to others, and queues, size of
-/// a hand and length of a queue for those that queue.
+/// Levels: name, concurrency shares, lendable percentage, and for levels with queues the number of queues, hand size
+/// and queue length.
 const LEVELS: [(&str, u32, u32, Option<[u32; 3]>); 7] = [
     ("catch-all", 5, 0, None),
     ("global-default", 20, 50, Some([128, 6, 50])),

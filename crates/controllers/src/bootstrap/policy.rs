@@ -1,14 +1,14 @@
-//! Reads the roles and bindings that every cluster has out of `policy.txt`.
+//! Parses `policy.txt`: the roles and bindings that every cluster has.
 //!
-//! The file is a short form of the reference server's policy, and says at its top how it is written; a test reads all of it.
+//! The file is a short form of kube-apiserver's policy. Its first lines define the format, and a test reads all of it.
 
 use keelson_access::PolicyRule;
 use keelson_access::rbac::rights_beyond;
 use keelson_meta::json::{Value, json};
 
 const POLICY: &str = include_str!("policy.txt");
-/// The policy of clusters that serve ClusterTrustBundles: kube-apiserver has it where its feature gate of this name is on. Service
-/// accounts and nodes read bundles, and a kube-controller-manager publishes the one of the servers' certificates.
+/// The policy for clusters with ClusterTrustBundles. kube-apiserver adds it with the feature gate of this name. Service
+/// accounts and nodes read bundles, and kube-controller-manager publishes the bundle of the servers' certificates.
 const TRUST_BUNDLES: &str = "\
 role system:cluster-trust-bundle-discovery
   read certificates.k8s.io clustertrustbundles
@@ -28,10 +28,10 @@ const CONTROLLERS_IN: &str = "kube-system";
 
 const READ: [&str; 3] = ["get", "list", "watch"];
 const WRITE: [&str; 5] = ["create", "delete", "deletecollection", "patch", "update"];
-/// The rule for those who report events.
+/// The rule for components that report events.
 const EVENTS: &str = "create,update,patch core,events.k8s.io events";
 
-/// An object of the policy: the plural name of its resource, its namespace if it has one, and itself.
+/// An object of the policy, with the plural name of its resource and its namespace.
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) plural: &'static str,
@@ -39,10 +39,10 @@ pub(super) struct Piece {
     pub(super) object: Value,
 }
 
-/// All roles and bindings, roles first. Rules of a role that ClusterTrustBundles extend stand in one object.
+/// All roles and bindings, roles first. Rules for ClusterTrustBundles are merged into the roles that they extend.
 ///
 /// # Errors
-/// The line that can't be read.
+/// The line that can't be parsed.
 pub(super) fn pieces(has_trust_bundles: bool) -> Result<Vec<Piece>, String> {
     let mut pieces = parse(POLICY)?;
     if !has_trust_bundles {
@@ -80,7 +80,7 @@ fn parse(policy: &str) -> Result<Vec<Piece>, String> {
             Some(("bind", binding)) => binding_of(binding).map(|binding| bindings.push(binding)),
             Some(_) | None => None,
         };
-        read.ok_or_else(|| format!("the policy has a line that says nothing: {line:?}"))?;
+        read.ok_or_else(|| format!("the policy has an invalid line: {line:?}"))?;
     }
     pieces.extend(bindings);
     Ok(pieces)
@@ -198,7 +198,7 @@ fn add_rule(role: &mut Piece, rule: Value) -> Option<()> {
     Some(())
 }
 
-/// The rights that `wanted` rules give and `present` ones do not, each as a rule of its own, as upstream adds them.
+/// The rights of `wanted` rules that `present` rules lack, one rule for each right as upstream writes them.
 pub(super) fn missing_rules(present: &[Value], wanted: &[Value]) -> Vec<Value> {
     let [present, wanted] = [present, wanted].map(|rules| PolicyRule::each(rules).collect::<Vec<_>>());
     rights_beyond(&present, &wanted).iter().map(PolicyRule::to_value).collect()

@@ -1,7 +1,8 @@
-//! Owners and dependents that aggregated servers and peers serve, as hints for the garbage collector.
+//! Owners and dependents on aggregated servers and peers, as hints for the garbage collector.
 //!
-//! They say which objects to look at, as the index of local objects does, and are as old as the last answer of a server. Whether an
-//! object is gone is asked of its server before anything is deleted, and a server that does not answer has lost nothing.
+//! Hints name candidates, like the index of local objects, and are as old as the server's last answer. Before a
+//! deletion the collector asks the object's server whether it exists. A server that does not answer counts as having
+//! all its objects.
 
 mod follow;
 mod known;
@@ -23,38 +24,39 @@ use known::{KnownCollection, RemoteObjects};
 
 use super::metadata::OwnerReference;
 
-/// How many requests about objects of one kind on another server are under way at once: one that hangs keeps no others waiting.
+/// The number of concurrent requests for one kind on another server. The limit keeps a server that hangs from delaying
+/// others.
 const REQUESTS_FOR_KIND: usize = 8;
 
-/// Other servers that have objects.
+/// Access to objects of other servers.
 pub trait ObjectsElsewhere: Send + Sync {
-    /// Goes up whenever what follows may have changed.
+    /// A counter that increases when the results of the other methods may have changed.
     fn generation(&self) -> u64;
 
-    /// Whether a version of a group is another server's, reachable or not.
+    /// Returns true if a version of a group belongs to another server, reachable or not.
     fn serves(&self, group: &str, version: &str) -> bool;
 
-    /// Whether the server of a version does not say now what it has.
+    /// Returns true while the server of a version does not report its resources.
     fn is_silent(&self, group: &str, version: &str) -> bool;
 
-    /// The kinds that servers say they have, whose objects can be listed, watched, read, changed and deleted.
+    /// The kinds that other servers report with the verbs list, watch, get, patch and delete.
     fn resources(&self) -> Vec<ResourceElsewhere>;
 
-    /// A page of all objects of a kind, behind the one that this token names.
+    /// Returns a page of all objects of a kind, after the one that the token names.
     fn list<'a>(
         &'a self,
         resource: &'a ResourceElsewhere,
         token: &'a str,
     ) -> BoxFuture<'a, Result<PageElsewhere, ApiError>>;
 
-    /// What happens to them from a version on.
+    /// Watches a kind from a resource version on.
     fn watch<'a>(
         &'a self,
         resource: &'a ResourceElsewhere,
         resource_version: &'a str,
     ) -> BoxFuture<'a, Result<BoxStream<'static, Result<EventElsewhere, ApiError>>, ApiError>>;
 
-    /// One object as it is now. 404 only when its server has said that there is none of this name.
+    /// Returns one object in its current state. 404 only when its server has confirmed that it does not exist.
     fn get<'a>(
         &'a self,
         resource: &'a ResourceElsewhere,
@@ -78,7 +80,7 @@ pub trait ObjectsElsewhere: Send + Sync {
     ) -> BoxFuture<'a, Result<(), ApiError>>;
 }
 
-/// A kind that another server has, in the version in which it is asked for it.
+/// A kind on another server, in the version used for requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceElsewhere {
     /// The group.
@@ -89,40 +91,40 @@ pub struct ResourceElsewhere {
     pub plural: String,
     /// The kind of its objects.
     pub kind: String,
-    /// Whether they are in namespaces.
+    /// True for objects with namespaces.
     pub is_namespaced: bool,
 }
 
 impl ResourceElsewhere {
-    /// Its name.
+    /// The group and plural name.
     pub fn name(&self) -> GroupResource {
         GroupResource { group: self.group.clone(), resource: self.plural.clone() }
     }
 }
 
-/// A part of a list.
+/// A page of a list.
 #[derive(Debug)]
 pub struct PageElsewhere {
     /// The objects.
     pub objects: Vec<ObjectElsewhere>,
     /// The version of the list.
     pub resource_version: String,
-    /// Where the next page begins; empty behind the last.
+    /// The token of the next page; empty after the last.
     pub token: String,
 }
 
-/// What a watch tells.
+/// An event of a watch.
 #[derive(Debug)]
 pub enum EventElsewhere {
-    /// An object is so.
+    /// An object was created or changed.
     Is(ObjectElsewhere),
-    /// An object is gone that was so last.
+    /// An object was deleted, with its last state.
     Gone(ObjectElsewhere),
-    /// Everything up to this version was told.
+    /// All events up to this version have been sent.
     UpTo(String),
 }
 
-/// What is known of an object that another server keeps.
+/// The known metadata of an object on another server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectElsewhere {
     /// `<namespace>/<name>`, or `<name>` where objects have no namespace.
@@ -131,16 +133,16 @@ pub struct ObjectElsewhere {
     pub uid: String,
     /// Its version.
     pub resource_version: String,
-    /// Whether it is being deleted.
+    /// True while the object is being deleted.
     pub is_deleted: bool,
     /// Its finalizers.
     pub finalizers: Vec<String>,
-    /// Its owners as they are written; `None` where it has none.
+    /// Its owner references as JSON; `None` where it has none.
     pub references: Option<Box<str>>,
 }
 
 impl ObjectElsewhere {
-    /// Reads the metadata of an object; `None` when that is no object of this kind.
+    /// Reads the metadata of an object; `None` when it is not an object of this kind.
     pub fn read(resource: &ResourceElsewhere, metadata: &Value) -> Option<Self> {
         let text = |field: &str| metadata[field].as_str().filter(|text| !text.is_empty());
         let name = text("name").filter(|name| !name.contains('/'))?;
@@ -161,48 +163,48 @@ impl ObjectElsewhere {
         })
     }
 
-    /// Whether it has no owners and is not being deleted.
+    /// Returns true if the object has no owners and is not being deleted.
     pub(super) fn is_free(&self) -> bool {
         !self.is_deleted && self.references.is_none()
     }
 
-    /// Its owners with all that is said of them.
+    /// Its complete owner references.
     pub(super) fn owner_list(&self) -> Vec<Value> {
         self.references.as_deref().and_then(|list| from_str(list).ok()).unwrap_or_default()
     }
 
-    /// A merge patch of its metadata, for this very object as it was read.
+    /// A merge patch of the metadata that applies only to this state of the object.
     pub(super) fn patch(&self, field: &str, list: Vec<Value>) -> Value {
         let list = if list.is_empty() { Value::Null } else { Value::Array(list) };
         json!({ "metadata": { "uid": self.uid, "resourceVersion": self.resource_version, field: list } })
     }
 }
 
-/// The number of a kind that another server has: given out when it is first known, and never again for another one.
+/// The number of a kind on another server. Assigned at first sight and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct NumberElsewhere(u32);
 
-/// See the head of the module.
+/// The known objects of other servers.
 pub(super) struct Elsewhere {
     servers: Option<Arc<dyn ObjectsElsewhere>>,
     known: Mutex<RemoteObjects>,
-    /// How many objects are in lists that are being read.
+    /// The number of objects in lists that are still being read.
     listing: AtomicUsize,
-    /// Told when there are changes to take in.
+    /// Notified after changes.
     changed: Notify,
 }
 
-/// Where an owner must be as far as other servers are concerned.
+/// The place of an owner with respect to other servers.
 pub(super) enum PlaceElsewhere {
-    /// The version is none of theirs.
+    /// The version belongs to no other server.
     NotTheirs,
-    /// It is, and which kind is meant is not known.
+    /// The version belongs to another server, but the kind is unknown.
     Unknown,
-    /// Among the objects of this kind, which are in namespaces or not.
+    /// A known kind, and true if its objects have namespaces.
     Kind(NumberElsewhere, bool),
 }
 
-/// A kind on another server, while a request about its objects may be under way.
+/// A kind on another server, with a permit for one request.
 pub(super) struct Access<'a> {
     pub(super) servers: &'a dyn ObjectsElsewhere,
     pub(super) resource: Arc<ResourceElsewhere>,
@@ -210,13 +212,13 @@ pub(super) struct Access<'a> {
 }
 
 impl Elsewhere {
-    /// These servers, or none.
+    /// Creates the state for these servers, or for none.
     pub(super) fn new(servers: Option<Arc<dyn ObjectsElsewhere>>) -> Self {
         Self { servers, known: Mutex::default(), listing: AtomicUsize::new(0), changed: Notify::new() }
     }
 
-    /// Where the owner that a reference names must be. A version that another server has is asked for there alone, so that a kind of this
-    /// server with the same name is never taken for it.
+    /// The place of the owner that a reference names. Versions of other servers are looked up only there, so a local
+    /// kind of the same name never stands in for theirs.
     pub(super) fn place(&self, reference: &OwnerReference<'_>, is_served_here: bool) -> PlaceElsewhere {
         let Some(servers) = &self.servers else { return PlaceElsewhere::NotTheirs };
         let Some((group, version)) = GroupVersion::split(&reference.api_version) else {
@@ -233,12 +235,12 @@ impl Elsewhere {
         }
     }
 
-    /// An object as it was known last.
+    /// The last known state of an object.
     pub(super) fn object(&self, number: NumberElsewhere, key: &str) -> Option<Arc<ObjectElsewhere>> {
         self.known.lock().collections.get(&number)?.objects.get(key).cloned()
     }
 
-    /// All that is known; what changes from then on is told by [`changes`](Self::changes).
+    /// All known objects. Later changes come from [`changes`](Self::changes).
     pub(super) fn all(&self) -> Vec<(NumberElsewhere, Arc<ObjectElsewhere>)> {
         let mut known = self.known.lock();
         known.changes.clear();
@@ -249,7 +251,7 @@ impl Elsewhere {
         known.collections.iter().flat_map(of).collect()
     }
 
-    /// The next changes, up to so many.
+    /// The next changes, at most `most`.
     pub(super) fn changes(&self, most: usize) -> Vec<Change> {
         let mut known = self.known.lock();
         let most = most.min(known.changes.len());
@@ -261,15 +263,15 @@ impl Elsewhere {
         self.changed.notified().await;
     }
 
-    /// Has whoever waits look for changes once more.
+    /// Wakes the waiting task once more.
     pub(super) fn look_again(&self) {
         self.changed.notify_one();
     }
 
-    /// A kind, to ask its server about objects; `None` when nobody has it any more.
+    /// A kind with a permit for one request to its server; `None` when no server has it any more.
     ///
     /// # Errors
-    /// 503 when as many requests about it as there may be are under way.
+    /// 503 when the limit of concurrent requests for the kind is reached.
     pub(super) fn access(&self, number: NumberElsewhere) -> Result<Option<Access<'_>>, ApiError> {
         let Some(servers) = self.servers.as_deref() else { return Ok(None) };
         let known = self.known.lock();

@@ -1,8 +1,8 @@
-//! The graph of owners: an index over all stored collections, kept as new as the cache by a cursor in the history of each, and over
-//! what other servers have, as far as they tell.
+//! The owner graph: an index over all stored collections and the known objects of other servers. A cursor in each
+//! collection's history keeps it as new as the cache.
 //!
-//! Only objects with owners are in it, and owners that wait for garbage collection. Everything else costs one look at its
-//! metadata when it changes.
+//! It holds only objects with owners, and owners that wait for garbage collection. Any other object costs one read of
+//! its metadata per change.
 
 mod index;
 
@@ -23,9 +23,9 @@ use crate::queue::{Queue, unchained};
 pub(super) use index::Dependent;
 use index::Index;
 
-/// How many events of a collection are taken at once.
+/// The number of events taken from a collection at once.
 const STEP_EVENTS: usize = 256;
-/// The most steps before other tasks get their turn: some 10 ms where every event changes owners.
+/// The most steps before a yield to other tasks: some 10 ms where every event changes owners.
 const STEPS: usize = 8;
 
 /// An object: its collection, and its key there.
@@ -36,25 +36,25 @@ pub(super) struct ObjectId {
     pub(super) key: Arc<str>,
 }
 
-/// Where an object is.
+/// The location of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum CollectionPlace {
-    /// In a collection that is stored here.
+    /// A collection stored by this server.
     Here(CollectionId),
-    /// Among those of a kind that another server has.
+    /// A kind on another server.
     Elsewhere(NumberElsewhere),
 }
 
-/// What has to be looked at: what is here on its own, so that nothing here waits for another server.
+/// Queues of objects to visit. Local objects have their own, so that they never wait for another server.
 pub(super) struct Visits {
-    /// What is decided here alone.
+    /// Objects that need only local data.
     pub(super) here: Queue<ObjectId>,
-    /// What another server has to be asked for, or asked to do.
+    /// Objects that need requests to another server.
     pub(super) elsewhere: Queue<ObjectId>,
 }
 
 impl Visits {
-    /// Has an object looked at.
+    /// Enqueues an object.
     pub(super) fn add(&self, id: ObjectId) {
         match id.collection {
             CollectionPlace::Here(_) => self.here.add(id),
@@ -63,17 +63,17 @@ impl Visits {
     }
 }
 
-/// The index and the places in history up to which it is complete.
+/// The index with its positions in the collections' histories.
 #[derive(Default)]
 pub(super) struct Graph {
     /// The generation of the surface whose collections are indexed; `None` while they are being loaded.
     generation: Option<u64>,
     index: Index,
-    /// Only those are looked at whose cursor was woken: there are many collections, and most are at rest.
+    /// Only woken cursors are polled: there are many collections, and most are idle.
     followed: SelectAll<Followed>,
     /// The surface whose collections are followed.
     surface: Arc<Surface>,
-    /// Objects whose owners have to be looked for anew, since a kind has become known.
+    /// Objects whose owners need a new lookup, since a kind has become known.
     unsettled: Vec<ObjectId>,
 }
 
@@ -102,10 +102,10 @@ impl ObjectId {
 }
 
 impl Graph {
-    /// Indexes everything that is served. Also returns what has to be visited because of what was missed before.
+    /// Indexes all served collections. Also returns the objects to visit because of events missed before.
     ///
     /// # Errors
-    /// When the history is too short to follow a collection while all are loaded.
+    /// Fails when a collection's history is too short for the time that loading takes.
     pub(super) async fn load(world: World<'_>) -> Result<(Self, Vec<ObjectId>), TooOld> {
         let mut graph = Self::default();
         let mut visits = graph.follow(world).await?;
@@ -119,11 +119,11 @@ impl Graph {
         Ok((graph, visits))
     }
 
-    /// Indexes the collections that are served now and are not followed yet, and forgets those that are served no longer.
-    /// Returns what has to be visited because of that.
+    /// Indexes newly served collections and drops those that are served no longer. Returns the objects to visit because
+    /// of that.
     ///
     /// # Errors
-    /// As for [`Graph::load`].
+    /// Errors of [`Graph::load`].
     pub(super) async fn follow(&mut self, world: World<'_>) -> Result<Vec<ObjectId>, TooOld> {
         let surface = world.surface;
         let last = std::mem::replace(&mut self.surface, surface.clone());
@@ -149,8 +149,8 @@ impl Graph {
         collections: impl Iterator<Item = &'s Arc<StoredCollection>>,
     ) -> Result<Vec<ObjectId>, TooOld> {
         let mut states = Vec::new();
-        // All cursors stand before the first object is looked at, so that no owner goes unnoticed between the look at its
-        // dependents and the start of its collection's cursor.
+        // All cursors are placed before the first object is read. Otherwise an owner could go unnoticed between the
+        // lookup of its dependents and the start of its collection's cursor.
         for collection in collections {
             let snapshot = collection.cached.snapshot();
             let cursor = collection.cached.watch(snapshot.revision, Scope::All)?;
@@ -172,10 +172,10 @@ impl Graph {
         Ok(visits)
     }
 
-    /// Waits for events of any collection and puts into the queue what has to be visited because of them.
+    /// Waits for events of any collection and enqueues the objects that they concern.
     ///
     /// # Errors
-    /// When events were missed.
+    /// Fails when events were missed.
     pub(super) fn poll(
         &mut self,
         world: World<'_>,
@@ -192,7 +192,7 @@ impl Graph {
         if steps == 0 { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
-    /// Takes in all events that the cache has by now.
+    /// Takes in all events that the cache has now.
     fn catch_up(&mut self, world: World<'_>, visits: &Visits) -> Result<(), TooOld> {
         for followed in self.followed.iter_mut() {
             loop {
@@ -206,9 +206,9 @@ impl Graph {
         Ok(())
     }
 
-    /// Takes in some of what other servers have told. Whether there is more.
+    /// Takes in a batch of changes from other servers. Returns true if more are left.
     pub(super) fn take_elsewhere(&mut self, world: World<'_>, visits: &Visits) -> bool {
-        // While everything is being loaded, what was told stays where it is.
+        // During a load, changes stay in their queue.
         if self.generation.is_none() {
             return false;
         }
@@ -233,10 +233,10 @@ impl Graph {
         !changes.is_empty() || rest > 0
     }
 
-    /// The dependents of an owner in all that the cache has by now, and other servers have told.
+    /// The dependents of an owner, after all current events of the cache and of other servers.
     ///
     /// # Errors
-    /// 503 when events were missed and everything has to be loaded anew, and while resources that came are being loaded.
+    /// 503 when events were missed and everything must be loaded again, or while new resources are being loaded.
     pub(super) fn dependents(
         &mut self,
         world: World<'_>,
@@ -249,7 +249,7 @@ impl Graph {
                 retry_after_seconds: None,
             });
         }
-        // Events that are taken in here begin chains of their own, as they would at any other moment.
+        // Events taken in here start chains of their own, as at any other time.
         let caught_up = unchained(|| {
             while self.take_elsewhere(world, visits) {}
             self.catch_up(world, visits)

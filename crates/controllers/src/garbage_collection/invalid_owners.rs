@@ -1,8 +1,8 @@
-//! Warning events for owners in the wrong namespace: an owner is in the namespace of its dependent, or in none.
+//! Warning events for owners in the wrong namespace. An owner must be in the namespace of its dependent, or in none.
 //!
-//! A dependent whose owner is in another namespace is deleted, since the owner is not where the reference leads. A dependent without a
-//! namespace stays whatever its owner in one does. Neither is what a user meant, so both are reported as upstream does it. The number of
-//! events is bounded. Dependents that other servers have are not reported.
+//! A dependent with an owner in another namespace is deleted, since the reference leads to no object. A dependent
+//! without a namespace stays, whatever happens to an owner in a namespace. Both surprise users, so both are reported as
+//! upstream does. The number of events is limited. Dependents on other servers are not reported.
 
 use std::collections::HashSet;
 use std::convert::Infallible;
@@ -23,23 +23,23 @@ use crate::client::{CONTROLLER_MANAGER, Client};
 use crate::queue::{Backoff, Outcome, Queue};
 
 const REASON: &str = "OwnerRefInvalidNamespace";
-/// The component that reports.
+/// The reporting component.
 const COMPONENT: &str = "garbage-collector-controller";
-/// The namespace of events about objects that are in none.
+/// The namespace of events about objects without one.
 const DEFAULT_NAMESPACE: &str = "default";
-/// The most events in a row, and the time after which there may be one more.
+/// The most events in a burst, and the time until one more is allowed.
 const BURST: u32 = 25;
 const REFILL: Duration = Duration::from_secs(1);
-/// The most reports that are remembered, so that none is made twice.
+/// The most remembered reports. Each is made once.
 const REMEMBERED: usize = 4096;
-/// The most namespaces that are searched for an owner, some 1 us each.
+/// The most namespaces searched for an owner, some 1 us each.
 const SEARCHED_NAMESPACES: usize = 1000;
-/// An event is written once; what fails is not tried again.
+/// An event is written once and not retried.
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(1) };
-/// The longest part of an event's name that comes from its object, in bytes.
+/// The longest part of an event's name taken from its object, in bytes.
 const LONGEST_PREFIX: usize = 200;
 
-/// See the head of the module.
+/// Reports invalid owner references.
 pub(super) struct InvalidOwners {
     registry: Arc<Registry>,
     client: Client,
@@ -53,7 +53,7 @@ struct State {
     refilled: Instant,
 }
 
-/// A reference that leads to the wrong namespace.
+/// A reference to an owner in the wrong namespace.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Report {
     dependent: ObjectId,
@@ -73,7 +73,7 @@ impl InvalidOwners {
         }
     }
 
-    /// Writes events for as long as it is polled.
+    /// Writes events until dropped.
     pub(super) async fn run(&self) -> Infallible {
         self.queue
             .run(1, |report| async move {
@@ -85,7 +85,7 @@ impl InvalidOwners {
             .await
     }
 
-    /// Reports a reference whose owner is not where it leads, if the owner is in a namespace that it can't lead to.
+    /// Reports a reference if its owner exists in a namespace where the reference can't lead.
     pub(super) fn check(&self, world: World<'_>, reference: &OwnerReference<'_>, dependent: &ObjectId, uid: &str) {
         if !matches!(dependent.collection, CollectionPlace::Here(_)) {
             return;
@@ -141,7 +141,7 @@ impl InvalidOwners {
 }
 
 impl State {
-    /// True while one more event may be written.
+    /// Returns true and counts the event while the limit allows one more.
     fn has_room(&mut self) -> bool {
         let more = u32::try_from(self.refilled.elapsed().as_nanos() / REFILL.as_nanos()).unwrap_or(BURST);
         if more > 0 {
@@ -152,7 +152,7 @@ impl State {
     }
 }
 
-/// True where the owner that a reference names is in some namespace.
+/// Returns true if any namespace has the owner that a reference names.
 fn is_in_another_namespace(world: World<'_>, collection: CollectionPlace, reference: &OwnerReference<'_>) -> bool {
     let CollectionPlace::Here(owners) = collection else { return false };
     let Some(owners) = world.surface.collection(owners) else { return false };
@@ -165,7 +165,7 @@ fn is_in_another_namespace(world: World<'_>, collection: CollectionPlace, refere
     owners.any(|owner| owner.object.uid() == reference.uid)
 }
 
-/// The beginning of an event's name: that of its object, where names of events may have it.
+/// The prefix of an event's name: the object's name, where it is valid for events.
 fn prefix(name: &str) -> &str {
     let is_fit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'-');
     if name.len() <= LONGEST_PREFIX && name.bytes().all(is_fit) { name } else { COMPONENT }

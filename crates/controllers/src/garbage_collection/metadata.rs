@@ -1,6 +1,6 @@
-//! The few fields of an object's metadata that garbage collection reads, taken from its stored bytes.
+//! The few metadata fields that garbage collection reads, taken from an object's stored bytes.
 //!
-//! The collector looks at every object of every kind, so nothing is decoded that it does not need.
+//! The collector reads every object of every kind, so it decodes no other field.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use serde::de::IgnoredAny;
 
 use super::elsewhere::ObjectElsewhere;
 
-/// The part of `metadata` that is about life and death. A field of another type than it should be reads as the default:
-/// then the object has no owners and is left alone.
+/// The part of `metadata` about ownership and deletion. A field of the wrong type reads as its default: the object then
+/// has no owners and is left alone.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct Metadata<'e> {
@@ -27,12 +27,12 @@ pub(super) struct Metadata<'e> {
     owner_references: Option<Vec<OwnerReference<'e>>>,
 }
 
-/// The same, as far as the index needs it: it is told of every object that is written, so nearly all of this is what the
-/// cache knows already.
+/// The subset of the metadata that the index needs. The index sees every write, so nearly all of this comes from the
+/// cache without decoding.
 #[derive(Clone, Copy)]
 pub(super) struct Ties<'e> {
     of: Tied<'e>,
-    /// The owners as they are written.
+    /// The owner references as JSON.
     pub(super) references: Option<&'e str>,
 }
 
@@ -51,12 +51,12 @@ impl<'e> Ties<'e> {
         Self { of: Tied::Elsewhere(object), references: object.references.as_deref() }
     }
 
-    /// Whether the object has no owners and is not being deleted.
+    /// Returns true if the object has no owners and is not being deleted.
     pub(super) fn is_free(self) -> bool {
         !self.is_deleted() && self.references.is_none()
     }
 
-    /// Whether nothing has changed since the object was like this, and it is not being deleted.
+    /// Returns true if owners and deletion are as in `before`, and the object is not being deleted.
     pub(super) fn are_those_of(self, before: Self) -> bool {
         !self.is_deleted() && !before.is_deleted() && self.references == before.references
     }
@@ -75,12 +75,12 @@ impl<'e> Ties<'e> {
         }
     }
 
-    /// What can't be read has no owners.
+    /// The parsed owner references. Invalid JSON has none.
     pub(super) fn owners(self) -> Vec<OwnerReference<'e>> {
         self.references.and_then(|list| serde_json::from_str(list).ok()).unwrap_or_default()
     }
 
-    /// Whether the object is being deleted and waits for garbage collection.
+    /// Returns true if the object is being deleted and waits for garbage collection.
     pub(super) fn waits_for_collection(self) -> bool {
         self.is_deleted() && {
             let metadata = match self.of {
@@ -143,14 +143,14 @@ impl<'e> Metadata<'e> {
         self.deletion_timestamp.is_some()
     }
 
-    /// Whether the object is being deleted and held by this finalizer.
+    /// Returns true if the object is being deleted and this finalizer holds it.
     pub(super) fn holds(&self, finalizer: &str) -> bool {
         self.is_deleted() && self.finalizers().iter().any(|held| held == finalizer)
     }
 }
 
 impl OwnerReference<'_> {
-    /// Whether the owner, deleted in the foreground, waits for this object.
+    /// Returns true if the owner in foreground deletion waits for this object.
     pub(super) fn blocks(&self) -> bool {
         self.block_owner_deletion == Some(true)
     }
@@ -165,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    /// What the cache makes of a stored object.
+    /// The cache entry of a stored object.
     async fn entry(object: &str) -> Arc<Entry> {
         let spec = CollectionSpec {
             prefix: "/registry/things/".to_owned(),

@@ -1,5 +1,6 @@
-//! Objects as garbage collection reads, changes and deletes them, wherever they are: through the registry here, or by requests to the
-//! server that has them. What is done is done on the condition that the object still is what was read.
+//! Reads, changes and deletes objects for the garbage collector, through the registry or by requests to another server.
+//!
+//! Every write requires that the object is still in the state that was read.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use super::graph::{CollectionPlace, ObjectId};
 use super::metadata::Metadata;
 use super::owners::target_of;
 
-/// An object and its newest state.
+/// An object in its newest state.
 pub(super) struct Visited {
     pub(super) id: ObjectId,
     state: State,
@@ -41,7 +42,7 @@ impl Visited {
     }
 }
 
-/// See the head of the module.
+/// Access to objects here and on other servers.
 pub(super) struct Objects {
     pub(super) registry: Arc<Registry>,
     pub(super) caller: Caller,
@@ -49,10 +50,10 @@ pub(super) struct Objects {
 }
 
 impl Objects {
-    /// An object as it is now; `None` where its kind is served no longer.
+    /// Returns an object in its current state; `None` where its kind is no longer served.
     ///
     /// # Errors
-    /// 404 when it is known that there is none; others when that can't be known now.
+    /// 404 when the object is known not to exist, other errors when that can't be known now.
     pub(super) async fn get(&self, id: &ObjectId) -> Result<Option<Visited>, ApiError> {
         let state = match id.collection {
             CollectionPlace::Here(_) => {
@@ -94,7 +95,7 @@ impl Objects {
         }
     }
 
-    /// Takes the references to these owners, by their uids, off an object.
+    /// Removes the references to these owners, by uid, from an object.
     pub(super) async fn remove_owners(&self, object: &Visited, owners: &[String]) -> Result<(), ApiError> {
         match &object.state {
             State::Here(target, _) => {
@@ -122,7 +123,7 @@ impl Objects {
         }
     }
 
-    /// Has an object no longer hold up the deletion of its owners.
+    /// Clears `blockOwnerDeletion` of an object's owner references.
     pub(super) async fn unblock_owners(&self, object: &Visited) -> Result<(), ApiError> {
         match &object.state {
             State::Here(target, _) => {

@@ -1,7 +1,6 @@
-//! The place of an owner: where the object that a reference names must be, among what is served.
+//! Resolves owner references to places: the collection, namespace and name where an owner must be.
 //!
-//! A reference to a kind that is not served, or that another server has which does not say so, says nothing about its owner, so that
-//! dependents of such owners stay.
+//! A reference to an unserved kind, or to a silent server, resolves to nothing. Dependents of such owners stay.
 
 use std::sync::Arc;
 
@@ -12,14 +11,14 @@ use super::elsewhere::{Elsewhere, PlaceElsewhere};
 use super::graph::{CollectionPlace, ObjectId};
 use super::metadata::OwnerReference;
 
-/// All that may have objects: what is served here, and other servers.
+/// Everything that has objects: served resources and other servers.
 #[derive(Clone, Copy)]
 pub(super) struct World<'a> {
     pub(super) surface: &'a Arc<Surface>,
     pub(super) elsewhere: &'a Elsewhere,
 }
 
-/// Where an object must be.
+/// The place of an object that may or may not exist.
 #[derive(Clone, Copy)]
 pub(super) struct Location<'a> {
     collection: CollectionPlace,
@@ -28,7 +27,7 @@ pub(super) struct Location<'a> {
 }
 
 impl Location<'_> {
-    /// Whether the object would be this one.
+    /// Returns true if this is the place of an object.
     pub(super) fn is_of(self, id: &ObjectId) -> bool {
         self.collection == id.collection && self.name == id.name() && self.namespace == id.namespace()
     }
@@ -42,10 +41,10 @@ impl Location<'_> {
     }
 }
 
-/// Where the owner is if it exists: an owner is in the namespace of its dependent, or in none.
+/// The place of an owner, in the namespace of its dependent or in none.
 ///
-/// `None` when that can't be said, because the kind is not served here, or is in a namespace and the dependent is not. An
-/// object is never deleted for an owner that can't be looked for.
+/// `None` when the kind is not served, or when only the owner's kind has namespaces. An object is never deleted for an
+/// owner that can't be looked up.
 pub(super) fn find_owner<'a>(
     world: World<'_>,
     reference: &'a OwnerReference<'_>,
@@ -60,7 +59,8 @@ pub(super) fn find_owner<'a>(
     Some(Location { collection, namespace, name: &reference.name })
 }
 
-/// The collection of the kind that a reference names, and whether its objects are in namespaces; `None` where it is not known.
+/// The collection of the kind that a reference names, and true if its objects have namespaces; `None` for an unknown
+/// kind.
 pub(super) fn kind_of(world: World<'_>, reference: &OwnerReference<'_>) -> Option<(CollectionPlace, bool)> {
     let (group, _) = GroupVersion::split(&reference.api_version)?;
     let served = world.surface.by_kind(group, &reference.kind);
@@ -74,12 +74,12 @@ pub(super) fn kind_of(world: World<'_>, reference: &OwnerReference<'_>) -> Optio
     }
 }
 
-/// True for a reference that leads nowhere: the kind of the owner is in namespaces, the dependent is in none.
+/// Returns true for a reference from a dependent without a namespace to an owner of a kind with namespaces.
 pub(super) fn is_out_of_reach(world: World<'_>, reference: &OwnerReference<'_>, dependent: &ObjectId) -> bool {
     dependent.namespace().is_none() && kind_of(world, reference).is_some_and(|(_, is_namespaced)| is_namespaced)
 }
 
-/// The URL of an object that is stored here, in the version that it is stored in.
+/// The target for an object stored here, in its storage version.
 pub(super) fn target_of(surface: &Arc<Surface>, id: &ObjectId) -> Option<Target> {
     let CollectionPlace::Here(collection) = id.collection else { return None };
     let target = surface.stored_target(surface.collection(collection)?)?;

@@ -1,4 +1,4 @@
-//! The conditions of a namespace that is being deleted: what was found in it, and what holds it.
+//! The conditions of a namespace in deletion: the content found, and the reasons of a delay.
 //!
 //! Types, reasons and messages are those of kube-controller-manager, since people and scripts read them.
 
@@ -12,7 +12,7 @@ use keelson_meta::{ApiError, GroupResource, Object};
 
 use super::contents::Left;
 
-/// The conditions in their order: type, and reason and message when nothing is wrong.
+/// The conditions in order: type, then reason and message when nothing is wrong.
 const CONDITIONS: [(&str, &str, &str); 5] = [
     (DISCOVERY, "ResourcesDiscovered", "All resources successfully discovered"),
     ("NamespaceDeletionGroupVersionParsingFailure", "ParsedGroupVersions", "All legacy kube types successfully parsed"),
@@ -26,16 +26,16 @@ const FAILURE: &str = "NamespaceDeletionContentFailure";
 const CONTENT: &str = "NamespaceContentRemaining";
 const FINALIZERS: &str = "NamespaceFinalizersRemaining";
 
-/// What a pass has found.
+/// The findings of a pass.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
-    /// How many objects are left, by resource.
+    /// The number of objects left of each resource.
     left: Vec<(GroupResource, usize)>,
-    /// How many objects each finalizer holds.
+    /// The number of objects that each finalizer holds.
     finalizers: BTreeMap<String, usize>,
-    /// What went wrong.
+    /// The errors.
     failures: Vec<String>,
-    /// The versions of groups of which it is not known what they hold.
+    /// The versions of groups whose resources are unknown.
     undiscovered: Vec<String>,
 }
 
@@ -64,13 +64,12 @@ impl Findings {
         self.undiscovered.extend(versions);
     }
 
-    /// Whether nothing is left, nothing went wrong, and everything is known.
+    /// Returns true if nothing is left, nothing failed, and all versions are known.
     pub(super) fn is_empty(&self) -> bool {
         self.left.is_empty() && self.failures.is_empty() && self.undiscovered.is_empty()
     }
 
-    /// Writes into a namespace what was found. The time of a condition is that of its last change from one status to the
-    /// other.
+    /// Writes the conditions into a namespace. The time of a condition is that of its last change of status.
     pub(super) fn tell(&self, namespace: &mut Object, now: SystemTime) {
         let status = namespace.0.entry("status").or_insert_with(|| json!({}));
         let Some(status) = status.as_object_mut() else { return };
@@ -94,7 +93,7 @@ impl Findings {
         }
     }
 
-    /// Reason and message of a condition that tells of something wrong.
+    /// The reason and message of a condition with a problem.
     fn trouble(&self, kind: &str) -> Option<(&'static str, String)> {
         match kind {
             DISCOVERY if !self.undiscovered.is_empty() => {

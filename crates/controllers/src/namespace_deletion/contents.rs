@@ -1,6 +1,7 @@
-//! The kinds of objects that a namespace can hold, and how a namespace is emptied of each.
+//! The kinds of objects that a namespace can hold, and the deletion of each.
 //!
-//! Deletions go through the registry, so finalizers and grace periods hold; what is left after a pass is counted for the conditions.
+//! Deletions use the registry, so finalizers and grace periods apply. The rest after a pass is counted for the
+//! conditions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,44 +14,44 @@ use keelson_resources::Verb;
 
 use crate::client::Client;
 
-/// One kind of what namespaces hold, wherever it is kept.
+/// A kind of namespace content, stored here or elsewhere.
 pub trait Content: Send + Sync {
-    /// Its resource.
+    /// The resource.
     fn resource(&self) -> GroupResource;
 
-    /// Deletes all of it in a namespace that nobody holds; what is left afterwards.
+    /// Deletes all objects in a namespace that no finalizer holds. Returns the rest.
     ///
     /// # Errors
-    /// When it can't be read, or something can't be deleted.
+    /// Errors of reading or deleting.
     fn empty<'a>(&'a self, namespace: &'a str) -> BoxFuture<'a, Result<Left, ApiError>>;
 }
 
-/// What namespaces hold that other servers keep, which may be away.
+/// Namespace content on other servers, which may be unavailable.
 pub trait Elsewhere: Send + Sync {
-    /// The kinds of it that are known now.
+    /// The kinds that are known now.
     fn contents(&self) -> Vec<Box<dyn Content>>;
 
-    /// The versions of groups of which nothing is known now, in the form `GROUP/VERSION`.
+    /// The versions whose resources are unknown now, in the form `GROUP/VERSION`.
     fn undiscovered(&self) -> Vec<String>;
 }
 
-/// What is left of one kind.
+/// The objects of one kind that are left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Left {
-    /// How many objects.
+    /// The number of objects.
     pub objects: usize,
-    /// How many of them each finalizer holds.
+    /// The number of objects that each finalizer holds.
     pub finalizers: BTreeMap<String, usize>,
 }
 
 /// A stored collection.
 struct Collection {
     client: Client,
-    /// Its target, in no namespace.
+    /// The target of all namespaces.
     target: Target,
 }
 
-/// Each collection that is served now once, first those whose objects hold on to the rest.
+/// All served collections, each once. Collections whose objects hold others come first.
 pub(super) fn of_surface(surface: &Arc<Surface>, client: &Client) -> Vec<Box<dyn Content>> {
     let stored = surface.collections().filter(|collection| collection.is_namespaced());
     let deletable = |target: &Target| target.version.allows(Verb::DeleteCollection);

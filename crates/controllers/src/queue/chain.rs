@@ -1,25 +1,25 @@
-//! Chains of turns: how many turns led to one since something outside of the queues did.
+//! Chains of turns: the number of turns between an external event and this turn.
 //!
-//! A turn is polled under its number, which a key that is added meanwhile gets one more of. So no controller can forget to say that it
-//! is its own work that calls for more.
+//! Each turn is polled with its number, and keys added meanwhile get the next one. So a controller can't forget to
+//! declare work that it causes itself.
 
 use std::cell::Cell;
 use std::future::poll_fn;
 use std::pin::pin;
 
-/// The links of a chain whose turns follow each other at once, as when an owner has its dependents looked at, and these theirs.
+/// The chain length without a wait. An owner that enqueues its dependents, which enqueue theirs, stays below it.
 pub(super) const FREE_LINKS: u32 = 4;
 
 thread_local! {
     static LINK: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The link of what is added now: 0 outside of all turns.
+/// The chain length for keys added now: 0 outside of turns.
 pub(super) fn current_link() -> u32 {
     LINK.get()
 }
 
-/// The work of a turn, by which keys are added with this link.
+/// Polls the work of a turn with this chain length.
 pub(super) async fn as_link<W: Future>(link: u32, work: W) -> W::Output {
     let mut work = pin!(work);
     poll_fn(|context| {
@@ -29,13 +29,13 @@ pub(super) async fn as_link<W: Future>(link: u32, work: W) -> W::Output {
     .await
 }
 
-/// Does something within a turn that is none of its work, such as taking in events: keys that this adds begin chains of their own.
+/// Runs `act` outside of the current chain, for example to take in events. Keys that it adds start chains of their own.
 pub(crate) fn unchained<T>(act: impl FnOnce() -> T) -> T {
     let _set = Link::set(0);
     act()
 }
 
-/// A link, until this is dropped.
+/// Sets the chain length until dropped.
 struct Link {
     before: u32,
 }

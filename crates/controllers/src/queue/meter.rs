@@ -1,4 +1,4 @@
-//! Counts of the queues of controllers, by the names of the queues, of the whole process.
+//! Metrics of controller queues, by queue name, for the whole process.
 //!
 //! Families and buckets are those of Kubernetes' work queues. Queues of one name are counted together.
 
@@ -11,7 +11,7 @@ use keelson_meta::metering::{AtomicHistogram, Buckets, Count, Series};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Upper ends of the buckets, in nanoseconds: from ten, each ten times the one before.
+/// Upper bounds of the buckets in nanoseconds: from ten, each ten times the one before.
 static BUCKETS: Buckets = Buckets::of_short_durations(&[
     10,
     100,
@@ -27,16 +27,16 @@ static BUCKETS: Buckets = Buckets::of_short_durations(&[
 
 static QUEUES: LazyLock<Series<&'static str, QueueMeter>> = LazyLock::new(|| Series::new(QueueMeter::new));
 
-/// The counts of the queues of one name.
+/// The metrics of the queues of one name.
 #[derive(Debug)]
 pub struct QueueMeter {
-    /// Keys that were given a turn.
+    /// Keys that were scheduled for a turn.
     pub adds: Count,
-    /// Turns that failed and are repeated.
+    /// Failed turns that are repeated.
     pub retries: Count,
-    /// The times for which keys waited for a worker.
+    /// The times that keys waited for a worker.
     pub waits: AtomicHistogram,
-    /// The times of turns.
+    /// The durations of turns.
     pub turns: AtomicHistogram,
     ready: AtomicI64,
     running: Mutex<Running>,
@@ -48,7 +48,7 @@ struct Running {
     begun: BTreeMap<u64, Instant>,
 }
 
-/// A turn that is under way.
+/// A running turn.
 pub(super) struct Turn {
     meter: Arc<QueueMeter>,
     number: u64,
@@ -72,7 +72,7 @@ impl QueueMeter {
         QUEUES.of(name, || name).unwrap_or_else(|| Arc::new(Self::new()))
     }
 
-    /// The counts of all queues by their names.
+    /// The metrics of all queues by name.
     pub fn all() -> Vec<(&'static str, Arc<Self>)> {
         QUEUES.all()
     }
@@ -95,7 +95,7 @@ impl QueueMeter {
         u64::try_from(self.ready.load(Ordering::Relaxed)).unwrap_or_default()
     }
 
-    /// The time that the turns under way have taken so far: of all together, and of the longest.
+    /// The durations of running turns so far: their sum, and the longest.
     pub fn unfinished(&self) -> (Duration, Duration) {
         let running = self.running.lock();
         let times = running.begun.values().map(Instant::elapsed);

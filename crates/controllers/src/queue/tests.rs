@@ -1,12 +1,12 @@
-//! Tests of the queue, under a clock that is paused: when keys have their turns, by how they ended and what added them.
+//! Tests of the queue under a paused clock: the times of turns after each outcome and cause.
 //!
-//! A wait may be longer than its backoff by a random part.
+//! A wait may exceed its backoff by a random part.
 
 use super::*;
 
 const BACKOFF: Backoff = Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(4) };
 
-/// Works on the queue for `seconds` and returns what was worked on, and when in seconds.
+/// Runs the queue for `seconds`. Returns the keys with their times in seconds.
 async fn worked<W: Future<Output = Outcome>>(
     queue: &Queue<&'static str>,
     seconds: u64,
@@ -22,7 +22,7 @@ async fn worked<W: Future<Output = Outcome>>(
     seen.into_inner()
 }
 
-/// Compares the turns of a while with the expected ones. A wait may be longer by its random part.
+/// Compares the turns of a period with the expected ones. A wait may be longer by its random part.
 async fn check(queue: &Queue<&'static str>, seconds: u64, outcome: impl Fn(&str) -> Outcome, expect: &[(&str, f64)]) {
     let seen = worked(queue, seconds, |key| std::future::ready(outcome(key))).await;
     let is_expected = |(seen, expected): (&(&str, f64), &(&str, f64))| {
@@ -92,7 +92,7 @@ async fn a_key_that_is_added_while_it_is_worked_on_has_another_turn() {
     assert_eq!(seen.await.len(), 2);
 }
 
-/// The turns in ten minutes of keys whose work adds these keys.
+/// The number of turns in ten minutes for keys whose work adds these keys.
 async fn turns_of(adds: impl Fn(&'static str) -> Vec<&'static str>, outcome: Outcome) -> usize {
     let queue = Queue::new("test", BACKOFF);
     queue.add("a");
@@ -108,7 +108,7 @@ async fn turns_of(adds: impl Fn(&'static str) -> Vec<&'static str>, outcome: Out
 
 #[tokio::test(start_paused = true)]
 async fn keys_that_add_themselves_or_each_other_wait_ever_longer() {
-    // One turn in four seconds, and a few before.
+    // One turn in four seconds, and a few more at the start.
     for outcome in [Outcome::Done, Outcome::Again] {
         let of_itself = turns_of(|key| vec![key], outcome).await;
         assert!((130..=170).contains(&of_itself), "{outcome:?} {of_itself}");
@@ -161,7 +161,7 @@ async fn news_that_a_turn_takes_in_begins_a_chain_of_its_own() {
     assert_eq!(seen.iter().filter(|(key, _)| *key == "news").count(), seen.len() / 2);
 }
 
-/// Without a wait anywhere the runtime has a turn for others.
+/// Work without any wait must still yield to other tasks.
 #[tokio::test]
 async fn work_that_never_waits_leaves_the_thread_to_others() {
     let queue = Queue::new("test", BACKOFF);

@@ -1,5 +1,7 @@
-//! The status of a storage version: the entry of each server, the version in which all encode if there is one, and a condition that
-//! tells whether there is. The names, texts and times are those of KEP-2339's first implementation.
+//! The status of a storage version: the entry of each server, the common encoding version if there is one, and the
+//! condition for it.
+//!
+//! Names, texts and times are those of KEP-2339's first implementation.
 
 use std::time::SystemTime;
 
@@ -10,15 +12,15 @@ use keelson_meta::json::{Value, json};
 /// The type of the condition.
 const EQUAL: &str = "AllEncodingVersionsEqual";
 
-/// What one server does with the objects of a resource, by `apiVersion`.
+/// One server's versions of a resource, as `apiVersion` values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServerEntry {
     pub(super) server_id: String,
-    /// In which it writes them.
+    /// The version that it writes.
     pub(super) encoding: String,
-    /// In which it can read them, the first choice first.
+    /// The versions that it can read, preferred first.
     pub(super) decodable: Vec<String>,
-    /// In which clients get them.
+    /// The versions that it serves.
     pub(super) served: Vec<String>,
 }
 
@@ -33,22 +35,22 @@ impl ServerEntry {
     }
 }
 
-/// Whether it has been told of an object whether servers agree.
+/// Returns true if any server has ever published in the object.
 pub(super) fn is_published(object: &Object) -> bool {
     let conditions = object.get(&["status", "conditions"]).and_then(Value::as_array).into_iter().flatten();
     conditions.into_iter().any(|condition| condition["type"] == *EQUAL)
 }
 
-/// The version in which all servers encode that have an entry; `None` where they do not agree.
+/// The version that all servers with an entry encode; `None` where they do not agree.
 fn agreed(object: &Object) -> Option<&str> {
     let conditions = object.get(&["status", "conditions"])?.as_array()?;
     let agree = conditions.iter().any(|condition| condition["type"] == *EQUAL && condition["status"] == *"True");
     let stated = object.get(&["status", "commonEncodingVersion"]).and_then(Value::as_str);
-    // What is stated is believed only as far as the entries bear it out: anybody may have written it.
+    // The stated version counts only if the entries confirm it, since any client may have written it.
     common(entries(object)).filter(|common| agree && stated == Some(common))
 }
 
-/// Why servers do not agree on the version in which one of them stores a resource; `None` where they do.
+/// The reason why the servers do not agree with this one's storage version; `None` where they do.
 pub(super) fn disagreement(object: &Object, own: &str) -> Option<String> {
     match agreed(object) {
         None => Some("the servers do not agree in which version the resource is stored".to_owned()),
@@ -57,12 +59,12 @@ pub(super) fn disagreement(object: &Object, own: &str) -> Option<String> {
     }
 }
 
-/// The names of the servers that have an entry.
+/// The names of the servers with an entry.
 pub(super) fn servers(object: &Object) -> impl Iterator<Item = &str> {
     entries(object).iter().map(server_of)
 }
 
-/// Has an object say what a server does, in the place where it said so before; whether that is anything new.
+/// Sets a server's entry, in its old position. Returns true if the object changed.
 pub(super) fn publish(object: &mut Object, own: &ServerEntry, now: SystemTime) -> bool {
     let mut next: Vec<Value> = entries(object).to_vec();
     match next.iter_mut().find(|entry| server_of(entry) == own.server_id) {
@@ -72,7 +74,7 @@ pub(super) fn publish(object: &mut Object, own: &ServerEntry, now: SystemTime) -
     say(object, next, now)
 }
 
-/// Has an object say nothing of servers that are gone; whether it did.
+/// Removes the entries of dead servers. Returns true if the object changed.
 pub(super) fn withdraw(object: &mut Object, is_gone: impl Fn(&str) -> bool, now: SystemTime) -> bool {
     let mut next: Vec<Value> = entries(object).to_vec();
     next.retain(|entry| !is_gone(server_of(entry)));
@@ -87,7 +89,7 @@ fn server_of(entry: &Value) -> &str {
     entry.get("apiServerID").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The version in which all of these encode.
+/// The version that all these entries encode.
 fn common(entries: &[Value]) -> Option<&str> {
     let mut encodings = entries.iter().map(|entry| entry.get("encodingVersion").and_then(Value::as_str));
     let first = encodings.next().flatten()?;
@@ -109,7 +111,7 @@ fn say(object: &mut Object, entries: Vec<Value>, now: SystemTime) -> bool {
     };
     let of_before = |kind: &str| before.get("conditions")?.as_array()?.iter().find(|known| known["type"] == *kind);
     let last = of_before(EQUAL);
-    // It is another agreement, too, when all have gone over to another version.
+    // A change of the common version is a new agreement too.
     let holds_on = last.is_some_and(|last| last["status"] == condition["status"])
         && (common.is_none() || known.is_none() || common.as_deref() == known);
     let since = last.filter(|_| holds_on).and_then(|last| last.get("lastTransitionTime")).cloned();
@@ -146,7 +148,7 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
-    /// The common version, the state of the condition, and the second since when it is so.
+    /// The common version, the status of the condition, and the second of its transition.
     fn said(object: &Object) -> (Option<&str>, &str, &str) {
         let condition = |field: &str| object.get(&["status", "conditions"]).unwrap()[0][field].as_str().unwrap();
         let common = object.get(&["status", "commonEncodingVersion"]).map(|common| common.as_str().unwrap());

@@ -1,8 +1,8 @@
-//! Takes away what servers have published that are gone: their entries, and the objects that nobody has an entry in.
+//! Removes the storage version entries of dead servers, and objects without entries.
 //!
-//! A server is gone when its identity lease is, and an error while that is read says nothing. ORDER: entries are removed on the
-//! condition that the leases are still not there, in one transaction, since a server that comes back finds its entry as it left it
-//! and writes none. What a server published before it was told to publish nothing is void too; it says so in its lease.
+//! A server is dead when its identity lease is gone; an error while reading the lease proves nothing. ORDER: the
+//! transaction that removes entries requires that the leases are still absent, since a server that comes back finds its
+//! entry unchanged and writes none. Entries of a server that now publishes nothing are void too; its lease states that.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,11 +25,11 @@ use crate::identity::{AGGREGATED_IDENTITY, IDENTITY_LABEL, IDENTITY_VALUE, UNPUB
 use crate::leases;
 use crate::queue::{Backoff, Outcome, Queue};
 
-/// The name by which it writes, as in the reference server.
+/// The field manager, as in kube-apiserver.
 const MANAGER: &str = "storage-version-garbage-collector";
-/// How many objects are looked at at once: enough to share commits, few enough to leave room for clients.
+/// The number of objects processed concurrently: enough to share commits, few enough to leave room for clients.
 const AT_ONCE: usize = 16;
-/// How soon an object is looked at again that could not be written, or whose servers could not be looked up.
+/// The backoff of an object after a failed write or lookup.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(100), longest: Duration::from_secs(30) };
 
 /// The controller.
@@ -41,31 +41,31 @@ pub struct StorageVersionCollection {
     queue: Queue<Look>,
 }
 
-/// The labels of the leases of servers that publish: of main servers, and of those behind them.
+/// The lease labels of servers that publish: main servers and the aggregated servers behind them.
 const IDENTITIES: [(&str, &str); 2] = [(IDENTITY_LABEL, IDENTITY_VALUE), (IDENTITY_LABEL, AGGREGATED_IDENTITY)];
 
-/// What the lease of a server tells.
+/// The state of a server's lease.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// It is there, and publishes what it stores.
+    /// It exists, and the server publishes its storage versions.
     Publishes,
-    /// It is there, and publishes nothing.
+    /// It exists, and the server publishes nothing.
     Unpublished,
-    /// It is not there.
+    /// It does not exist.
     Gone,
 }
 
-/// What there is to look at.
+/// The objects to process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Look {
     /// One object.
     At(String),
-    /// All of them: a server has gone, or publishes nothing any more.
+    /// All objects, after a server died or stopped publishing.
     AtAll,
 }
 
 impl StorageVersionCollection {
-    /// A controller over a registry.
+    /// Creates a controller over a registry.
     ///
     /// # Errors
     /// 500 when storage versions or leases are not served.
@@ -75,7 +75,7 @@ impl StorageVersionCollection {
         Ok(Self { registry, client, versions, leases, queue: Queue::new("storage_version_garbage_collector", BACKOFF) })
     }
 
-    /// Runs until told to stop.
+    /// Runs until cancelled.
     pub fn run(self, stopping: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(self.run_until(stopping))
     }
@@ -86,7 +86,7 @@ impl StorageVersionCollection {
         let versions = follow(&self.registry, caller, &self.versions, all(), |version| {
             self.queue.add(Look::At(version.name().to_owned()));
         });
-        // Whether the lease that is told of is there or has gone is looked up; renewals are told of, too, and are many.
+        // The state of each followed lease is looked up, since most events are renewals.
         let leases = follow(&self.registry, caller, &self.leases, all(), |lease| {
             if self.standing_here(lease.name()) != Standing::Publishes {
                 self.queue.add(Look::AtAll);
@@ -101,7 +101,7 @@ impl StorageVersionCollection {
         }
     }
 
-    /// What this server's cache has of a server's lease. It is told of a change when it has it.
+    /// The state of a server's lease in this server's cache. Events arrive after the cache is updated.
     fn standing_here(&self, name: &str) -> Standing {
         let Ok(leases) = self.leases.collection() else { return Standing::Publishes };
         match leases.get(&self.leases.relative_key(name)) {
@@ -117,7 +117,7 @@ impl StorageVersionCollection {
         };
         match done {
             Ok(()) | Err(ApiError::NotFound { .. }) => Outcome::Done,
-            // Somebody else changed it; what they left is looked at.
+            // Another writer changed it. The new state is processed again.
             Err(ApiError::Conflict { .. }) => Outcome::Again,
             Err(error) => {
                 warn_repeated!(""; ?look, %error, "entries of servers that are gone could not be collected; trying again");
@@ -133,7 +133,7 @@ impl StorageVersionCollection {
                 if !standings.contains_key(server) {
                     let found = self.standing(server).await?;
                     if found != Standing::Publishes {
-                        tracing::info!(server, "collecting what a server published that is gone or publishes nothing");
+                        tracing::info!(server, "collecting entries of a server that is gone or publishes nothing");
                     }
                     standings.insert(server.to_owned(), found);
                 }
@@ -162,7 +162,7 @@ impl StorageVersionCollection {
             found = update_status_if(&self.client, &self.versions, found.object, absent).await?;
             tracing::debug!(storage_version = name, servers = ?void, "collected the entries of servers that are gone");
         }
-        // One that nobody has ever published in was made by somebody else.
+        // An object in which no server ever published was created by a client.
         if is_published(&found.object) && servers(&found.object).next().is_none() {
             self.client.delete(&self.versions, &found).await?;
         }
@@ -175,7 +175,7 @@ impl StorageVersionCollection {
     }
 }
 
-/// What a lease tells of the server that it is named after.
+/// The state that the lease of a server implies.
 fn standing(lease: Option<&Object>) -> Standing {
     match lease {
         Some(lease) if !lease.labels().any(|label| IDENTITIES.contains(&label)) => Standing::Gone,

@@ -1,10 +1,10 @@
 //! Migrations of stored objects to the version that all servers agree on (KEP-2339, KEP-4192).
 //!
-//! A migration is an object that anybody may make; where the agreed version is not what is stored, the controller makes one by itself. What
-//! is stale is counted by the cache, so that a resource of which nothing is costs no walk.
+//! Clients may create migration objects. The controller creates one itself where objects are stored in another version
+//! than the agreed one. The cache counts stale objects, so a resource without any costs no walk.
 //!
-//! A migration ends as succeeded on the condition, compared in the store, that the servers' agreement stands as it was read before the
-//! cache was seen to know of nothing stale: so nobody can have written in another version in between.
+//! A migration succeeds only on a condition in the store: the agreement must be unchanged since before the cache showed
+//! no stale objects. So no server can have written another version in between.
 
 mod agreed;
 mod definitions;
@@ -50,27 +50,27 @@ pub use rewriter::{Failures, Rewriter};
 pub use subject::Subject;
 use walk::Walked;
 
-/// The account by which it writes, as in the reference server.
+/// The service account, as in kube-controller-manager.
 const ACCOUNT: &str = "storage-version-migrator-controller";
-/// The name by which it owns fields of definitions.
+/// The field manager for definitions.
 const DEFINITION_MANAGER: &str = "migration-runner-controller";
-/// How many resources are looked at at once. Their walks take turns.
+/// The number of resources processed concurrently. Their walks take turns.
 const AT_ONCE: usize = 4;
-/// How soon a resource is looked at again of which something could not be written.
+/// The backoff of a resource after a failed write.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(60) };
-/// How long a migration waits for servers to agree, which takes a moment after a change, and how often it looks.
+/// The longest wait for servers to agree, which takes a moment after a change, and the interval between checks.
 const AGREEMENT_PATIENCE: Duration = Duration::from_secs(5);
 const AGREEMENT_INTERVAL: Duration = Duration::from_millis(100);
-/// How often an object is written at once when others write it.
+/// The most immediate attempts to write an object after conflicts.
 const ATTEMPTS: usize = 8;
-/// How many migrations of a resource are kept that the server made by itself and that have ended.
+/// The number of ended automatic migrations kept for each resource.
 const KEPT: usize = 3;
 
 /// The controller.
 pub struct StorageVersionMigrator {
     registry: Arc<Registry>,
     client: Client,
-    /// The same for definitions.
+    /// The client for definitions.
     definer: Client,
     versions: Target,
     leases: Target,
@@ -78,25 +78,25 @@ pub struct StorageVersionMigrator {
     migrations: Target,
     services: Target,
     states: StorageStates,
-    /// The servers that have a lease, as far as is known.
+    /// The known servers with a lease.
     servers: Mutex<HashSet<String>>,
-    /// The migrations, as far as is known.
+    /// The known migrations.
     known: Mutex<KnownMigrations>,
     queue: Queue<GroupResource>,
     rewriter: Rewriter,
 }
 
-/// A migration that is under way.
+/// A running migration.
 struct Request {
     name: String,
     uid: String,
-    /// How many objects it found when it began.
+    /// The number of stale objects at its start.
     total: usize,
 }
 
-/// Why there is nothing that could be migrated.
+/// The reason why a resource can't be migrated.
 enum NoSubject {
-    /// It may come: there is a definition.
+    /// It may be served later: a definition exists.
     Pending,
     /// An aggregated server may have it.
     NotServed,
@@ -104,10 +104,10 @@ enum NoSubject {
 }
 
 impl StorageVersionMigrator {
-    /// A controller over a registry.
+    /// Creates a controller over a registry.
     ///
     /// # Errors
-    /// 500 when what it works with is not served.
+    /// 500 when one of the resources that it needs is not served.
     pub fn new(registry: Arc<Registry>) -> Result<Self, ApiError> {
         let client = Client::of_controller(registry.clone(), ACCOUNT, CONTROLLER_MANAGER);
         Ok(Self {
@@ -127,7 +127,7 @@ impl StorageVersionMigrator {
         })
     }
 
-    /// Runs until told to stop. What is under way then goes on where it was when somebody else runs it.
+    /// Runs until cancelled. The next server continues a migration where it stopped.
     pub fn run(self, stopping: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(self.run_until(stopping))
     }
@@ -162,22 +162,22 @@ impl StorageVersionMigrator {
         }
     }
 
-    /// Notes how a migration is now, and has its resource looked at.
+    /// Records the current state of a migration and enqueues its resource.
     fn note_migration(&self, name: &str) {
         let Ok(migrations) = self.migrations.collection() else { return };
         let Some(entry) = migrations.get(&self.migrations.relative_key(name)) else {
             let resource = self.known.lock().forget(name);
-            // Its definition may still speak of it, or another one be needed.
+            // Its definition may still name it, or another migration may be needed.
             return resource.into_iter().for_each(|resource| self.queue.add(resource));
         };
         let migration = entry.object.decode(entry.revision);
         let resource = self.published(subject(&migration));
         self.known.lock().note(&migration, resource.clone());
-        // Also where it has ended: somebody else may have said so.
+        // Also after its end, since another client may have written that.
         self.queue.add(resource);
     }
 
-    /// Has everything looked at when a server has come or gone; leases change much more often than that.
+    /// Enqueues all resources when a server appears or disappears. Leases change far more often than that.
     fn note_server(&self, name: &str) {
         let Ok(leases) = self.leases.collection() else { return };
         let is_there = |lease: &Arc<keelson_cache::Entry>| lease.labels.get(IDENTITY_LABEL) == Some(IDENTITY_VALUE);
@@ -195,7 +195,7 @@ impl StorageVersionMigrator {
             Ok(outcome) => outcome,
             Err(ApiError::Conflict { .. }) => Outcome::Again,
             Err(error) => {
-                warn_repeated!(&resource; %resource, %error, "a migration did not get on; trying again");
+                warn_repeated!(&resource; %resource, %error, "a migration failed; trying again");
                 Outcome::Again
             }
         }
@@ -230,7 +230,7 @@ impl StorageVersionMigrator {
             Some(first) => first,
             None if is_needed => match self.agreement(&subject).await? {
                 Ok(_) => self.begin(&subject).await?,
-                // It is looked at again when they do.
+                // A new agreement enqueues it again.
                 Err(_) => return self.forget_lost_migration(&subject).await.map(|()| Outcome::Done),
             },
             None => return Ok(Outcome::Done),
@@ -249,11 +249,11 @@ impl StorageVersionMigrator {
         Ok(Outcome::Done)
     }
 
-    /// Leaves migrations to the aggregated server that publishes the resource, which knows what lies in its store. One that nobody can
-    /// run fails.
+    /// Leaves migrations to the aggregated server that publishes the resource and owns its store. A migration that no
+    /// server can run fails.
     async fn leave_to_others(&self, resource: &GroupResource, open: Vec<Stored>) -> Result<Outcome, ApiError> {
         let is_published = self.client.get(&self.versions, &name_of(resource)).await?.is_some();
-        // One that runs waits for its server, which may have gone for a moment.
+        // A running migration waits for its server, which may only be away for a moment.
         for migration in open.iter().filter(|it| !is_published && !is_running(&it.object)) {
             let why = format!("no server has published in which version it stores {resource}");
             self.end(&Request::of(migration), &End::Failed(why), None).await?;
@@ -261,7 +261,7 @@ impl StorageVersionMigrator {
         Ok(Outcome::Done)
     }
 
-    /// Whether requests for a group lead to an aggregated server.
+    /// Returns true if an APIService forwards the group to an aggregated server.
     fn is_aggregated(&self, group: &str) -> bool {
         let Ok(services) = self.services.collection() else { return false };
         let leads = |entry: &keelson_cache::Entry| {
@@ -274,7 +274,7 @@ impl StorageVersionMigrator {
         services.snapshot().range("", None).any(|entry| is_of(entry) && leads(entry))
     }
 
-    /// Has the state of a resource say what is so where nothing is to be migrated.
+    /// Updates the state of a resource without a migration.
     async fn look_at_rest(&self, resource: &GroupResource, subject: Option<Subject>) -> Result<Outcome, ApiError> {
         let Some(subject) = subject else {
             if self.versions.collection()?.get(&name_of(resource)).is_none() {
@@ -287,7 +287,7 @@ impl StorageVersionMigrator {
             return Ok(Outcome::Done);
         }
         self.states.begin(&subject.resource, &subject.kind).await?;
-        // Where they do not agree it is looked at again when they do.
+        // Without an agreement it waits for the next one.
         let Ok(agreement) = self.agreement(&subject).await? else { return Ok(Outcome::Done) };
         self.registry.catch_up_with_store().await?;
         if !subject.has_stale() {
@@ -296,7 +296,7 @@ impl StorageVersionMigrator {
         Ok(Outcome::Done)
     }
 
-    /// What is served of a resource now.
+    /// Looks up the served resource.
     fn find(&self, resource: &GroupResource) -> Result<Subject, NoSubject> {
         let surface = self.registry.surface();
         let Some(served) = surface.resource(&resource.group, &resource.resource) else {
@@ -320,17 +320,17 @@ impl StorageVersionMigrator {
         Ok(Subject { resource, stored: stored.clone(), kind: kind.clone(), target })
     }
 
-    /// The resource as which another one is stored, if it is.
+    /// The resource that publishes this one's storage version: itself, or the one whose form it shares.
     fn published(&self, resource: GroupResource) -> GroupResource {
         self.find(&resource).map_or(resource, |subject| subject.resource)
     }
 
-    /// Whether all agree on a version that is not the only one in the store, as far as is known.
+    /// Returns true if all servers agree on a version and the store may hold others, as far as is known.
     fn is_needed(&self, subject: &Subject) -> bool {
         (subject.stale() > 0 || self.lists_other_versions(subject)) && self.known_disagreement(subject).is_none()
     }
 
-    /// Whether a migration of the resource is known that has not ended.
+    /// Returns true if an open migration of the resource is known.
     fn is_asked(&self, resource: &GroupResource) -> Result<bool, ApiError> {
         let migrations = self.migrations.collection()?;
         let mut known = self.known.lock();
@@ -341,7 +341,7 @@ impl StorageVersionMigrator {
         Ok(!there.is_empty())
     }
 
-    /// The migrations of a resource that have not ended: the one that runs first, the oldest of the others behind it.
+    /// The open migrations of a resource: the running one first, then the oldest.
     async fn open(&self, resource: &GroupResource) -> Result<Vec<Stored>, ApiError> {
         let mut open = Vec::new();
         let names = self.known.lock().open(resource);
@@ -355,10 +355,10 @@ impl StorageVersionMigrator {
         Ok(open)
     }
 
-    /// Makes a migration where there is none that has not ended, and takes away old ones that were made so.
+    /// Creates a migration where none is open, and deletes old automatic ones.
     async fn begin(&self, subject: &Subject) -> Result<Stored, ApiError> {
         let GroupResource { group, resource } = &subject.resource;
-        // One that another server has begun may not have been told of yet, so all are read once before one is made.
+        // Another server's migration may not have reached the cache yet, so all are listed once before one is created.
         let of_resource = self.all_of(&subject.resource).await?;
         if let Some(open) = self.open(&subject.resource).await?.into_iter().next() {
             return Ok(open);
@@ -374,12 +374,12 @@ impl StorageVersionMigrator {
             "spec": { "resource": { "group": group, "resource": resource } },
         });
         let made = self.client.create(&self.migrations, new).await?;
-        // Before it is told of: the next look finds it.
+        // Recorded before its event arrives, so that the next turn finds it.
         self.known.lock().note(&made.object, subject.resource.clone());
         Ok(made)
     }
 
-    /// All migrations of a resource, also those of which this server has not been told yet.
+    /// Lists all migrations of a resource, including those missing in the cache.
     async fn all_of(&self, resource: &GroupResource) -> Result<Vec<Stored>, ApiError> {
         let mut of_resource = Vec::new();
         for there in self.client.list(&self.migrations, LabelSelector::everything()).await? {
@@ -392,7 +392,7 @@ impl StorageVersionMigrator {
         Ok(of_resource)
     }
 
-    /// Has a definition speak of no migration any more where there is none that has not ended, as where it was deleted.
+    /// Removes the condition of a migration that no longer exists from the resource's definition.
     async fn forget_lost_migration(&self, subject: &Subject) -> Result<(), ApiError> {
         if !self.says_migrating(subject)
             || self.all_of(&subject.resource).await?.iter().any(|it| !has_ended(&it.object))
@@ -430,7 +430,7 @@ impl StorageVersionMigrator {
             Walked::Replaced => Ok(Outcome::Again),
             Walked::Unwanted => {
                 self.forget_migration(subject).await?;
-                // There may be another one, or the need for one.
+                // There may be another migration, or the need for one.
                 Ok(Outcome::Again)
             }
         }
@@ -446,7 +446,7 @@ impl StorageVersionMigrator {
         }
     }
 
-    /// Says that a migration runs; whether it still is there.
+    /// Marks a migration as running. Returns true if it still exists.
     async fn start(&self, request: &Request, migration: &Stored, subject: &Subject) -> Result<bool, ApiError> {
         self.say_migrating(subject, &request.name).await?;
         let now = self.client.now();
@@ -471,7 +471,7 @@ impl StorageVersionMigrator {
         self.edit(&self.migrations.clone().named(&request.name), request, say, Vec::new()).await
     }
 
-    /// Ends a migration after everything was written, unless something is stale again.
+    /// Ends a migration after its walk, unless something is stale again.
     async fn succeed(&self, request: &Request, subject: &Subject) -> Result<Outcome, ApiError> {
         // ORDER: the agreement is read before the cache catches up with the store, and stands when the end is written.
         let stands = match self.await_agreement(subject).await? {
@@ -494,7 +494,7 @@ impl StorageVersionMigrator {
         let end = End::Failed(why);
         self.settle_definition(subject, &end, None).await?;
         self.end(request, &end, None).await?;
-        // Others may have been asked for, and agreement may have been found meanwhile.
+        // Others may have been requested, and the servers may agree by now.
         Ok(Outcome::Again)
     }
 
@@ -511,7 +511,7 @@ impl StorageVersionMigrator {
         self.migrations.clone().below("status").named(&request.name)
     }
 
-    /// Changes a migration where it needs a change; whether it still is there.
+    /// Changes a migration where needed. Returns true if it still exists.
     async fn edit(
         &self,
         target: &Target,

@@ -1,8 +1,8 @@
-//! The publication of this server's storage versions: for each resource that it stores, in which version it does.
+//! Publishes this server's storage versions: for each stored resource, the version that it writes.
 //!
-//! ORDER: the gate of a collection opens when the version is published that it is opened for, and not before. A server that
-//! registered anew publishes anew: its entries may have been taken away meanwhile. What others do to the objects is followed: an
-//! entry that is missing or false is put right, and the one of a resource that is not stored any more is withdrawn.
+//! ORDER: the gate of a collection opens for a version after that version is published, not before. After a new
+//! registration the server publishes again, since its entries may have been removed. It watches the objects, restores
+//! missing or wrong entries, and withdraws entries of resources that are no longer stored.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -28,18 +28,18 @@ use crate::conflicts::retry_conflicts;
 use crate::follow::follow;
 use crate::queue::{Backoff, Outcome, Queue};
 
-/// How many resources are published at once: enough for a few commits to hold them all.
+/// The number of resources published concurrently: enough for a few commits to hold them all.
 const AT_ONCE: usize = 64;
-/// How often a publication is tried at once when others write the same object.
+/// The most immediate attempts of a publication after conflicts.
 const ATTEMPTS: usize = 8;
-/// How soon a publication is tried again that failed.
+/// The backoff of a failed publication.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(5) };
 
-/// Publishes what this server stores.
+/// Publishes this server's storage versions.
 pub struct StorageVersionPublication {
     registry: Arc<Registry>,
     client: Client,
-    /// All storage versions.
+    /// The collection of all storage versions.
     versions: Target,
     states: StorageStates,
     server_id: String,
@@ -47,7 +47,7 @@ pub struct StorageVersionPublication {
     progress: Arc<Publication>,
 }
 
-/// How far the publication has come of what was stored when the server started.
+/// The progress of the first publication.
 pub struct Publication {
     state: watch::Sender<State>,
 }
@@ -55,14 +55,14 @@ pub struct Publication {
 #[derive(Default)]
 struct State {
     has_begun: bool,
-    /// What has not been tried.
+    /// Resources without an attempt so far.
     untried: HashSet<GroupResource>,
-    /// What is not published, and therefore not written.
+    /// Unpublished resources, which can't be written.
     pending: HashSet<GroupResource>,
 }
 
 impl Publication {
-    /// What is not published yet, and therefore not written; `None` before that is known.
+    /// The resources that are not published yet and can't be written; `None` until they are known.
     pub fn pending(&self) -> Option<Vec<String>> {
         let state = self.state.borrow();
         let mut names: Vec<String> = state.pending.iter().map(ToString::to_string).collect();
@@ -70,13 +70,13 @@ impl Publication {
         state.has_begun.then_some(names)
     }
 
-    /// Waits until everything was tried once: what could be published is.
+    /// Waits until each resource has had one attempt.
     pub async fn tried(&self) {
         // The sender is in `self`, so waiting can't end otherwise.
         let _ = self.state.subscribe().wait_for(|state| state.has_begun && state.untried.is_empty()).await;
     }
 
-    /// Notes what is there to be published, unless that was noted before.
+    /// Records the resources to publish, on the first call only.
     fn begin(&self, resources: &[GroupResource]) {
         self.state.send_if_modified(|state| {
             if state.has_begun {
@@ -98,7 +98,7 @@ impl Publication {
 }
 
 impl StorageVersionPublication {
-    /// For the server of this name.
+    /// Creates the publication of the server of this name.
     ///
     /// # Errors
     /// 500 when storage versions are not served.
@@ -111,12 +111,12 @@ impl StorageVersionPublication {
         Ok(Self { registry, client, versions, states, server_id, queue, progress })
     }
 
-    /// To be asked how far it has come.
+    /// A handle for reading the progress.
     pub fn progress(&self) -> Arc<Publication> {
         self.progress.clone()
     }
 
-    /// Publishes what is stored now, and again whatever changes, until the server stops.
+    /// Publishes stored resources now and after each change, until the server stops.
     pub fn run(self, stopping: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(self.run_until(stopping))
     }
@@ -148,8 +148,8 @@ impl StorageVersionPublication {
         }
     }
 
-    /// Has everything published that has changed, or that is not open for the version that it is stored in, and withdrawn what is
-    /// not stored any more.
+    /// Enqueues resources that changed or whose gate is closed, for publication, and those that are no longer stored,
+    /// for withdrawal.
     fn look(&self, surface: &Surface, last: &Surface) {
         let mut closed = Vec::new();
         for group in surface.changed_groups(last) {
@@ -166,7 +166,7 @@ impl StorageVersionPublication {
                 if surface.resource(group, &gone.resource().plural).and_then(|served| stored(served)).is_none()
                     && let Some((gate, _)) = stored(gone)
                 {
-                    // Whoever stores it again publishes first.
+                    // A server that stores it again publishes first.
                     gate.close();
                     self.queue.add(gone.group_resource());
                 }
@@ -176,13 +176,13 @@ impl StorageVersionPublication {
         closed.into_iter().for_each(|resource| self.queue.add(resource));
     }
 
-    /// Whether something else is to be published of a resource than of what was served before.
+    /// Returns true if the resource's entry has changed.
     fn differs(&self, served: &Arc<ServedResource>, before: &Arc<ServedResource>) -> bool {
         let entry = |served| stored(served).map(|(_, kind)| entry(&self.server_id, served, kind));
         !Arc::ptr_eq(served, before) && entry(served) != entry(before)
     }
 
-    /// Has a storage version put right that was changed or deleted, where it does not say of this server what is so.
+    /// Enqueues a storage version that was changed or deleted, where this server's entry is wrong.
     fn check(&self, version: &Entry) {
         let Some(resource) = resource_of(version.name()) else { return };
         let surface = self.registry.surface();
@@ -214,7 +214,7 @@ impl StorageVersionPublication {
         let opening = gate.prepare(kind).await;
         let entry = entry(&self.server_id, served, kind);
         let mut published = self.publish(served, kind, &entry).await;
-        // ORDER: behind the publication, which keeps others from taking the version out of the state.
+        // ORDER: after the publication, which keeps other servers from removing the version from the state.
         if published.is_ok() {
             published = self.states.add(&resource, kind).await;
         }
@@ -239,8 +239,8 @@ impl StorageVersionPublication {
         own: &ServerEntry,
     ) -> Result<(), ApiError> {
         let name = name_of(&served.group_resource());
-        // ORDER: the version is listed in the definition at the moment at which it is published. It leaves that list on the condition
-        // that the servers agree on another one, so nobody writes in a version that has left it.
+        // ORDER: the transaction that publishes a version requires that the definition lists it. The version leaves the
+        // list only while the servers agree on another one, so no server writes a version that has left it.
         let conditions = || served.definition().map(|definition| definition.lists(&kind.version)).transpose();
         let mut stands = conditions()?;
         for _ in 0..ATTEMPTS {
@@ -265,7 +265,7 @@ impl StorageVersionPublication {
         Ok(())
     }
 
-    /// Says no more of a resource. The object goes when no server says anything of it (`collection`).
+    /// Removes this server's entry for a resource. `collection` deletes the object after its last entry.
     async fn withdraw(&self, resource: &GroupResource) -> Result<(), ApiError> {
         let Some(mut found) = self.client.get(&self.versions, &name_of(resource)).await? else { return Ok(()) };
         let is_own = |server: &str| server == self.server_id;

@@ -1,12 +1,12 @@
-//! The states of storage: of each resource, the hashes of the versions in which objects may lie in the store, as the storage version
-//! migrator of the Kubernetes project keeps them for those who upgrade servers (`migration.k8s.io`).
+//! Storage states: for each resource the hashes of versions that stored objects may have. The format is that of the
+//! Kubernetes project's storage version migrator (`migration.k8s.io`).
 //!
-//! ORDER: a server that publishes another version adds its hash behind that and before it writes. A hash is taken away on the condition
-//! that the agreement of the servers stands that was read before everything was seen to be written anew. So a state never lacks the
-//! version that somebody writes in, unless it says that it does not know.
+//! ORDER: a server adds the hash of a new version after its publication and before its first write. A hash is removed
+//! only while the agreement stands that was read before all objects were seen rewritten. So a state never lacks a
+//! version in use, unless it says `Unknown`.
 //!
-//! They are kept where that is switched on. An installed definition of that name is served in their place, and what it defines is
-//! written by those who installed it.
+//! States are kept only where enabled. An installed definition of that name takes their place; its installer then
+//! writes the objects.
 
 use std::sync::Arc;
 
@@ -23,18 +23,18 @@ use crate::conflicts::retry_conflicts;
 const GROUP: &str = "migration.k8s.io";
 const VERSION: &str = "v1alpha1";
 const PLURAL: &str = "storagestates";
-/// Says of a state that objects may be stored in any version.
+/// The hash that stands for any version.
 const UNKNOWN: &str = "Unknown";
-/// How often a state is written at once when others write it.
+/// The most immediate attempts to write a state after conflicts.
 const ATTEMPTS: usize = 8;
 
-/// The states of what is stored, for one who writes them.
+/// The states of stored resources, for their writer.
 pub(super) struct StorageStates {
     registry: Arc<Registry>,
     client: Client,
 }
 
-/// The definition as which a server has them by itself.
+/// The built-in definition of storage states.
 pub fn storage_state_definition() -> Object {
     let text = |description: &str| json!({ "type": "string", "description": description });
     let resource = json!({
@@ -100,25 +100,25 @@ impl StorageStates {
         Self { registry, client }
     }
 
-    /// All of them; `None` where they are not this server's to write.
+    /// The target of all states; `None` where this server must not write them.
     fn target(&self) -> Option<Target> {
         let target = self.registry.surface().lookup_stored(GROUP, VERSION, PLURAL)?;
         (!target.resource.is_defined()).then_some(target)
     }
 
-    /// Has the state of a resource, if it has one, say that objects may be stored as this kind. It is called when that is published, and
-    /// before anything is written.
+    /// Adds a kind's hash to the state of a resource, if it has one. Called after the publication and before the first
+    /// write.
     ///
     /// # Errors
-    /// Those of the verbs.
+    /// Errors of the verbs.
     pub(super) async fn add(&self, resource: &GroupResource, kind: &GroupVersionKind) -> Result<(), ApiError> {
-        // The states themselves have one version, so theirs is never in want of another.
+        // The states themselves have a single version and never need another.
         let is_own = resource.group == GROUP && resource.resource == PLURAL;
         let Some(target) = self.target().filter(|_| !is_own) else { return Ok(()) };
         let hash = hash_of(kind);
         self.edit(&target, resource, Vec::new(), |state| {
             let known = persisted(state);
-            // Without any it says nothing, which is as good as that it does not know.
+            // A state without hashes counts as unknown.
             let is_said = known.is_empty() || known.contains(&UNKNOWN) || known.contains(&hash.as_str());
             let next = known.into_iter().chain([hash.as_str()]).map(str::to_owned).collect();
             (!is_said).then_some(next)
@@ -126,7 +126,7 @@ impl StorageStates {
         .await
     }
 
-    /// Whether the state of a resource is known to say that everything is stored as this kind. Costs no read of the store.
+    /// Returns true if the cached state has only this kind's hash. Does not read the store.
     pub(super) fn is_settled(&self, resource: &GroupResource, kind: &GroupVersionKind) -> bool {
         let Some(target) = self.target() else { return true };
         let Ok(states) = target.collection() else { return true };
@@ -137,10 +137,10 @@ impl StorageStates {
         })
     }
 
-    /// Makes the state of a resource that has none, which says that it does not know.
+    /// Creates the state of a resource without one, as `Unknown`.
     ///
     /// # Errors
-    /// Those of the verbs.
+    /// Errors of the verbs.
     pub(super) async fn begin(&self, resource: &GroupResource, kind: &GroupVersionKind) -> Result<(), ApiError> {
         let Some(target) = self.target() else { return Ok(()) };
         let name = resource.to_string();
@@ -160,10 +160,10 @@ impl StorageStates {
         }
     }
 
-    /// Has the state of a resource say that everything is stored as this kind, as long as the agreement of the servers stands.
+    /// Sets the state of a resource to this kind's hash alone, on the condition that the agreement stands.
     ///
     /// # Errors
-    /// Those of the verbs, of which 503 says that the agreement does not stand.
+    /// Errors of the verbs: 503 when the agreement does not stand.
     pub(super) async fn settle(
         &self,
         resource: &GroupResource,
@@ -177,11 +177,11 @@ impl StorageStates {
             .await
     }
 
-    /// Has the state of a resource say that it does not know, where it says that everything is stored as this kind and something is
-    /// not: it was not kept for a time.
+    /// Adds `Unknown` to the state of a resource that claims this kind alone although stale objects exist. That happens
+    /// when states were not kept for a time.
     ///
     /// # Errors
-    /// Those of the verbs.
+    /// Errors of the verbs.
     pub(super) async fn doubt(&self, resource: &GroupResource, kind: &GroupVersionKind) -> Result<(), ApiError> {
         let Some(target) = self.target() else { return Ok(()) };
         let hash = hash_of(kind);
@@ -189,10 +189,10 @@ impl StorageStates {
         self.edit(&target, resource, Vec::new(), |state| is_settled(state, &hash).then(unknown)).await
     }
 
-    /// Takes away the state of a resource that is no more.
+    /// Deletes the state of a resource that is no longer served.
     ///
     /// # Errors
-    /// Those of the verbs.
+    /// Errors of the verbs.
     pub(super) async fn forget(&self, resource: &GroupResource) -> Result<(), ApiError> {
         let Some(target) = self.target() else { return Ok(()) };
         let name = resource.to_string();
@@ -205,7 +205,7 @@ impl StorageStates {
         }
     }
 
-    /// Writes the hashes that `next` gives for a state, if there is one and it gives any.
+    /// Writes the hashes that `next` returns for a state, if both exist.
     async fn edit(
         &self,
         target: &Target,
@@ -215,7 +215,7 @@ impl StorageStates {
     ) -> Result<(), ApiError> {
         let (next, conditions) = (&next, &conditions);
         let edit = async || {
-            // One that went away is found to be gone when it is looked at again.
+            // The next turn handles a deleted state.
             let Some(found) = self.client.get(target, &resource.to_string()).await? else { return Ok(()) };
             let Some(hashes) = next(&found.object) else { return Ok(()) };
             let current = hashes.last().cloned().unwrap_or_default();
@@ -247,7 +247,7 @@ fn hash_of(kind: &GroupVersionKind) -> String {
     storage_version_hash(&kind.group, &kind.version, &kind.kind)
 }
 
-/// Whether a state says that everything is stored in the version with this hash.
+/// Returns true if a state has exactly this hash.
 fn is_settled(state: &Object, hash: &str) -> bool {
     let current = state.get(&["status", "currentStorageVersionHash"]).and_then(Value::as_str);
     current == Some(hash) && persisted(state) == [hash]

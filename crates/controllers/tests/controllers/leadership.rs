@@ -1,6 +1,6 @@
-//! Leader election when answers get lost, leaders stop answering and clocks differ: at no time do two servers lead.
+//! Tests of leader election with lost answers, dead leaders and different clocks: two servers never lead at once.
 //!
-//! Time is the test's own, so that hours of it take no time.
+//! The clock is simulated, so hours pass in no time.
 
 use keelson_registry::Caller;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::setup::{RunningClock, registry_at, target};
 const LEASE: &str = "/registry/leases/kube-system/keelson-controllers";
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Who led when, and whether it was ever more than one.
+/// The sequence of leaders, and the number of leaders now.
 #[derive(Default)]
 struct Reign {
     leaders: AtomicUsize,
@@ -72,13 +72,13 @@ impl Candidate {
 }
 
 impl Reign {
-    /// Waits until somebody leads for this time, from 1 on; who, and how many seconds after `since`.
+    /// Waits for a turn, counted from 1. Returns its leader and the seconds since `since`.
     async fn turn(&self, number: usize, since: Instant) -> (String, u64) {
         loop {
             if let Some((who, when)) = self.turns.lock().get(number - 1) {
                 return (who.clone(), when.duration_since(since).as_secs());
             }
-            assert!(since.elapsed() < HOUR, "somebody leads for the {number}th time");
+            assert!(since.elapsed() < HOUR, "turn {number} begins");
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
     }
@@ -92,14 +92,14 @@ async fn pass(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
-/// A leader in the middle of its reign, and another server that waits; their clocks are hours apart.
+/// A leader of some time and a waiting server, whose clocks are hours apart.
 async fn two() -> (MemoryStore, Arc<Reign>, Candidate, Candidate) {
     let (store, reign) = (MemoryStore::new(), Arc::new(Reign::default()));
     let first = Candidate::start(&store, &reign, "one", "one_1", now()).await;
     assert_eq!(reign.turn(1, Instant::now()).await.0, "one_1");
     let second = Candidate::start(&store, &reign, "two", "two_1", now() + HOUR * 5).await;
     pass(60).await;
-    assert_eq!(reign.turns.lock().len(), 1, "a leader that renews stays, whatever the clocks say");
+    assert_eq!(reign.turns.lock().len(), 1, "a leader that renews stays, with any clocks");
     (store, reign, first, second)
 }
 
@@ -114,7 +114,7 @@ async fn a_leader_whose_answers_get_lost_goes_on_leading() {
     assert_eq!(first.lease().await["spec"]["holderIdentity"], "one_1");
 }
 
-/// The last renewal that the others see was answered to nobody: the leader counts from the one before.
+/// The answer to the last visible renewal is lost, so the leader counts from the one before.
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_loses_an_answer_and_then_the_store_stops_before_another_leads() {
     for quiet in 0..8 {
@@ -128,7 +128,7 @@ async fn a_leader_that_loses_an_answer_and_then_the_store_stops_before_another_l
         assert!((5..=20).contains(&after), "{after} s after the leader was cut off");
         first.way.set(Fault::None);
         pass(60).await;
-        assert_eq!(reign.turns.lock().len(), 2, "who comes back does not take it from who leads");
+        assert_eq!(reign.turns.lock().len(), 2, "a server that comes back leaves the lease to the leader");
     }
 }
 
@@ -147,7 +147,7 @@ async fn a_lead_is_given_up_at_once_also_when_the_last_renewal_got_no_answer() {
     }
 }
 
-/// Another has taken the lease while its former leader could not see it: what that gives up is not its own any longer.
+/// The former leader could not see that another took the lease, and must not release it.
 #[tokio::test(start_paused = true)]
 async fn nobody_gives_up_a_lease_that_is_anothers_by_now() {
     let (_store, reign, first, second) = two().await;

@@ -1,6 +1,6 @@
-//! Controllers whose watches lose the history under them, and that are stopped in the middle of their work.
+//! Tests of controllers whose watches lose their history, and that are stopped in the middle of their work.
 //!
-//! They have to end in the state of those that saw everything.
+//! They must end in the same state as controllers that saw every event.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::setup::{PATIENCE, config_maps, create, registry, target};
 
-/// A server without HTTP, on which the controllers run.
+/// A server without HTTP that runs the controllers.
 struct Server {
     store: Arc<dyn Store>,
     registry: Arc<Registry>,
@@ -53,7 +53,8 @@ impl Server {
         tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{name} is still there"));
     }
 
-    /// Writes, and compacts before the cache has heard of it: it has to load everything anew, and all watches end.
+    /// Writes, then compacts before the cache has seen the write. The cache loads everything again, and all watches
+    /// end.
     async fn lose_history(&self, target: &Target, name: &str) {
         self.create(target, name, json!({})).await;
         let newest = self.store.current_revision().await.unwrap();

@@ -1,5 +1,5 @@
-//! Controllers on a registry without HTTP: what they do when history is lost or something can't be reached, and how servers
-//! on one store see each other, whatever their clocks say.
+//! Tests of controllers on a registry without HTTP: lost history, unreachable content, and several servers on one
+//! store.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 

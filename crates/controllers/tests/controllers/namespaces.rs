@@ -1,6 +1,6 @@
-//! Emptying a namespace that holds something which can't be reached.
+//! Tests of a namespace with content on a server that does not answer.
 //!
-//! The rest is emptied meanwhile, and the namespace says what it waits for.
+//! The rest is emptied meanwhile, and the namespace's conditions give the reason of the delay.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::setup::{PATIENCE, config_maps, create, registry, target};
 
-/// Something that is kept where nobody answers, until somebody does.
+/// Content on a server that does not answer until the flag is set.
 struct Remote(Arc<AtomicBool>);
 
 impl Content for Remote {
@@ -33,7 +33,7 @@ impl Content for Remote {
     }
 }
 
-/// Waits until the object is as expected; `None` once it is gone.
+/// Waits until the object is as expected; `None` stands for a deleted one.
 async fn until(registry: &Registry, target: &Target, name: &str, expected: impl Fn(Option<Value>) -> bool) {
     let wait = async {
         loop {

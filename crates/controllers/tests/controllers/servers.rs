@@ -1,6 +1,6 @@
-//! Servers whose clocks are hours apart, on one store: life is judged by changes that are seen.
+//! Tests of servers on one store whose clocks are hours apart: their state follows from observed changes.
 //!
-//! Clocks are never compared, so no difference between them may change a verdict.
+//! Clocks are never compared, so no difference between them may matter.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ struct Server {
     registry: Arc<Registry>,
     servers: Arc<RegisteredServers>,
     fence: Arc<Fence>,
-    /// What ends first when it stops.
+    /// The tasks that end first when it stops.
     tasks: Vec<JoinHandle<()>>,
     stopping: CancellationToken,
     keeper: JoinHandle<()>,
@@ -39,12 +39,12 @@ struct Server {
 }
 
 impl Server {
-    /// A server whose clock says this.
+    /// Starts a server whose clock shows `now`.
     async fn start(store: &MemoryStore, id: &str, address: &str, now: SystemTime) -> Self {
         Self::start_for(store, id, address, now, HOUR).await
     }
 
-    /// One whose lease stands for as long as this.
+    /// Starts a server whose lease has this duration.
     async fn start_for(store: &MemoryStore, id: &str, address: &str, now: SystemTime, duration: Duration) -> Self {
         let store: Arc<dyn Store> = Arc::new(store.clone());
         let clock = RunningClock::set_to(now);
@@ -72,7 +72,7 @@ impl Server {
         Self { registry, servers, fence, tasks, stopping, keeper, leaving }
     }
 
-    /// As kill -9 does.
+    /// Aborts all tasks, as kill -9 would.
     fn kill(&self) {
         self.tasks.iter().chain([&self.keeper]).for_each(JoinHandle::abort);
     }
@@ -92,7 +92,7 @@ impl Server {
         Some((found.revision.get(), serde_json::from_str(found.object.text().as_ref()).unwrap()))
     }
 
-    /// The addresses of the endpoints, by port, and the revision that wrote them.
+    /// The addresses of the endpoints by port, and the revision of their last write.
     async fn endpoints(&self) -> (BTreeMap<u64, Vec<String>>, u64) {
         let (revision, endpoints) = self.get("", "endpoints", "kubernetes").await.unwrap_or_default();
         let of = |subset: &Value| {
@@ -111,7 +111,7 @@ impl Server {
         assert_eq!(self.endpoints().await.0, expect);
     }
 
-    /// Takes an address away; the revision that does.
+    /// Removes an address. Returns the revision of the write.
     async fn take_away(&self, address: &str) -> u64 {
         let mut endpoints = self.get("", "endpoints", "kubernetes").await.unwrap().1;
         for subset in endpoints["subsets"].as_array_mut().unwrap() {
@@ -128,7 +128,7 @@ impl Server {
     }
 }
 
-/// Lets the servers run for as long as this, by their monotonic clocks.
+/// Lets this much time pass by the servers' monotonic clocks.
 async fn pass(time: Duration) {
     tokio::time::sleep(time).await;
 }
@@ -148,7 +148,7 @@ async fn a_server_whose_clock_is_hours_off_is_found_until_it_dies() {
         here.check(&[(6443, both)]).await;
         let written = here.endpoints().await.1;
         pass(HOUR * 2).await;
-        assert_eq!(here.endpoints().await.1, written, "nobody writes when nothing changes");
+        assert_eq!(here.endpoints().await.1, written, "no server writes when nothing changes");
         let lived = [("here".to_owned(), Life::Live), ("off".to_owned(), Life::Live)];
         assert_eq!((here.lives().await, off.lives().await), (lived.to_vec(), lived.to_vec()));
         off.kill();
@@ -165,7 +165,7 @@ async fn the_lease_of_a_server_is_collected_when_it_was_seen_to_stand_still_for_
     let store = MemoryStore::new();
     let off = Server::start_for(&store, "off", "192.0.2.2:6443", now() - HOUR * 5, HOUR / 2).await;
     off.kill();
-    // It knows of the other nothing but a time that is long ago.
+    // It knows of the other server only a time long ago.
     let here = Server::start(&store, "here", "192.0.2.1:6443", now()).await;
     let late = Server::start(&store, "late", "192.0.2.3:6443", now() - HOUR * 5).await;
     pass(HOUR / 2 - SECOND * 60).await;
@@ -174,7 +174,7 @@ async fn the_lease_of_a_server_is_collected_when_it_was_seen_to_stand_still_for_
     let live = |id: &str| (id.to_owned(), Life::Live);
     assert_eq!(here.lives().await, [live("here"), live("late")]);
     late.stop().await;
-    assert_eq!(here.lives().await, [live("here")], "who stops takes its lease along");
+    assert_eq!(here.lives().await, [live("here")], "a server that stops deletes its lease");
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,13 +188,13 @@ async fn a_server_that_starts_leaves_those_it_knows_nothing_of_as_they_are() {
     second.check(&[(6443, &["192.0.2.1", "192.0.2.2"])]).await;
     pass(SECOND * 30).await;
     second.check(&[(6443, &["192.0.2.2"])]).await;
-    // Nor are those brought back that nobody has found.
+    // A new server does not bring removed addresses back.
     let third = Server::start(&store, "third", "192.0.2.3:6443", now()).await;
     pass(SECOND * 15).await;
     third.check(&[(6443, &["192.0.2.2", "192.0.2.3"])]).await;
 }
 
-/// Its own lease is one of those that it has not seen change yet.
+/// Its own lease is one of those not yet seen to change.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_stops_soon_after_it_has_started_takes_its_address_along() {
     let store = MemoryStore::new();
@@ -220,12 +220,12 @@ async fn nobody_puts_back_a_late_server_that_another_has_given_up() {
     pass(SECOND * 20).await;
     here.check(&[(6443, &["192.0.2.1", "192.0.2.2"])]).await;
     assert_eq!(here.lives().await[1], ("late".to_owned(), Life::Late));
-    // As another does whose look at it is older.
+    // As another server with an older observation does.
     let written = here.take_away("192.0.2.2").await;
     pass(SECOND * 60).await;
     assert_eq!(here.lives().await[1], ("late".to_owned(), Life::Dead));
     here.check(&[(6443, &["192.0.2.1"])]).await;
-    assert_eq!(here.endpoints().await.1, written, "nobody has written them since");
+    assert_eq!(here.endpoints().await.1, written, "no server has written them since");
 }
 
 #[tokio::test(start_paused = true)]
@@ -262,7 +262,7 @@ async fn servers_on_different_ports_are_all_found_and_nobody_rewrites_it() {
     assert_eq!(servers[0].endpoints().await.1, before);
     for (name, (revision, _)) in slices.into_iter().zip(&found) {
         let now = servers[2].get("discovery.k8s.io", "endpointslices", name).await.unwrap().0;
-        assert_eq!(now, *revision, "nobody writes when nothing changes");
+        assert_eq!(now, *revision, "no server writes when nothing changes");
     }
     let [first, second, third, fourth] = <[Server; 4]>::try_from(servers).ok().unwrap();
     second.stop().await;
@@ -292,7 +292,7 @@ async fn of_two_processes_of_one_name_the_later_one_stays() {
     assert!(later.fence.check().is_ok() && earlier.fence.check().is_err());
     assert_eq!(later.lives().await, [("one".to_owned(), Life::Live)]);
     assert_eq!(later.servers.all().await.unwrap()[0].address, Some("192.0.2.2:6443".parse().unwrap()));
-    // Who gave way leaves the other's lease alone.
+    // The process that gave way leaves the other's lease alone.
     earlier.stop().await;
     assert_eq!(later.lives().await, [("one".to_owned(), Life::Live)]);
 }

@@ -1,4 +1,4 @@
-//! A registry on a store, as a server has it, and the steps of tests on its objects.
+//! A registry on a store, as in a server, and test steps on its objects.
 //!
 //! No HTTP: controllers are clients of the registry.
 
@@ -14,10 +14,10 @@ use keelson_registry::{Caller, Registry, RegistryConfig, Target};
 use keelson_storage::Store;
 use tokio::time::Instant;
 
-/// How long something may take that is on its way.
+/// The longest wait for anything in these tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A clock that runs with the time of the test, from where it was set.
+/// A clock that starts at a set time and runs with the test's.
 pub(crate) struct RunningClock {
     set: SystemTime,
     begun: Instant,
@@ -40,7 +40,7 @@ pub(crate) async fn registry(store: Arc<dyn Store>) -> Arc<Registry> {
     registry_at(store, Arc::new(SystemClock)).await
 }
 
-/// A registry whose server has a clock of its own.
+/// A registry with a clock of its own.
 pub(crate) async fn registry_at(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Arc<Registry> {
     let config = CacheConfig::new(clock.clone());
     let cache = Cache::start(store.clone(), keelson_builtin::collection_specs(), config).await.unwrap();
@@ -59,7 +59,7 @@ pub(crate) fn config_maps(namespace: &str) -> Target {
     target("", "configmaps", Some(namespace))
 }
 
-/// Creates an object that has nothing but metadata; its uid.
+/// Creates an object with only metadata. Returns its uid.
 pub(crate) async fn create(registry: &Registry, target: &Target, name: &str, metadata: Value) -> String {
     let mut object = Object::default();
     object.set_type(target.kind());

@@ -1,6 +1,7 @@
-//! Definitions that go, come again and change: a request is answered by the newest one, never by its former self.
+//! Tests of definitions that are deleted, recreated and changed: a request uses the newest version, never an earlier
+//! one.
 //!
-//! Servers serve a changed definition a moment after it is stored. Requests that meet such a definition wait until it is served.
+//! Servers serve a changed definition a moment after it is stored. Requests in between wait for it.
 
 use std::sync::Arc;
 
@@ -34,7 +35,7 @@ async fn servers() -> (TempDir, [keelson_testkit::TestServer; 2]) {
     (certificates, [first, second])
 }
 
-/// Asks until the resource is served, which it may not be before its names are accepted. Everything but a 404 is an answer.
+/// Repeats a request until the resource is served, which needs accepted names. Every response but a 404 counts.
 async fn served(ask: impl AsyncFn() -> Answer) -> Answer {
     let wait = async {
         loop {
@@ -54,7 +55,7 @@ async fn a_definition_that_is_made_again_is_not_answered_from_its_former_self() 
     let (here, there) = (first.raw(), second.raw());
     for round in 0..ROUNDS {
         here.post(DEFINITIONS, &tides()).await.expect(201);
-        // On either server: neither refuses new objects for the sake of the definition before.
+        // On both servers: neither refuses new objects because of the earlier definition.
         let raw = if round % 2 == 0 { &here } else { &there };
         served(async || raw.post(TIDES, &tide()).await).await.expect(201);
         for raw in [&here, &there] {
@@ -65,7 +66,7 @@ async fn a_definition_that_is_made_again_is_not_answered_from_its_former_self() 
         }
         here.delete(TIDES_DEFINITION).await.expect(200);
         until_gone(&here, TIDES_DEFINITION).await;
-        // A client that has read of the end of the definition finds neither the resource nor the group.
+        // A client that has seen the definition's deletion finds neither the resource nor the group.
         for raw in [&here, &there] {
             raw.get("/apis/again.example.com/v1").await.expect(404);
             raw.get("/apis/again.example.com").await.expect(404);
@@ -78,7 +79,7 @@ async fn a_definition_that_is_made_again_is_not_answered_from_its_former_self() 
     }
 }
 
-/// Bounds the length of a text.
+/// Limits the length of a text.
 async fn bound(raw: &Raw, length: u64) {
     let path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/a/maxLength";
     let patch = json!([{ "op": "add", "path": path, "value": length }]);
@@ -97,14 +98,14 @@ async fn a_changed_definition_is_in_force_when_its_write_is_answered() {
             here.post(&*tried, &tide()).await.expect(status);
             let document = here.get("/openapi/v3/apis/again.example.com/v1").await.expect(200).text();
             assert!(document.contains(&format!("\"maxLength\":{length}")), "round {round}");
-            // Another server has it in force as soon as it shows it.
+            // Another server enforces it as soon as it shows it.
             let shown = there.get(TIDES_DEFINITION).await.expect(200).json();
             let spec = &shown["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
             assert_eq!(spec["properties"]["a"]["maxLength"], length);
             there.post(&*tried, &tide()).await.expect(status);
         }
     }
-    // So are subresources and versions, of which the paths did not exist before.
+    // Subresources and versions too, whose paths did not exist before.
     here.post(TIDES, &tide()).await.expect(201);
     let subresources = json!([{ "op": "add", "path": "/spec/versions/0/subresources", "value": { "status": {} } }]);
     here.patch(TIDES_DEFINITION, "application/json-patch+json", &subresources).await.expect(200);

@@ -1,5 +1,5 @@
-//! Answers to clients of custom resources that differ from those of built-in ones: upstream's own handler of them knows
-//! no router, no protobuf and no strategic patch.
+//! Tests of responses for custom resources that differ from built-in ones: upstream's separate handler has no router,
+//! no protobuf and no strategic patch.
 
 use keelson_testkit::{Answer, Raw, TestServer};
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ async fn what_is_not_served_is_no_page_and_what_is_not_below_an_object_is_not_fo
         let status = check(&missing, 404, "tells.told.example.com \"x\" not found");
         assert_eq!(status["details"], json!({ "name": "x", "group": GROUP, "kind": "tells" }));
     }
-    // Of a group that is part of the program it is said otherwise.
+    // Built-in groups have another text.
     check(&raw.get("/apis/apps/v9/deployments").await, 404, "the server could not find the requested resource");
     let refused = raw.delete(format!("{}/x/status", place("v1"))).await;
     let status = check(&refused, 405, "delete is not supported on resources of kind \"tells.told.example.com\"");
@@ -135,7 +135,7 @@ async fn finalizers_without_a_path_are_warned_of_once() {
     assert_eq!(list["metadata"]["continue"], "");
 }
 
-/// Counts what changes in the version of the request: a field that the stored version lacks is a change that leaves no trace.
+/// Counts changes in the version of the request: a field that the stored version lacks is a change without a trace.
 async fn generation_after(raw: &Raw, patch: &Value) -> Value {
     raw.patch(format!("{}/x", place("v2")), MERGE, patch).await.expect(200).json()["metadata"]["generation"].clone()
 }
@@ -169,7 +169,7 @@ async fn a_definition_keeps_a_stored_version_and_is_deleted_only_when_it_is_the_
          Precondition failed: UID in precondition: x, UID in object meta: {uid}"
     );
     check(&refused, 409, &message);
-    // Nobody is told of the hash of a stored version that is not served.
+    // The hash of a stored version that is not served is not published.
     let hash = |list: &Value| list["resources"][0]["storageVersionHash"].clone();
     assert!(hash(&raw.get(format!("/apis/{GROUP}/v2")).await.expect(200).json()).is_string());
     let mut stored = version("v1", true);

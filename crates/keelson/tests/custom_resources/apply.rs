@@ -1,4 +1,5 @@
-//! Server-side apply to custom resources: objects, maps and lists that it empties, and nulls with and without a default.
+//! Tests of server-side apply to custom resources: objects, maps and lists that it empties, and nulls with and without
+//! a default.
 //!
 //! Each state is applied twice, and the second apply changes nothing.
 
@@ -48,7 +49,7 @@ impl Apply<'_> {
         self.raw.patch(path, APPLY, &ship).await.expect(code).json()
     }
 
-    /// Applies twice, of which the second changes nothing; these members of the specification are as expected.
+    /// Applies twice, the second time without a change, and compares these members of the `spec`.
     async fn twice(&self, spec: Value, expected: Value) {
         let first = self.spec(spec.clone(), 200).await;
         for (name, member) in expected.as_object().unwrap() {
@@ -75,7 +76,7 @@ async fn an_object_a_map_or_a_list_that_an_apply_empties_stays_empty() {
     .await;
     let whole = Apply { name: "y", ..one };
     whole.spec(json!({ "a": "1" }), 201).await;
-    // The defaults come back.
+    // The defaults return.
     let empty = json!({ "speed": 7, "engine": { "fuel": "oil", "power": 1.5 }, "port": "home" });
     whole.twice(json!({}), empty.clone()).await;
     let emptied = whole.spec(json!({}), 200).await;
@@ -101,7 +102,7 @@ async fn null_empties_an_object_or_stands_where_it_may_be() {
         json!({ "map": {}, "hold": null, "maps": { "m": {} } }),
     )
     .await;
-    // Not where there was nothing.
+    // Without an earlier value it is refused.
     let refused = one.spec(json!({ "a": null }), 422).await;
     assert_eq!(
         refused["message"],
@@ -121,7 +122,7 @@ async fn null_is_the_default_where_there_is_one() {
     });
     assert_eq!(made["spec"], expected);
     one.twice(nulls.clone(), expected.clone()).await;
-    // As every other write has it.
+    // As with every other write.
     let posted = json!({ "metadata": { "name": "y" }, "spec": nulls });
     assert_eq!(raw.post(SHIPS, &posted).await.expect(201).json()["spec"], expected);
     let change = json!({ "spec": { "speed": 9, "engine": { "power": 2 } } });

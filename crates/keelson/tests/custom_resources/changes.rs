@@ -1,4 +1,4 @@
-//! Changes of a definition: their effect on objects that are stored already, and on watches that run.
+//! Tests of changed definitions: the effect on stored objects and on running watches.
 //!
 //! Changes of versions are in `versions.rs`, of names in `names.rs`.
 
@@ -66,7 +66,7 @@ async fn objects_that_are_stored_are_read_by_the_schema_of_today() {
     let one = format!("{OLDS}/a");
     until(&raw, &one, |object| object["spec"] == now).await;
 
-    // By whatever is read.
+    // For every kind of read.
     let list = raw.get(OLDS).await.expect(200).json();
     assert_eq!(list["items"][0]["spec"], now);
     let chosen = raw.get(format!("{OLDS}?fieldSelector=spec.new%3Dfresh")).await.expect(200).json();
@@ -77,11 +77,11 @@ async fn objects_that_are_stored_are_read_by_the_schema_of_today() {
         raw.get(format!("{OLDS}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan")).stream().await;
     assert_eq!(watch.next_json().await.unwrap()["object"]["spec"], now);
 
-    // What was filled in is no change of the writer's.
+    // A filled-in default is no change by the writer.
     let labelled = raw.patch(&*one, MERGE, &json!({ "metadata": { "labels": { "l": "1" } } })).await.expect(200).json();
     assert_eq!((&labelled["spec"], &labelled["metadata"]["generation"]), (&now, &json!(1)));
 
-    // A field that is declared again is there again, unless the object was written meanwhile.
+    // A field that is declared again returns, unless the object was written meanwhile.
     let mut again = after();
     again[0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["drop"] = json!({ "type": "string" });
     change(&raw, &again).await;
@@ -95,7 +95,7 @@ async fn objects_that_are_stored_are_read_by_the_schema_of_today() {
     assert_eq!(read["spec"], json!({ "new": "fresh", "nul": "was-null", "sub2": { "c": 3 } }));
 }
 
-/// A list and a map of which one is owned part by part and the other as a whole; `filled` is a default by which the schema is known.
+/// A list and a map: one owned part by part, the other as a whole. `filled` is a default that identifies the schema.
 fn with_parts(list: &str, map: &str, filled: Option<&str>) -> Value {
     let item = json!({
         "type": "object", "required": ["k"],
@@ -138,7 +138,7 @@ async fn who_owned_parts_of_what_becomes_atomic_owns_the_whole() {
     assert_eq!(fields("one"), json!({ "f:l": {}, "f:m": {} }));
     assert_eq!(fields("two"), json!({ "f:l": { "k:{\"k\":\"b\"}": { ".": {}, "f:k": {}, "f:v": {} } } }));
 
-    // So whoever replaces the map is in conflict with whom it was taken from.
+    // Replacing the map now conflicts with its former owner.
     let third = applied(json!({ "m": { "y": "2" } }));
     let refused = raw.patch(format!("{one}?fieldManager=three"), APPLY, &third).await.expect(409).json();
     assert_eq!(refused["message"], "Apply failed with 1 conflict: conflict with \"one\": .spec.m");
@@ -160,10 +160,10 @@ async fn a_watch_ends_when_what_it_shows_is_defined_otherwise() {
     change(&raw, &after()).await;
     assert_eq!(watch.next_json().await, None, "it ends, and not with an error");
 
-    // A watch that begins before the change is served ends with it.
+    // A watch that starts before the change is served ends with it.
     until(&raw, &format!("{OLDS}/a"), |object| object["spec"]["new"] == "fresh").await;
 
-    // A definition that is being deleted still shows what becomes of its objects.
+    // A terminating definition still shows the deletion of its objects.
     let mut watch = raw.get(format!("{OLDS}?watch=1&resourceVersion=0")).stream().await;
     assert_eq!(watch.next_json().await.unwrap()["type"], "ADDED");
     raw.delete(format!("{DEFINITIONS}/olds.{GROUP}")).await.expect(200);
@@ -181,7 +181,7 @@ async fn a_watch_ends_when_what_it_shows_is_defined_otherwise() {
     until_gone(&raw, OLDS).await;
 }
 
-/// How often a definition is changed while its objects are asked for.
+/// The number of changes of a definition during requests for its objects.
 const CHANGES: usize = 60;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -212,7 +212,7 @@ async fn objects_are_answered_while_their_definition_changes() {
     assert!(asked > 0);
 }
 
-/// Two servers on one store, and the way from the second to the store.
+/// Two servers on one store, and the second one's access to the store.
 async fn two_servers(certificates: &TempDir) -> (TestServer, TestServer, FaultyStore) {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let way = FaultyStore::new(store.clone());

@@ -1,4 +1,4 @@
-//! Columns that a definition declares, as `kubectl get` is shown them: every type and form of path, and changes of them.
+//! Tests of a definition's columns in `kubectl get`: every type and form of path, and changes.
 //!
 //! The texts of cells are upstream's, odd ones included.
 
@@ -10,7 +10,7 @@ use super::{DEFINITIONS, MERGE, definition, establish, version};
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const COLS: &str = "/apis/columns.example.com/v1/namespaces/default/cols";
 
-/// A kind that takes anything and has these columns: name, type and path.
+/// A kind for any object with these columns: name, type and path.
 fn with_columns(columns: &[(&str, &str, &str)]) -> Value {
     let column = |(name, kind, path): &(&str, &str, &str)| json!({ "name": name, "type": kind, "jsonPath": path });
     let mut version = version("v1", true);
@@ -38,7 +38,7 @@ async fn table(raw: &Raw, path: &str) -> Value {
     answer.expect(200).json()
 }
 
-/// The cells of the first row, behind the name.
+/// The cells of the first row, after the name.
 fn cells(table: &Value) -> &[Value] {
     &table["rows"][0]["cells"].as_array().unwrap()[1..]
 }
@@ -47,7 +47,7 @@ fn names(table: &Value) -> Vec<&str> {
     table["columnDefinitions"].as_array().unwrap().iter().map(|column| column["name"].as_str().unwrap()).collect()
 }
 
-/// What a column of each kind shows of one object.
+/// Checks the cell of each column for one object.
 async fn check(spec: Value, expected: &[(&str, &str, Value)]) {
     let labels: Vec<String> = (0..expected.len()).map(|number| format!("C{number}")).collect();
     let columns: Vec<(&str, &str, &str)> =
@@ -204,10 +204,10 @@ async fn a_watch_ends_with_its_columns_and_the_next_one_begins_with_the_new_ones
     make(&raw, "b", json!({ "s": "y", "i": 2 })).await;
     let event = watch.next_json().await.unwrap();
     assert_eq!((&event["type"], cells(&event["object"])), (&json!("ADDED"), &[json!(2), json!("y")][..]));
-    assert_eq!(event["object"]["columnDefinitions"], Value::Null, "it has been told them");
+    assert_eq!(event["object"]["columnDefinitions"], Value::Null, "it has received them");
 }
 
-/// A definition has any number of columns, and a path may lead through all of an object in any number of ways.
+/// A definition has any number of columns, and a path may traverse an object in any number of ways.
 #[tokio::test]
 async fn what_the_columns_of_a_row_cost_and_show_is_bounded() {
     let descents = format!("{}.z", "..a".repeat(50));

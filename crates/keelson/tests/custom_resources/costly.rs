@@ -1,6 +1,6 @@
-//! Schemas that ask for much: the bound of what they may ask for, and others who are answered while an object is compared with them.
+//! Tests of expensive schemas: their cost limit, and the responsiveness for others while an object is validated.
 //!
-//! Without a bound one definition could keep a server busy for everybody.
+//! Without a limit one definition could keep a server busy.
 
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
@@ -31,7 +31,7 @@ async fn refusal(raw: &Raw, path: &str, object: &Value) -> String {
     answer["message"].as_str().unwrap().to_owned()
 }
 
-/// Waits for a write, and tells how often somebody else was answered meanwhile.
+/// Waits for a write, and counts the requests answered meanwhile.
 async fn answered_during(raw: &Raw, write: impl Future<Output = ()>) -> usize {
     let mut write = std::pin::pin!(write);
     let mut answered = 0;
@@ -47,12 +47,12 @@ async fn answered_during(raw: &Raw, write: impl Future<Output = ()>) -> usize {
     }
 }
 
-// The server has one thread for all connections: what holds it keeps everybody waiting.
+// The server has one thread for all connections: anything that blocks it delays all clients.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn others_are_answered_while_much_is_compared() {
     let server = TestServer::start().await;
     let (raw, other) = (server.raw(), server.raw());
-    // A small body, and values each of which is tried by every alternative.
+    // A small body, and values that every alternative is tried on.
     let alternative = |index: usize| json!({ "minLength": 10 + index });
     let alternatives: Vec<Value> = (0..1_000).map(alternative).collect();
     let of_items = json!({ "type": "string", "anyOf": alternatives });
@@ -66,14 +66,14 @@ async fn others_are_answered_while_much_is_compared() {
         raw.post(DEFINITIONS, &of("trials", "Trial", &schema)).await.expect(201);
     });
     let answered = answered.await;
-    assert!(answered >= 5, "{answered} were answered while a definition was judged");
+    assert!(answered >= 5, "{answered} were answered while a definition was validated");
     establish(&raw, &of("attempts", "Attempt", &list)).await;
     let spec = json!({ "list": vec!["a"; 1_500] });
     let answered = answered_during(&other, async {
         assert!(refusal(&raw, &place("attempts"), &named("a", &spec)).await.contains("at least one schema (anyOf)"));
     });
     let answered = answered.await;
-    assert!(answered >= 5, "{answered} were answered while an object was judged");
+    assert!(answered >= 5, "{answered} were answered while an object was validated");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -105,7 +105,7 @@ async fn a_definition_with_many_patterns_is_served_and_they_are_all_kept() {
 async fn an_object_of_which_its_schema_asks_too_much_is_refused() {
     let server = TestServer::start().await;
     let raw = server.raw();
-    // Thirty thousand states, each of which may be looked at for each of a million characters.
+    // Thirty thousand states, each of which may be visited for each of a million characters.
     let pattern = "(ab?c?d?e?f?g?h?i?j?k?){1000}";
     let properties = json!({ "text": { "type": "string", "pattern": pattern } });
     establish(&raw, &of("novels", "Novel", &properties)).await;
@@ -126,7 +126,7 @@ async fn what_is_said_of_a_rule_or_of_many_values_is_bounded() {
     rooms["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["x-kubernetes-validations"] = rules;
     let told = refusal(&raw, DEFINITIONS, &rooms).await;
     assert!(told.len() < 200_000 && told.contains("500 more errors were truncated"), "{} bytes", told.len());
-    // Each fault would show the key, which all of them are below.
+    // Each fault would contain the key that all of them are below.
     let below = json!({ "type": "object", "additionalProperties": { "type": "string", "maxLength": 1 } });
     let halls = json!({ "byName": { "type": "object", "additionalProperties": below } });
     establish(&raw, &of("halls", "Hall", &halls)).await;

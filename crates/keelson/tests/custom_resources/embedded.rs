@@ -1,6 +1,6 @@
-//! Metadata of objects inside of custom resources, and of custom resources that another program has stored.
+//! Tests of metadata inside of custom resources, and of custom resources that another program has stored.
 //!
-//! Fields that are no metadata, or of wrong types, go when the object is read.
+//! Invalid metadata fields are dropped at a read.
 
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ async fn malformed_metadata_in_the_store_goes_and_the_object_can_be_changed() {
             assert_eq!(metadata[gone], Value::Null, "{gone}");
         }
     }
-    // Labels that are texts stay, and are validated with the next write.
+    // Labels that are texts stay, and the next write validates them.
     read["metadata"]["labels"]["something"] = json!("changed");
     raw.put(format!("{BOXES}/a"), &read).await.expect(422);
     read["metadata"]["labels"]["invalid"] = json!("fixed");

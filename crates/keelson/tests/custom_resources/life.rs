@@ -1,6 +1,6 @@
-//! A definition from its creation to its end, and again.
+//! Tests of the life of a definition: creation, deletion, and recreation.
 //!
-//! The objects go with it, and a second definition of the name finds none of them.
+//! Its objects are deleted with it, and a second definition of the name finds none of them.
 
 use keelson_testkit::{ProcessServer, TestServer};
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ async fn a_definition_is_accepted_then_established_and_served_as_soon_as_it_says
     let names = json!({ "plural": "mays", "singular": "may", "kind": "May", "listKind": "MayList" });
     assert_eq!(told[2]["object"]["status"]["acceptedNames"], names);
 
-    // At once: who is told that it is established may use it.
+    // At once: a client that sees it established may use it.
     raw.post(MAYS, &may("a")).await.expect(201);
     let list = raw.get(MAYS).await.expect(200).json();
     assert_eq!((&list["kind"], &list["items"][0]["kind"]), (&json!("MayList"), &json!("May")));

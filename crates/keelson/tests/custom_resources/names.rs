@@ -1,6 +1,6 @@
-//! Names that several definitions of a group ask for, and names that change.
+//! Tests of names that several definitions of a group claim, and of changed names.
 //!
-//! The first that has one keeps it; the conditions of the others say whose it is.
+//! The first claim wins; the conditions of the other definitions name it.
 
 use keelson_testkit::TestServer;
 use serde_json::{Value, json};
@@ -62,7 +62,7 @@ async fn names_change_while_objects_are_served() {
     raw.patch(path("pears"), MERGE, &into).await.expect(200);
     let found = until(&raw, &path("pears"), |found| condition(found, "NamesAccepted").0 == "False").await;
     assert_eq!(condition(&found, "NamesAccepted").1, "ShortNamesConflict");
-    assert_eq!(condition(&found, "Established").0, "True", "what is served goes on");
+    assert_eq!(condition(&found, "Established").0, "True", "a served definition stays served");
     let accepted = &found["status"]["acceptedNames"];
     assert_eq!((&accepted["singular"], &accepted["shortNames"]), (&json!("pear9"), &json!(["birne"])));
     raw.get(format!("{pears}/a")).await.expect(200);
@@ -119,7 +119,7 @@ async fn a_definition_hides_nothing_that_is_built_in() {
     assert_eq!(raw.get("/apis/keelson.io/v1alpha1").await.expect(200).text(), announced);
 }
 
-/// As upstream has it, such a definition is established and served in versions of its own alone.
+/// As upstream, such a definition is established, and served in versions of its own only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn versions_of_built_in_groups_are_those_of_the_server_alone() {
     const GROUP: &str = "networking.k8s.io";

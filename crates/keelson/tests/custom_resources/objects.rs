@@ -1,6 +1,6 @@
-//! Objects of custom resources: refusals of writes to their own endpoint, their status and their scale.
+//! Tests of custom objects: refused writes to their main endpoint, their status and their scale.
 //!
-//! Schemas are judged in the crate `schema`; here are codes, causes and texts as clients get them.
+//! The crate `schema` tests validation. Here are codes, causes and texts over the wire.
 
 use keelson_testkit::{Answer, Raw, TestServer};
 use serde_json::{Value, json};
@@ -176,7 +176,7 @@ async fn values_are_told_apart_as_upstream_tells_them() {
         check(&sent(json!({ "host": bad })).await, "spec.host", &message);
     }
 
-    // A null is no absent field where it is applied.
+    // In an apply, null does not mean an absent field.
     assert_eq!(sent(json!({ "a": null })).await.expect(201).json()["spec"], json!({}));
     let applied = json!({
         "apiVersion": format!("{GROUP}/v1"), "kind": "Check", "metadata": { "name": "x" }, "spec": { "a": null },
@@ -184,7 +184,7 @@ async fn values_are_told_apart_as_upstream_tells_them() {
     let refused = raw.patch(format!("{}/x?fieldManager=m", place("checks")), APPLY, &applied).await;
     check(&refused, "spec.a", "\"null\": spec.a in body must be of type string: \"null\"");
 
-    // An object inside of an object is decoded before it is judged.
+    // An embedded object is decoded before it is validated.
     let undecoded = async |free: Value, why: &str| {
         let answer = sent(json!({ "free": free })).await;
         let message = format!("Check in version \"v1\" cannot be handled as a Check: {why}");
@@ -230,7 +230,7 @@ async fn defaults_make_no_small_object_larger_than_any_store_takes() {
     let properties = "/spec/versions/0/schema/openAPIV3Schema/properties";
     let patch = json!([{ "op": "replace", "path": properties, "value": item(Some(&default)) }]);
     raw.patch(path, "application/json-patch+json", &patch).await.expect(200);
-    // What was stored before is shown with as many defaults as there is room for.
+    // An earlier stored object shows as many defaults as fit.
     let before = format!("{}/before", place("chests"));
     let shown = until(&raw, &before, |chest| chest["spec"]["items"][0]["text"] == json!(default)).await;
     let items = shown["spec"]["items"].as_array().unwrap();
@@ -267,7 +267,7 @@ async fn no_writer_says_that_an_object_is_being_deleted() {
     let free = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     define(&raw, ("stays", "Stay"), &json!({ "spec": free }), &json!({})).await;
     let maps = "/api/v1/namespaces/default/configmaps".to_owned();
-    // Of a custom resource upstream says it twice.
+    // For a custom resource upstream reports it twice.
     for (path, times) in [(place("stays"), 2), (maps, 1)] {
         let held = json!({ "metadata": { "name": "a", "finalizers": ["example.com/held"] } });
         raw.post(&*path, &held).await.expect(201);
@@ -282,7 +282,7 @@ async fn no_writer_says_that_an_object_is_being_deleted() {
             assert_eq!(told, vec![cause; times]);
         }
         raw.delete(&*object).await.expect(200);
-        // What has begun is not changed, and who sends the object as it was before is not minded.
+        // A deletion in progress can't be changed, and sending the earlier object is no error.
         let begun = change(json!({ "deletionTimestamp": "1999-01-01T00:00:00Z" })).await.expect(200).json();
         assert_ne!(begun["metadata"]["deletionTimestamp"], "1999-01-01T00:00:00Z");
         let kept = change(json!({ "deletionTimestamp": null, "labels": { "a": "b" } })).await.expect(200).json();

@@ -1,4 +1,4 @@
-//! Definitions that kube-apiserver has stored in `apiextensions.k8s.io/v1beta1`, as it does to this day.
+//! Tests of definitions that kube-apiserver has stored in `apiextensions.k8s.io/v1beta1`, as it still does.
 //!
 //! They are shown in `v1`, their resources are served and validated, and a migration stores them in `v1`.
 
@@ -25,7 +25,7 @@ fn place(plural: &str) -> String {
     format!("/apis/older.example.com/v1/namespaces/default/{plural}")
 }
 
-/// A definition as kube-apiserver stores it.
+/// A definition in kube-apiserver's stored form.
 #[allow(clippy::needless_pass_by_value, reason = "callers write the value where they need it")]
 fn stored(plural: &str, kind: &str, spec: Value) -> Value {
     let names =
@@ -57,7 +57,7 @@ fn stored(plural: &str, kind: &str, spec: Value) -> Value {
     object
 }
 
-/// One version, whose parts stand in the spec.
+/// One version, with its parts in the spec.
 fn oaks() -> Value {
     let list = json!({ "type": "array", "maxItems": 2, "items": { "type": "string" } });
     let spec = json!({ "type": "object", "properties": { "list": list, "n": { "type": "integer", "default": 7 } } });
@@ -74,7 +74,7 @@ fn oaks() -> Value {
     )
 }
 
-/// A definition of before there were lists of versions and structural schemas.
+/// A definition without a list of versions and a structural schema.
 fn elms() -> Value {
     let spec = json!({ "properties": { "n": { "type": "integer", "maximum": 5 } } });
     stored(
@@ -84,7 +84,7 @@ fn elms() -> Value {
     )
 }
 
-/// Two versions that a webhook converts.
+/// Two versions with a conversion webhook.
 fn firs() -> Value {
     let schema = json!({ "openAPIV3Schema": { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
     let column = json!([{ "name": "A", "type": "string", "JSONPath": ".spec.a" }]);
@@ -121,7 +121,7 @@ async fn definitions_that_are_stored_in_v1beta1_are_shown_and_served_as_of_today
     let switches = ["*", "-root-ca-certificate-publisher-controller", "-serviceaccount-controller"];
     let server = builder.configure(|config| config.controllers = Switches::parse(switches).unwrap()).start().await;
     let raw = server.raw();
-    // One is there when the server starts, the others come while it runs.
+    // One exists when the server starts, the others appear while it runs.
     put(&store, "elms", in_protobuf(&elms())).await;
     put(&store, "firs", firs().to_string().into()).await;
 
@@ -141,7 +141,7 @@ async fn definitions_that_are_stored_in_v1beta1_are_shown_and_served_as_of_today
     let rows = raw.get(place("oaks")).header("accept", TABLE).await.expect(200).json();
     assert_eq!(rows["rows"][0]["cells"], json!(["a", 7]));
 
-    // Unknown fields are preserved, and the schema validates the others all the same.
+    // Unknown fields are preserved, and the schema validates the others.
     let elm = |n: u64| json!({ "metadata": { "name": "a" }, "spec": { "n": n, "unknown": { "deep": [1] } } });
     raw.post(place("elms"), &elm(6)).await.expect(422);
     assert_eq!(raw.post(place("elms"), &elm(5)).await.expect(201).json()["spec"], elm(5)["spec"]);
@@ -150,7 +150,7 @@ async fn definitions_that_are_stored_in_v1beta1_are_shown_and_served_as_of_today
     assert_eq!(shown["spec"]["conversion"], json!({ "strategy": "None" }));
     assert_eq!(shown["spec"]["versions"][0]["name"], "v1");
 
-    // A schema that is not structural is stated in a condition.
+    // A condition reports the non-structural schema.
     let condition = |found: &Value| {
         let conditions = found["status"]["conditions"].as_array().cloned().unwrap_or_default();
         conditions.into_iter().find(|condition| condition["type"] == "NonStructuralSchema")
@@ -174,7 +174,7 @@ async fn definitions_that_are_stored_in_v1beta1_are_shown_and_served_as_of_today
     let listed = raw.get(DEFINITIONS).await.expect(200).json();
     assert_eq!((listed["items"].as_array().unwrap().len(), listed.to_string().contains("JSONPath")), (3, false));
 
-    // They can be changed, which stores them in v1.
+    // A change stores them in v1.
     let labels = json!({ "metadata": { "labels": { "a": "b" } } });
     for plural in ["oaks", "elms"] {
         let path = format!("{DEFINITIONS}/{plural}.older.example.com");
@@ -191,7 +191,7 @@ async fn definitions_that_are_stored_in_v1beta1_are_shown_and_served_as_of_today
     raw.patch(elms_place.as_str(), MERGE, &structural).await.expect(200);
     until(&raw, &elms_place, |found| condition(found).is_none()).await;
 
-    // The rest is migrated.
+    // A migration stores the rest.
     let resource = json!({ "group": "apiextensions.k8s.io", "resource": "customresourcedefinitions" });
     let migration = json!({ "metadata": { "name": "definitions" }, "spec": { "resource": resource } });
     raw.post(MIGRATIONS, &migration).await.expect(201);

@@ -1,4 +1,4 @@
-//! OpenAPI of custom resources: paths and schemas, as soon as a definition says so and no longer than it does.
+//! Tests of OpenAPI for custom resources: paths and schemas appear and disappear with a definition.
 //!
 //! `kubectl explain` and client-side validation read them.
 
@@ -13,7 +13,7 @@ const GADGET: &str = "com.example.described.v1.Gadget";
 const GADGETS: &str = "com.example.described.v1.GadgetList";
 const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// A kind with one of everything that is published differently in some version of OpenAPI.
+/// A kind with one of each construct that some version of OpenAPI publishes in another form.
 fn gadgets() -> Value {
     let spec = json!({
         "type": "object",
@@ -40,7 +40,7 @@ fn gadgets() -> Value {
     definition("described.example.com", "gadgets", "Gadget", json!([version, old]))
 }
 
-/// Where the index says that the document of the group version is.
+/// The URL of the group version's document in the index.
 async fn place(raw: &Raw) -> Option<String> {
     let index = raw.get("/openapi/v3").await.expect(200).json();
     index["paths"][PATH]["serverRelativeURL"].as_str().map(str::to_owned)
@@ -65,7 +65,7 @@ async fn what_is_defined_is_described_at_once_and_no_longer_than_it_is_defined()
     assert_eq!((missing.text().as_str(), missing.header("content-type")), ("", ""));
 
     establish(&raw, &gadgets()).await;
-    let first = place(&raw).await.expect("who sees that it is established finds it");
+    let first = place(&raw).await.expect("a client that sees it established finds it");
     let document = raw.get(&*first).await.expect(200);
     assert!(first.contains(document.header("etag").trim_matches('"')), "{first}");
     let known = raw.get(&*first).header("if-none-match", document.header("etag")).await.expect(304);

@@ -1,6 +1,6 @@
-//! Operators as people write them, each a process of its own, with webhooks of its own on its own objects.
+//! Tests of typical operators, each in a process of its own with its own webhooks for its own objects.
 //!
-//! What is shown is what the operator writes: nothing here knows how its framework works.
+//! They check the objects that the operator writes, independent of its framework.
 
 mod python;
 mod rust;

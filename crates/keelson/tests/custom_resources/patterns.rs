@@ -1,6 +1,6 @@
-//! Patterns and rules of definitions: regular expressions as Go reads them, reserved words, estimated costs.
+//! Tests of patterns and rules in definitions: regular expressions as in Go, reserved words, estimated costs.
 //!
-//! The crate `cel` holds tables of Go's answers. Definitions that differ between servers are here, as clients send them.
+//! The crate `cel` has tables of Go's results. These tests cover the differences that clients see.
 
 use keelson_testkit::{Answer, DEFINITIONS, Raw, TestServer, definition_version};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ async fn create(raw: &Raw, plural: &str, spec: Value) -> Answer {
     raw.post(path, &json!({ "metadata": { "name": "a" }, "spec": spec })).await
 }
 
-/// Patterns of definitions, with a text that each matches and one that it does not, as Go has it.
+/// Patterns of definitions, with a text that each matches in Go and one that it does not.
 const PATTERNS: [(&str, &str, &str); 15] = [
     (r"^a\ b$", "a b", "a\tb"),
     ("^a\\\tb$", "a\tb", "a b"),

@@ -1,6 +1,6 @@
-//! Compilation of the expressions of definitions: not before an object is judged by them, and once.
+//! Tests of the compilation of definitions' expressions: once, and not before an object is validated with them.
 //!
-//! A start with thousands of definitions would take long otherwise.
+//! Otherwise a start with thousands of definitions would be slow.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn place(number: usize) -> String {
     format!("/apis/{GROUP}/v1/namespaces/default/ruled{number}s")
 }
 
-/// How often the expressions of a schema were compiled, and of how many schemas they are kept.
+/// The number of compilations, and of schemas with compiled expressions.
 async fn compiled(raw: &Raw) -> (u32, u32) {
     let metrics = raw.get("/metrics").await.expect(200).text();
     let number = |name: &str| {
@@ -38,12 +38,12 @@ async fn a_start_compiles_no_expressions_and_who_writes_an_object_has_them_compi
         let (plural, kind) = (format!("ruled{number}s"), format!("Ruled{number}"));
         establish(&raw, &definition(GROUP, &plural, &kind, json!([version]))).await;
     }
-    assert_eq!(compiled(&raw).await, (0, 0), "nobody has written an object yet");
+    assert_eq!(compiled(&raw).await, (0, 0), "no object has been written yet");
 
     server.restart().await;
     let raw = server.raw();
     raw.get(place(0)).await.expect(200);
-    assert_eq!(compiled(&raw).await, (0, 0), "a start, and who reads, needs none");
+    assert_eq!(compiled(&raw).await, (0, 0), "a start and reads need none");
     for (name, n, code) in [("a", 1, 201), ("b", 9, 422), ("c", 2, 201)] {
         let object = json!({ "metadata": { "name": name }, "spec": { "n": n } });
         raw.post(place(3), &object).await.expect(code);
@@ -54,7 +54,7 @@ async fn a_start_compiles_no_expressions_and_who_writes_an_object_has_them_compi
     raw.post(place(4), &json!({ "metadata": { "name": "a" }, "spec": { "n": 6 } })).await.expect(422);
     assert_eq!(compiled(&raw).await, (2, 2));
 
-    // What is defined otherwise is judged by what is defined now.
+    // A changed definition is validated by its new expressions.
     let name = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/ruled3s.{GROUP}");
     let rules = json!([{ "rule": "!has(self.n) || self.n < 50" }]);
     let mut version = version("v1", true);

@@ -1,6 +1,7 @@
-//! Definitions that projects of the field publish, and objects of theirs: created in strict mode, and applied twice without a change.
+//! Tests of published definitions of well-known projects, and of their objects: created in strict mode, and applied
+//! twice without a change.
 //!
-//! They are not in this repository: `cargo xtask test` fetches them, and says so where it can't.
+//! They are not in this repository: `cargo xtask test` fetches them, or reports that it can't.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -10,14 +11,14 @@ use serde_json::Value;
 
 use super::{APPLY, DEFINITIONS, condition, until};
 
-/// Names the directory in which they are; `cargo xtask definitions` prints it.
+/// Names their directory; `cargo xtask definitions` prints it.
 const VARIABLE: &str = "KEELSON_TEST_DEFINITIONS";
-/// Not structural, so that it is refused with the causes that kube-apiserver has.
+/// A non-structural definition, which is refused with kube-apiserver's causes.
 const REFUSED: &str = "clusterworkflowtemplates.argoproj.io";
 const STRICT: &str = "fieldValidation=Strict&fieldManager=m";
 
-/// The manifests, one document each; `None` where they could not be fetched.
-#[allow(clippy::print_stderr, reason = "who runs the tests is told what was not run")]
+/// The manifests, one document each; `None` if they could not be fetched.
+#[allow(clippy::print_stderr, reason = "reports the tests that did not run")]
 fn manifests() -> Option<Vec<String>> {
     let Some(directory) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from) else {
         eprintln!("NOT run: {VARIABLE} names no definitions (cargo xtask test fetches them)");
@@ -35,7 +36,7 @@ fn manifests() -> Option<Vec<String>> {
     Some(documents.filter(|document| top(document, "kind").is_some()).collect())
 }
 
-/// The value of a field at the top of a manifest.
+/// The value of a top-level field of a manifest.
 fn top<'m>(manifest: &'m str, field: &str) -> Option<&'m str> {
     manifest.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':').map(str::trim))
 }
@@ -110,7 +111,7 @@ async fn definitions_and_objects_of_the_field_apply_twice_without_a_change() {
         let path = format!("{place}/{}", made["metadata"]["name"].as_str().unwrap());
         check_unchanged(&raw, &path, manifest).await;
         raw.delete(&*path).await.expect(200);
-        // By apply alone, too.
+        // Also when created by apply.
         let call = raw.call("PATCH".parse().unwrap(), format!("{path}?{STRICT}"));
         sent(call.header("content-type", APPLY), manifest).await.expect(201);
         check_unchanged(&raw, &path, manifest).await;

@@ -1,6 +1,6 @@
-//! Objects that were valid before their schema became stricter.
+//! Tests of objects that were valid before their schema became stricter.
 //!
-//! Their unchanged values may stay, but for the fields that name the type.
+//! Their unchanged values may stay, except in type fields.
 
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! The status of custom resources through the main endpoint, which resets it: it has its defaults again, and what was sent there is
-//! ignored before it is validated.
+//! Tests of the status of custom resources at the main endpoint, which resets it: it gets its defaults, and the sent
+//! status is ignored before validation.
 
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
@@ -48,11 +48,11 @@ async fn a_status_that_is_reset_has_its_defaults() {
     let watched = format!("{GATES}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan");
     assert_eq!(raw.get(watched).stream().await.next_json().await.unwrap()["object"]["status"], pending);
 
-    // A patch of the status keeps the defaults beside what it says.
+    // A patch of the status keeps the other defaults.
     let status = json!({ "status": { "x": "q" } });
     let patched = raw.patch(format!("{GATES}/a/status"), MERGE, &status).await.expect(200).json();
     assert_eq!(patched["status"], json!({ "phase": "Pending", "x": "q" }));
-    // The main endpoint changes nothing of it, and a status that is taken away has its defaults again.
+    // The main endpoint never changes the status, and a removed status gets its defaults again.
     let mut sent = patched;
     sent["status"] = json!({ "phase": "Sent" });
     sent = raw.put(format!("{GATES}/a"), &sent).await.expect(200).json();
@@ -102,7 +102,7 @@ async fn a_status_is_ignored_by_the_main_endpoint_before_it_is_validated() {
     sent["status"] = json!({ "phase": null, "n": "no number" });
     let answer = raw.put(format!("{GATES}/applied"), &sent).await.expect(200).json();
     assert_eq!(answer["status"], status["status"]);
-    // The endpoint of the status still validates it.
+    // The status endpoint still validates it.
     raw.patch(format!("{GATES}/applied/status"), MERGE, &json!({ "status": { "n": "no number" } })).await.expect(422);
     until(&raw, &format!("{GATES}/applied"), |found| found["status"] == status["status"]).await;
 }

@@ -1,6 +1,6 @@
-//! The scale of a custom resource: read and written where its definition says, in every way in which an object is.
+//! Tests of the scale of a custom resource: read and written at the definition's paths, by all verbs for objects.
 //!
-//! Autoscalers and `kubectl scale` use nothing else.
+//! Autoscalers and `kubectl scale` use only this.
 
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use super::{APPLY, MERGE, definition, establish, version};
 const CREWS: &str = "/apis/scaled.example.com/v1/namespaces/default/crews";
 const JSON_PATCH: &str = "application/json-patch+json";
 
-/// Crews whose wanted number is deep in their spec, and two of them: `a`, which says everything, and `bare`, which says nothing.
+/// A kind with its replicas deep in the spec, and two objects: `a` with all fields, and `bare` with none.
 async fn crews() -> (TestServer, Raw) {
     let server = TestServer::start().await;
     let raw = server.raw();

@@ -1,6 +1,6 @@
-//! Fields of custom resources that selectors may name: in lists, watches and deletes of collections.
+//! Tests of selectable fields of custom resources: in lists, watches and deletions of collections.
 //!
-//! A definition says which; all other fields are refused.
+//! The definition names them; all other fields are refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ fn sels() -> Value {
     let of = |name: &str, stored: bool, fields: &[&str]| {
         let mut version = version(name, stored);
         version["schema"]["openAPIV3Schema"]["properties"]["spec"] = spec.clone();
-        // Versions with one schema and different fields are refused.
+        // Versions with equal schemas and different selectable fields are refused.
         version["schema"]["openAPIV3Schema"]["description"] = json!(name);
         if !fields.is_empty() {
             version["selectableFields"] = fields.iter().map(|path| json!({ "jsonPath": path })).collect();
@@ -54,7 +54,7 @@ async fn filled() -> (TestServer, Raw) {
     (server, raw)
 }
 
-/// The names of what a query finds, one after another.
+/// The names in the result of a query.
 async fn found(raw: &Raw, query: &str) -> String {
     let list = raw.get(format!("{SELS}?{query}")).await.expect(200).json();
     list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap()).collect()
@@ -86,7 +86,7 @@ async fn lists_are_selected_by_declared_fields() {
     let everywhere = raw.get("/apis/select.example.com/v1/sels?fieldSelector=spec.s%3Dtwo").await.expect(200).json();
     assert_eq!(everywhere["items"].as_array().unwrap().len(), 1);
 
-    // Chunks of a selection: each has its part, and together they are the selection.
+    // Chunks of a selection: together they equal the selection.
     let mut walked = String::new();
     let mut query = "fieldSelector=spec.s!%3Done&limit=1".to_owned();
     loop {
@@ -122,7 +122,7 @@ async fn each_version_has_fields_of_its_own_and_no_others() {
     raw.delete(format!("{SELS}?fieldSelector=spec.nope%3Dx")).await.expect(400);
     assert_eq!(found(&raw, "").await, "abcd", "nothing was deleted");
 
-    // A field that is declared no longer, and one that is now.
+    // One field is no longer declared, another one is new.
     let mut changed = sels();
     changed["spec"]["versions"][0]["selectableFields"] =
         json!([{ "jsonPath": ".spec.s" }, { "jsonPath": ".spec.other" }]);
@@ -141,13 +141,13 @@ async fn queries_take_declared_fields_and_search_in_them() {
     assert_eq!(found(&raw, "keelson.io/search=two").await, "b");
     let told = raw.get(format!("{SELS}?keelson.io/search=two&keelson.io/matches=true")).await.expect(200).json();
     assert_eq!(told["items"][0]["matches"][0]["field"], ".spec.s");
-    // Of another version other fields are declared.
+    // Each version has its own selectable fields.
     let v2 = SELS.replace("/v1/", "/v2/");
     let refused = raw.get(format!("{v2}?fieldSelector=spec.s%3Done&keelson.io/count=true")).await.expect(400).json();
     assert!(refused["message"].as_str().unwrap().contains("field label not supported: spec.s"), "{refused}");
 }
 
-/// A field that is selected by often has an index, whatever type it is of.
+/// A frequently selected field has an index, whatever its type.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn declared_fields_are_indexed_and_sorted_by() {
     let server = TestServer::start().await;
@@ -160,7 +160,7 @@ async fn declared_fields_are_indexed_and_sorted_by() {
         let object = json!({ "metadata": { "name": format!("n{number:03}") }, "spec": spec });
         raw.post(SELS, &object).await.expect(201);
     }
-    // Of an ordinary list, too: what is found by it is what a look at all finds.
+    // Also for an ordinary list: the index finds the same as a scan.
     let kept = async || {
         let metrics = raw.get("/metrics").await.expect(200).text();
         let value = metrics.lines().find_map(|line| line.strip_prefix("keelson_cache_views "));
@@ -179,7 +179,7 @@ async fn declared_fields_are_indexed_and_sorted_by() {
     for (selector, expected) in [("spec.s%3Ds7", 10), ("spec.i%3D42", 1), ("spec.b%3Dtrue", 3)] {
         let mut looked_at = Vec::new();
         for limit in 1..=4 {
-            // Each asks something else, so that its answer is not known yet.
+            // Each query differs, so that no result is cached.
             let filter = format!("keelson.io/filter=spec.i+%3C+{}", 1000 + limit);
             let asked = format!("{SELS}?fieldSelector={selector}&limit=1&keelson.io/count=true&{filter}");
             let answer = raw.get(asked).await.expect(200);
@@ -251,7 +251,7 @@ async fn versions_with_schemas_of_their_own_may_have_the_same_selectable_fields(
     let each = [0, 1].map(|place| format!("spec.versions[{place}].selectableFields[0].jsonPath: {why}"));
     assert_eq!(message(&with(&["v1", "v2"], ".spec.nope")).await, format!("{head}[{}]", each.join(", ")));
     let one = format!("{head}spec.selectableFields[0].jsonPath: {why}");
-    assert_eq!(message(&with(&["v1"], ".spec.nope")).await, one, "what all versions say alike stands above them");
+    assert_eq!(message(&with(&["v1"], ".spec.nope")).await, one, "fields common to all versions are above them");
     establish(&raw, &with(&["v1", "v2"], ".spec.s")).await;
     raw.post(SELS, &json!({ "metadata": { "name": "a" }, "spec": { "s": "x" } })).await.expect(201);
     for version in ["v1", "v2"] {
@@ -261,7 +261,7 @@ async fn versions_with_schemas_of_their_own_may_have_the_same_selectable_fields(
     }
 }
 
-/// Two versions with the same field, whose values a webhook changes, and with a field that only the second one has.
+/// Two versions with a common field, whose values a webhook changes, and a field of the second one only.
 async fn marked(hook: &HookServer, raw: &Raw) {
     let text = json!({ "type": "string" });
     let mut first = with_field("v1", true, json!({ "name": text }));
@@ -279,7 +279,7 @@ fn marks(version: &str) -> String {
     format!("/apis/marks.example.com/{version}/namespaces/default/marks")
 }
 
-/// `NAME` in the first version is `NAME-two` in the second one, and its address.
+/// Converts `NAME` in the first version to `NAME-two` in the second, and the address.
 fn marked_twice(review: &Value) -> Value {
     converted_review(review, |spec, wanted| {
         let name = spec["name"].as_str().unwrap_or_default().trim_end_matches("-two");
@@ -330,7 +330,7 @@ async fn fields_are_selected_by_their_values_in_the_version_of_the_request() {
     let shown = raw.get(format!("{}?fieldSelector=spec.address%3Dy", marks("v2"))).await.expect(200).json();
     assert_eq!(shown["items"][0]["spec"], json!({ "name": "y-two", "address": "y" }));
 
-    // Chunks together are the selection.
+    // Chunks together equal the selection.
     let (mut walked, mut query) = (String::new(), "fieldSelector=spec.name!%3Dy-two&limit=1".to_owned());
     loop {
         let chunk = raw.get(format!("{}?{query}", marks("v2"))).await.expect(200).json();
@@ -340,7 +340,7 @@ async fn fields_are_selected_by_their_values_in_the_version_of_the_request() {
     }
     assert_eq!(walked, "acd");
 
-    // A watch says what enters the selection and leaves it, in its version.
+    // A watch reports objects that enter or leave the selection, in its version.
     let begun = "watch=1&fieldSelector=spec.name%3Dx-two&sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
     let mut watch = raw.get(format!("{}?{begun}&allowWatchBookmarks=true", marks("v2"))).stream().await;
     let mut event = async || {
@@ -365,13 +365,13 @@ async fn fields_are_selected_by_their_values_in_the_version_of_the_request() {
     assert_eq!(event().await, told("MODIFIED", "a", "x-two"));
     drop(watch);
 
-    // Queries look at stored objects alone, and say so.
+    // Queries use only stored objects, and report that.
     let query = "fieldSelector=spec.name%3Dx-two&keelson.io/count=true";
     let refused = raw.get(format!("{}?{query}", marks("v2"))).await.expect(400).json();
     assert!(refused["message"].as_str().unwrap().contains("a webhook converts"), "{refused}");
     assert_eq!(found("v1", "fieldSelector=spec.name%3Dx&keelson.io/sortBy=-metadata.name").await, "ca");
 
-    // A webhook that fails leaves nothing selected by mistake, and nothing deleted.
+    // With a failing webhook no object is selected or deleted by mistake.
     rename("b", "q").await;
     fails.store(true, Ordering::SeqCst);
     raw.get(format!("{}?fieldSelector=spec.name%3Dq-two", marks("v2"))).await.expect(500);

@@ -1,6 +1,6 @@
-//! Several servers on one store: a definition that is made on one is served by all.
+//! Tests of several servers on one store: a definition created on one is served by all.
 //!
-//! No server may deny what another has said is established.
+//! No server may return 404 after another one has reported the definition established.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::{DEFINITIONS, definition, establish, until, until_gone, version};
 
-/// A server on the store. All have the certificates of one cluster.
+/// A server on the store. All share the certificates of one cluster.
 pub(crate) async fn server(store: &Arc<dyn Store>, certificates: &TempDir, name: &str) -> TestServer {
     let builder = TestServer::builder().shared_store(store.clone()).configure(|config| {
         config.data_dir = Some(certificates.path().to_owned());

@@ -1,6 +1,6 @@
-//! Several versions of a custom resource: served, stored and deprecated ones, and what each of them shows.
+//! Tests of several versions of a custom resource: served, stored and deprecated ones, and the objects in each.
 //!
-//! Webhooks that convert are in `webhooks.rs`.
+//! Conversion webhooks are in `webhooks.rs`.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ async fn each_version_has_its_own_fields_defaults_and_warnings() {
     let made = raw.post(place("v1"), &sent).await.expect(201).json();
     assert_eq!(made["spec"], json!({ "a": "1", "one": "v1" }));
     let shown = raw.get(format!("{}/x", place("v2"))).await.expect(200).json();
-    // Of a version in which an object is only shown no defaults are filled in.
+    // A version that only shows an object adds no defaults.
     assert_eq!((&shown["apiVersion"], &shown["spec"]), (&json!("none.example.com/v2"), &json!({ "a": "1" })));
     let listed = raw.get(place("v2")).await.expect(200).json();
     assert_eq!(listed["items"][0]["spec"], json!({ "a": "1" }));
@@ -50,7 +50,7 @@ async fn each_version_has_its_own_fields_defaults_and_warnings() {
     assert_eq!(watch.next_json().await.unwrap()["object"]["spec"], json!({ "a": "1" }));
     let patch = json!({ "spec": { "a": "2", "one": null } });
     let patched = raw.patch(format!("{}/x", place("v2")), MERGE, &patch).await.expect(200).json();
-    assert_eq!(patched["spec"], json!({ "a": "2" }), "what was filled in for v2 is not stored");
+    assert_eq!(patched["spec"], json!({ "a": "2" }), "defaults of v2 are not stored");
     let read = raw.get(format!("{}/x", place("v1"))).await.expect(200).json();
     assert_eq!(read["spec"], json!({ "a": "2", "one": "v1" }), "it is stored as v1, which has no field of v2");
 
@@ -59,7 +59,7 @@ async fn each_version_has_its_own_fields_defaults_and_warnings() {
     assert_eq!(warned.header("warning"), warning);
     let warned = raw.get(format!("{}/x", place("v1alpha1"))).await.expect(200);
     assert_eq!(warned.header("warning"), "299 - \"v1alpha1 is \\\"old\\\"\"");
-    // A subresource that is not there is refused with the warning of its version.
+    // A request for a missing subresource still gets the warning of its version.
     for path in ["x/scale", "x/nothing"] {
         let refused = raw.get(format!("{}/{path}", place("v1beta1"))).await.expect(404);
         assert_eq!(refused.header("warning"), warning, "{path}");
@@ -104,7 +104,7 @@ async fn the_stored_version_changes_and_an_unserved_one_still_stores() {
     assert_eq!(raw.get(format!("{}/x", place("v1"))).await.expect(200).json()["spec"]["a"], "2");
     raw.post(place("v1"), &json!({ "metadata": { "name": "y" }, "spec": { "a": "3" } })).await.expect(201);
     raw.delete(format!("{}/x", place("v1"))).await.expect(200);
-    // Neither is served: the objects are deleted all the same.
+    // Neither version is served, but the objects are deleted.
     let mut versions = both("v2", false);
     versions["spec"]["versions"][0]["served"] = json!(false);
     raw.patch(&*path, MERGE, &versions).await.expect(200);

@@ -1,5 +1,5 @@
-//! Definitions whose webhook is a process of its own: it dies in the middle of a list, is gone, hangs, lies, and is back. Only who
-//! needs it is told so; everything else goes on, which is looked at in each of its states.
+//! Tests of a conversion webhook in a process of its own, which dies during a list, is gone, hangs, returns invalid
+//! data, and recovers. Only requests that need it fail; in each state everything else still works.
 
 use keelson_testkit::{HookProcess, HookReply, HookRequest, Raw, TestServer, hook_process};
 use serde_json::{Value, json};
@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 use super::webhooks::{GROUP, converted, place, with_field};
 use super::{DEFINITIONS, MERGE, condition, definition, establish, version};
 
-/// More than two pages: what is converted before a list begins is one of them.
+/// More than two pages: one of them is converted before a list starts.
 const HOSTS: usize = 1_100;
-/// How many clients make them.
+/// The number of clients that create them.
 const MAKING: usize = 8;
 
-/// The webhook itself, where this program was started as that.
+/// Runs the webhook, if this program was started as its process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_process_that_converts() {
     hook_process(answer).await;
 }
 
-/// Converts what it is sent, but for reviews with one object, of which its mood says what becomes: `hangs at h1099`, `lies at h0500`.
+/// Converts reviews. For reviews with one object, the current order sets the result: `hangs at h1099`, `lies at h0500`.
 fn answer(mood: &str, request: &HookRequest) -> HookReply {
     let mut review = converted(&request.body);
     let objects = review["response"]["convertedObjects"].as_array_mut().unwrap();
@@ -37,7 +37,7 @@ struct Hosts {
     server: TestServer,
     raw: Raw,
     hook: HookProcess,
-    /// How many there are by now.
+    /// The current number of objects.
     count: usize,
 }
 
@@ -68,8 +68,8 @@ impl Hosts {
         Self { server, raw, hook, count: HOSTS }
     }
 
-    /// Everything that needs no conversion, while whoever converts is as it is: reads, writes and watches of the stored version,
-    /// other resources, new definitions, discovery, readyz.
+    /// Checks everything that needs no conversion in the webhook's current state: reads, writes and watches of the
+    /// stored version, other resources, new definitions, discovery, readyz.
     async fn others_are_not_delayed(&mut self, when: &str) {
         let raw = &self.raw;
         let list = raw.get(place("v1")).await.expect(200).json();
@@ -96,13 +96,13 @@ impl Hosts {
         assert!(groups.contains(GROUP) && groups.contains(&format!("{when}.example.com")), "{groups}");
     }
 
-    /// Why an object, of which nothing was converted yet, can't be read in the other version.
+    /// The error for an object without a cached conversion in the other version.
     async fn refusal(&self, name: &str) -> String {
         let status = self.raw.get(format!("{}/{name}", place("v2"))).await.expect(500).json();
         status["message"].as_str().unwrap().to_owned()
     }
 
-    /// The list in the other version, which is whole.
+    /// Checks that the list in the other version is complete.
     async fn all_in_the_other_version(&self) {
         let list = self.raw.get(place("v2")).await.expect(200).json();
         let items = list["items"].as_array().unwrap();
@@ -143,7 +143,7 @@ async fn a_webhook_that_is_killed_in_the_middle_of_a_list_is_told_of_and_asked_a
     assert!(broken.is_err(), "a list that is not whole seems to be: {read} bytes");
     waits.await.unwrap().expect(500);
 
-    // Whoever needs it is told at once, and nothing is written that it had to convert.
+    // Requests that need it fail at once, and no write that needs a conversion is stored.
     let refused =
         format!(": dial tcp {}: connect: connection refused", hosts.hook.url("").trim_start_matches("https://"));
     let told = hosts.refusal("h1098").await;
@@ -151,12 +151,12 @@ async fn a_webhook_that_is_killed_in_the_middle_of_a_list_is_told_of_and_asked_a
     let made = json!({ "metadata": { "name": "never" }, "spec": { "address": "x" } });
     hosts.raw.post(place("v2"), &made).await.expect(500);
     hosts.raw.get(format!("{}/never", place("v1"))).await.expect(404);
-    assert!(hosts.refusal("h0000").await.ends_with(&refused), "whoever reads one object reads it as it is now");
+    assert!(hosts.refusal("h0000").await.ends_with(&refused), "a get reads the current object");
     let kept = hosts.raw.get(format!("{}?limit=1", place("v2"))).await.expect(200).json();
-    assert_eq!(kept["items"][0]["spec"]["address"], "h0000", "what it has said is kept for lists");
+    assert_eq!(kept["items"][0]["spec"]["address"], "h0000", "lists use cached conversions");
     hosts.others_are_not_delayed("gone").await;
 
-    // A server starts and loads all of them without it.
+    // A server starts and loads all objects without it.
     hosts.server.restart().await;
     hosts.raw = hosts.server.raw().http2();
     assert!(hosts.refusal("h0000").await.ends_with(&refused));
@@ -183,7 +183,7 @@ async fn a_webhook_that_is_stopped_keeps_up_only_who_needs_it() {
     hosts.raw.get(format!("{}/h0701?timeout=1s", place("v2"))).await.expect(504);
     hosts.raw.get(format!("{}?timeout=1s", place("v2"))).await.expect(504);
     hosts.others_are_not_delayed("stopped").await;
-    assert!(!waits.is_finished(), "who needs it waits");
+    assert!(!waits.is_finished(), "a request that needs it waits");
     hosts.hook.signal("-CONT").await;
     let shown = waits.await.unwrap().expect(200).json();
     assert_eq!(shown["spec"]["address"], "h0700");
@@ -193,7 +193,7 @@ async fn a_webhook_that_is_stopped_keeps_up_only_who_needs_it() {
         assert_eq!((&event["type"], &event["object"]["spec"]["address"]), (&json!(kind), &json!(address)));
     }
 
-    // A watch whose events it can no longer convert ends with an error.
+    // A watch ends with an error if its events can't be converted.
     hosts.hook.kill().await;
     hosts.raw.post(place("v1"), &host("last")).await.expect(201);
     let event = watch.next_json().await.unwrap();
@@ -210,7 +210,7 @@ async fn a_webhook_that_lies_in_the_middle_of_a_list_is_believed_in_nothing_of_i
     assert_eq!(hosts.refusal("h1000").await, lie("object", "h1000"));
     assert!(hosts.raw.get(place("v2")).try_send().await.is_err(), "a list that is not whole seems to be");
     let status = hosts.raw.get(format!("{}?labelSelector=last", place("v2"))).await.expect(200).json();
-    assert_eq!(status["items"], json!([]), "what selects nothing asks nobody");
+    assert_eq!(status["items"], json!([]), "an empty selection calls no webhook");
     hosts.others_are_not_delayed("lying").await;
     let change = json!({ "spec": { "address": "changed" } });
     hosts.raw.patch(format!("{}/h1000", place("v2")), MERGE, &change).await.expect(500);

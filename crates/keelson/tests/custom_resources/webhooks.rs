@@ -1,5 +1,6 @@
-//! Definitions whose versions a webhook converts: what they say is done, over restarts too, and a webhook that hangs keeps up nothing
-//! but who needs it. What webhooks are sent, and what is told of bad ones, is shown in `surface/webhooks.rs`.
+//! Tests of definitions with a conversion webhook: conversions happen as declared, also after restarts, and a hanging
+//! webhook delays only requests that need it. `surface/webhooks.rs` tests the requests to webhooks and the errors for
+//! faulty ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,7 @@ pub(super) fn place(version: &str) -> String {
     format!("/apis/{GROUP}/{version}/namespaces/default/hosts")
 }
 
-/// A version with one field of `spec`, which has a default if it is one of the other version.
+/// A version with one field of `spec`, which may have a default.
 pub(super) fn with_field(name: &str, stored: bool, field: Value) -> Value {
     let mut version = version(name, stored);
     version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"] = field;
@@ -59,7 +60,7 @@ async fn a_definition_names_the_webhook_that_converts_its_objects() {
     raw.post(place("v2"), &made).await.expect(201);
     assert_eq!(raw.get(format!("{}/y", place("v1"))).await.expect(200).json()["spec"], json!({ "host": "h2" }));
 
-    // A server starts and serves whatever has become of the webhook.
+    // A server starts in every state of the webhook.
     hangs.store(true, Ordering::SeqCst);
     server.restart().await;
     let raw = server.raw();
@@ -68,7 +69,7 @@ async fn a_definition_names_the_webhook_that_converts_its_objects() {
     raw.get(format!("{}/x?timeout=1s", place("v2"))).await.expect(504);
     raw.patch(format!("{}/x", place("v1")), MERGE, &json!({ "spec": { "host": "h3" } })).await.expect(200);
 
-    // Without the webhook the versions differ by name alone, and fields of the other one are not shown.
+    // Without the webhook the versions differ only in name, and fields of the other one are not shown.
     let none = json!({ "spec": { "conversion": { "strategy": "None", "webhook": null } } });
     raw.patch(format!("{DEFINITIONS}/hosts.{GROUP}"), MERGE, &none).await.expect(200);
     let path = format!("{}/x?timeout=1s", place("v2"));
@@ -117,7 +118,7 @@ async fn a_converter_that_was_corrected_is_believed_at_once() {
 
     is_wrong.store(false, Ordering::SeqCst);
     assert_eq!(address(&shown(format!("{}/x", place("v2"))).await), "x");
-    // An answer that has changed shows that all others are old.
+    // A changed result shows that all cached ones are outdated.
     assert_eq!(listed().await, ["x", "y"]);
     let label = json!({ "metadata": { "labels": { "a": "b" } } });
     let patched = raw.patch(format!("{}/y", place("v2")), MERGE, &label).await.expect(200).json();

@@ -1,6 +1,6 @@
-//! Backup of a running server, and a restored store before clients of the lost one.
+//! Tests of a backup of a running server, and of a restored store with clients of the lost one.
 //!
-//! They may know later revisions than the store, and must not be told that nothing has changed.
+//! These clients may know later revisions than the store, and must not conclude that nothing has changed.
 
 use keelson_testkit::ProcessServer;
 use serde_json::json;
@@ -47,7 +47,7 @@ async fn a_restored_backup_serves_the_same_objects_at_higher_revisions() {
     assert!(revision(&created) > revision(&restored));
 }
 
-/// A restore that was killed leaves a part of a store, which no start takes for an empty one, and the next restore goes over it.
+/// A killed restore leaves a partial store, which no start takes for an empty one. The next restore replaces it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restore_that_was_interrupted_is_refused_and_given_again() {
     let server = start().await;
@@ -74,7 +74,7 @@ async fn a_restore_that_was_interrupted_is_refused_and_given_again() {
     assert!(!data.join("keelson.db.partial-journal").exists());
 }
 
-/// The restored objects are those of one revision of the lost server, while the backup was taken.
+/// The restored objects are those of one revision of the lost server during the backup.
 async fn check_one_moment(lost: &ProcessServer, restored: &serde_json::Value, earliest: u64, latest: u64) {
     let restored = read(restored);
     for at in earliest..=latest {
@@ -86,7 +86,7 @@ async fn check_one_moment(lost: &ProcessServer, restored: &serde_json::Value, ea
     panic!("the copy is of no moment between {earliest} and {latest}");
 }
 
-/// Watches and lists from before are told that their past is gone, and how to go on.
+/// Earlier watches and lists get an error that their history is gone, with a way to continue.
 async fn check_old_clients(server: &ProcessServer, before: &serde_json::Value) {
     let raw = server.raw();
     let token = before["metadata"]["continue"].as_str().unwrap();

@@ -1,6 +1,6 @@
-//! kill -9 at random moments under many writers.
+//! Tests of kill -9 at random moments with many writers.
 //!
-//! Invariant 18: every acknowledged write is there afterwards, and none is there by half.
+//! Invariant 18: every acknowledged write survives, and none survives partially.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -35,7 +35,7 @@ async fn a_watch_of_custom_resources_misses_nothing_across_kill_9() {
     watch_resumes(with_maps().await, CUSTOM_MAPS).await;
 }
 
-/// A server on which the custom resource is defined.
+/// A server with the custom resource defined.
 async fn with_maps() -> ProcessServer {
     let server = start().await;
     define_maps(&server.raw()).await;
@@ -59,8 +59,8 @@ async fn writes_survive(mut server: ProcessServer, path: &'static str) {
     assert!(!known.acknowledged.is_empty());
 }
 
-/// What happened before the crash can still be told: a client that had listed resumes its watch and misses nothing. What a server
-/// did before it served a custom resource it need not tell in a watch, and says so; it is there to be listed.
+/// History survives the crash: a client with a list resumes its watch without a gap. Changes from before the server
+/// served a custom resource may be missing in a watch, which then fails; a list has them.
 async fn watch_resumes(mut server: ProcessServer, path: &'static str) {
     let writers = Writers::start(&server.raw(), path, &Knowledge::default(), 5);
     writers.acknowledged(60).await;

@@ -1,5 +1,5 @@
-//! A disk that is full, fails, or gives back what was not written: what the server says, and that it does not go on as if nothing
-//! were.
+//! Tests of a disk that is full, fails, or returns corrupt data: the server's errors, and that it does not continue
+//! regardless.
 
 use std::fs;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ async fn on_a_full_disk_the_server_is_not_ready_and_recovers_when_there_is_room(
     assert_eq!(refused.header("retry-after"), "1");
     let text = until_ready(&raw, 500).await;
     assert!(text.contains("[-]etcd failed"), "{text}");
-    // The check itself says why.
+    // The check itself gives the reason.
     let why = raw.get("/readyz/etcd").await.expect(500).text();
     assert!(why.contains("full"), "{why}");
     raw.get(CONFIG_MAPS).await.expect(200);
@@ -51,7 +51,7 @@ fn large(name: &str) -> Value {
     json!({"metadata": {"name": name}, "data": {"text": "x".repeat(400_000)}})
 }
 
-/// A server on a small disk, which may be filled by others too.
+/// A server on a small disk, which others may fill too.
 async fn on_small_disk() -> (TestServer, FragileDisk) {
     let builder = TestServer::builder().sqlite();
     let disk = FragileDisk::below(builder.data_dir());
@@ -75,7 +75,7 @@ async fn until_metric(raw: &Raw, name: &str, wanted: f64) {
     tokio::time::timeout(PATIENCE, asked).await.unwrap_or_else(|_| panic!("{name} does not become {wanted}"));
 }
 
-/// Creates objects until the store has no room. Returns how many there are, and the refusal.
+/// Creates objects until the store is full. Returns their number and the refusal.
 async fn fill(raw: &Raw) -> (usize, Answer) {
     for number in 0..400 {
         let answer = settled(|| raw.post(CONFIG_MAPS, &large(&format!("full-{number}")))).await;
@@ -87,7 +87,7 @@ async fn fill(raw: &Raw) -> (usize, Answer) {
 }
 
 fn check_refusal(refused: Answer) {
-    // No client repeats it by itself.
+    // No client retries it automatically.
     assert_eq!(refused.header("retry-after"), "");
     let status = refused.expect(507).json();
     assert_eq!(status["reason"], "InsufficientStorage", "{status}");
@@ -95,13 +95,13 @@ fn check_refusal(refused: Answer) {
     assert!(message.starts_with("the store is full: ") && message.contains("delete objects"), "{message}");
 }
 
-/// The whole way into a full disk and out of it, without an operator.
+/// From a full disk back to a working one, without an operator.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_store_is_left_by_deleting() {
     let (server, disk) = on_small_disk().await;
     let raw = server.raw();
     until_ready(&raw, 200).await;
-    // Updates of one object fill nothing: their history is cut before its time.
+    // Updates of one object fill nothing: their history is compacted early.
     raw.post(CONFIG_MAPS, &large("one")).await.expect(201);
     for number in 0..300 {
         let patch = json!({"data": {"number": number.to_string()}});
@@ -122,10 +122,10 @@ async fn a_full_store_is_left_by_deleting() {
     let why = raw.get("/readyz/store").await.expect(200).text();
     assert!(why.starts_with("ok\nwarning: the store is full: ") && why.contains("delete objects"), "{why}");
     assert!(until_ready(&raw, 200).await.contains("warn: store has a warning: ask /readyz/store"));
-    // The write that meets the full disk, and for which the reserve is given up, is to be tried again.
+    // The write that meets the full disk, and triggers the release of the reserve, gets a retryable error.
     settled(|| raw.post(CONFIG_MAPS, &large("full-1"))).await.expect(409);
     settled(|| raw.patch(format!("{CONFIG_MAPS}/one"), merge, &json!({"data": {"text": "small"}}))).await.expect(200);
-    // It answers, is ready, keeps nodes alive, and ends what is to be deleted.
+    // The server answers, is ready, keeps nodes alive, and completes deletions.
     until_ready(&raw, 200).await;
     raw.get(format!("{CONFIG_MAPS}/full-1")).await.expect(200);
     settled(|| raw.patch(format!("{lease}/node"), merge, &json!({"spec": {"holderIdentity": "b"}}))).await.expect(200);
@@ -149,7 +149,8 @@ async fn a_full_store_is_left_by_deleting() {
     tokio::time::timeout(PATIENCE, freed).await.expect("the disk gets its room back");
 }
 
-/// The answer to a request, which is sent again where the store says so: it has just given up its reserve, or gives up replaced versions.
+/// Sends a request, and repeats it while the store asks for that: it has just released its reserve, or is removing
+/// replaced versions.
 async fn settled(call: impl Fn() -> Call) -> Answer {
     let asked = async {
         loop {
@@ -164,7 +165,7 @@ async fn settled(call: impl Fn() -> Call) -> Answer {
     tokio::time::timeout(PATIENCE, asked).await.expect("the store takes or refuses the request")
 }
 
-/// The number of objects whose deletion begins when the budget is used up.
+/// The number of objects whose deletion starts when the budget is used up.
 const LATE: usize = 10;
 
 async fn make_late(raw: &Raw) {
@@ -174,7 +175,7 @@ async fn make_late(raw: &Raw) {
     }
 }
 
-/// Deletions begin when the budget is used up, and each that ends makes room for the steps of another.
+/// Deletions start when the budget is used up, and each that ends makes room for the steps of another.
 async fn check_deletions_go_on(raw: &Raw) {
     let merge = "application/merge-patch+json";
     for number in 0..LATE {
@@ -192,7 +193,7 @@ async fn check_deletions_go_on(raw: &Raw) {
     raw.get(format!("{CONFIG_MAPS}/late-0")).await.expect(404);
 }
 
-/// Growth of a full store by upkeep ends before the room for deletions does.
+/// Upkeep stops growing a full store before the room for deletions is used up.
 async fn check_upkeep_is_bounded(server: &TestServer) {
     const HELD: usize = 40;
     let (raw, merge) = (server.raw(), "application/merge-patch+json");
@@ -237,7 +238,7 @@ async fn check_upkeep_is_bounded(server: &TestServer) {
         for key in 0.. {
             for number in 0..HELD {
                 let more = json!({"data": {format!("more-{key}"): "x".repeat(7000)}});
-                // Sent again while replaced versions are given up, so that each round adds as much.
+                // Repeated while replaced versions are removed, so that each round adds as much.
                 let answer = settled(|| raw.patch(format!("{CONFIG_MAPS}/held-{number}"), merge, &more)).await;
                 if answer.status != 200 {
                     return (key, answer);
@@ -279,7 +280,7 @@ async fn upkeep_at_a_quota_is_bounded() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_starts_on_a_full_disk_and_is_left_by_deleting() {
     let (mut server, disk) = on_small_disk().await;
-    // The objects that every cluster has are there from before.
+    // The bootstrap objects exist already.
     until_ready(&server.raw(), 200).await;
     let (count, _) = fill(&server.raw()).await;
     let free = keelson_storage::Disk::room(&disk, server.data_dir()).unwrap().free;
@@ -287,7 +288,7 @@ async fn a_server_starts_on_a_full_disk_and_is_left_by_deleting() {
     server.restart().await;
     let raw = server.raw();
     until_ready(&raw, 200).await;
-    // The log that the stop has emptied leaves some room, more or less.
+    // The log emptied by the stop leaves a variable amount of room.
     let mut count = count;
     let refused = loop {
         let answer = settled(|| raw.post(CONFIG_MAPS, &large(&format!("full-{count}")))).await;
@@ -311,7 +312,7 @@ async fn after_a_failed_sync_the_server_ends_and_says_why() {
     let server = builder.start().await;
     let raw = server.raw();
     disk.set(DiskFault::SyncFails);
-    // It may have been written, so no client is told to write it again.
+    // It may have been written, so no client gets a retryable error.
     let failed = raw.post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})).await.expect(504);
     assert_eq!(failed.header("retry-after"), "");
     let why = tokio::time::timeout(PATIENCE, server.failed()).await.unwrap();
@@ -338,7 +339,7 @@ async fn a_store_that_is_gone_is_asked_about() {
     server.change(keelson_testkit::ProcessServer::builder(KEELSON).arg("--accept-loss"));
     server.restart().await;
     server.raw().get("/readyz").await.expect(200);
-    // No revision is given out twice.
+    // No revision is used twice.
     let made = server.raw().post(CONFIG_MAPS, &json!({"metadata": {"name": "a"}})).await.expect(201).json();
     assert!(revision(&made) > 1_000_000_000, "{made}");
 }

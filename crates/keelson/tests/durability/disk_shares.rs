@@ -1,4 +1,4 @@
-//! The room of the store as users share it: one that takes all it can get leaves room to others and to administrators.
+//! Tests of users' shares of the store: one that takes all it can get leaves room for others and for administrators.
 //!
 //! The store has a small quota, so that the test need not fill a disk.
 
@@ -41,12 +41,12 @@ async fn a_user_who_fills_the_store_leaves_room_to_others() {
     let message = refused.expect(429).json()["message"].as_str().unwrap().to_owned();
     assert!(message.starts_with("too much of the store: the user has added "), "{message}");
     assert!((20..60).contains(&count), "{count} objects are about half of the store");
-    // Others have room, and administrators all that is left.
+    // Others have room, and administrators the rest.
     create(&raw, "bob", "bob").await.expect(201);
     for number in 0..10 {
         raw.post(CONFIG_MAPS, &large(&format!("root-{number}"))).await.expect(201);
     }
-    // Changes that add nothing pass, and what is deleted can be created again.
+    // Changes that add nothing pass, and a deleted object can be created again.
     let change = json!({"data": {"text": "x"}});
     let path = |number: usize| format!("{CONFIG_MAPS}/ann-{number}");
     raw.patch(path(0), "application/merge-patch+json", &change).header("impersonate-user", "ann").await.expect(200);

@@ -1,8 +1,8 @@
-//! Every file of a data directory missing, empty, cut, older, or of another server: what loses something is refused by name, and a server
-//! that starts has lost nothing.
+//! Tests of each file of a data directory that is missing, empty, truncated, outdated, or from another server. A loss
+//! is refused by name, and a server that starts has lost nothing.
 //!
-//! The table is that of docs/how-to/stores/sqlite.md. Each cell is a copy of the directory of a server that was killed,
-//! started by the binary.
+//! The table is that of docs/how-to/stores/sqlite.md. Each cell starts the binary on a copy of a killed server's
+//! directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,25 +17,24 @@ use tokio::process::{Child, Command};
 
 use crate::{CONFIG_MAPS, KEELSON, PATIENCE, items, list, revision, run};
 
-/// The number of cells that run at the same time.
+/// The number of cells that run concurrently.
 const AT_ONCE: usize = 2;
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 /// The least distance between the revisions before and after an accepted loss.
 const ACCEPTED: u64 = 1_000_000_000;
 
-/// The outcome of a start.
+/// The expected outcome of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Expected {
-    /// It is refused, and this is in its message; alternatives are separated by a bar.
+    /// It is refused with this text; a bar separates alternatives.
     Refused(&'static str),
-    /// It serves all objects, and accepts the kubeconfig and the token of before.
+    /// It serves all objects, and accepts the earlier kubeconfig and token.
     Whole,
 }
 use Expected::{Refused, Whole};
 
-/// A file, and what becomes of a start without it, with an empty one, with its first half, with an older one, and with that of another
-/// server.
+/// A file, with the outcomes when it is missing, empty, truncated, outdated, or from another server.
 type Row = (&'static str, [Expected; 5]);
 
 const LOST: Expected = Refused("has lost something: ");
@@ -44,13 +43,13 @@ const ALL: [Expected; 5] = [Whole; 5];
 
 #[rustfmt::skip]
 const TABLE: [Row; 20] = [
-    // The place of the cut decides whether a page or a row is missed.
+    // The place of the cut determines whether a page or a row is missing.
     ("keelson.db", [GONE, GONE, Refused("malformed|the store is damaged"), Refused("of different times"), LOST]),
     ("keelson.db-wal", [LOST, LOST, LOST, LOST, Refused("is of another store, or of an earlier time")]),
     ("keelson.db-mark", [
         Refused("is missing"), Refused("is damaged"), Refused("is damaged"), Whole, Refused("are of different stores"),
     ]),
-    // SQLite makes it anew at each start.
+    // SQLite recreates it at each start.
     ("keelson.db-shm", ALL),
     ("keelson.lock", ALL),
     ("keelson.store", ALL),
@@ -65,10 +64,10 @@ const TABLE: [Row; 20] = [
     ]),
     ("pki/sa.key", [
         Refused("sa.key is missing"), Refused("sa.key can't be used"), Refused("sa.key can't be used"), Whole,
-        // The operator changes keys so: `sa.pub` has the one of before.
+        // The operator's way to change keys: `sa.pub` has the earlier one.
         Whole,
     ]),
-    // The key of `sa.key` is derived, and no other was in use.
+    // The key is derived from `sa.key`, and no other was in use.
     ("pki/sa.pub", [Whole, Whole, Refused("sa.pub can't be used"), Whole, Whole]),
     ("pki/front-proxy-ca.crt", [
         Refused("front-proxy-ca.crt"), Refused("not the key of"), Refused("not the key of"), Whole, Refused("not the key of"),
@@ -77,7 +76,7 @@ const TABLE: [Row; 20] = [
         Refused("front-proxy-ca.key is missing"), Refused("not the key of"), Refused("not the key of"), Whole,
         Refused("not the key of"),
     ]),
-    // No client relies on one of them by itself: they are signed anew.
+    // No client relies on one of them by itself: they are signed again.
     ("pki/front-proxy-client.crt", ALL),
     ("pki/front-proxy-client.key", ALL),
     ("pki/apiserver.crt", ALL),
@@ -88,16 +87,16 @@ const TABLE: [Row; 20] = [
 
 const DAMAGES: [&str; 5] = ["missing", "empty", "cut", "older", "of another server"];
 
-/// Data directories that cells are made of.
+/// Data directories for the cells.
 struct Lab {
-    /// That of a server that was killed.
+    /// The directory of a killed server.
     killed: TempDir,
     /// The directory of the killed server at an earlier stop.
     older: TempDir,
-    /// That of another server that was killed.
+    /// The directory of another killed server.
     foreign: TempDir,
     objects: usize,
-    /// The newest revision that was acknowledged.
+    /// The newest acknowledged revision.
     newest: u64,
     /// The credentials of clients of the killed server.
     kubeconfig: String,
@@ -141,7 +140,7 @@ impl Lab {
         let token = token(&server.raw()).await;
         server.terminate().await;
         copy_directory(&killed.path().join("data"), &older.path().join("data"));
-        // The log of today does not have all that the older database lacks.
+        // The current log does not have everything that the older database lacks.
         server.restart().await;
         create(&server.raw(), "second", 40).await;
         server.terminate().await;
@@ -184,7 +183,7 @@ impl Lab {
         }
     }
 
-    /// Checks that the clients of before find all that they had.
+    /// Checks that earlier clients find everything that they had.
     async fn check_whole(&self, what: &str, served: &Served) {
         let log = || format!("{what}; the log:\n{}", served.log());
         let old = served.data.join("kubeconfig-of-before");
@@ -218,7 +217,7 @@ impl Lab {
     }
 }
 
-/// A server that has started on a copy; killed when this is dropped.
+/// A server that has started on a copy. Killed when dropped.
 struct Served {
     child: Child,
     data: PathBuf,
@@ -250,7 +249,10 @@ fn ready_at(log: &str) -> Option<String> {
     log.lines().find_map(|line| line.strip_prefix("keelson is ready on ")).map(str::to_owned)
 }
 
-/// Starts a server on a directory; an error is what it says when it does not start.
+/// Starts a server on a directory.
+///
+/// # Errors
+/// Its output when it does not start.
 async fn start(data: &Path, args: &[&str]) -> Result<Served, String> {
     let log = fs::File::create(data.with_extension("log")).unwrap();
     let mut command = Command::new(KEELSON);
@@ -298,10 +300,10 @@ async fn each_file_of_the_data_directory_is_refused_or_nothing_is_lost() {
         .await;
 }
 
-/// A name of a loss, and the way to bring it about.
+/// A loss by name, with the function that causes it.
 type Loss<'a> = (&'a str, &'a dyn Fn(&Path));
 
-/// The store and its log from the same earlier time fit each other; the mark records that there was more.
+/// Store and log from the same earlier time match each other; the mark records that there was more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_end_of_the_log_that_is_gone_is_refused_and_goes_on_above_when_that_is_accepted() {
     let lab = Lab::new().await;
@@ -311,7 +313,7 @@ async fn an_end_of_the_log_that_is_gone_is_refused_and_goes_on_above_when_that_i
         fs::write(&log, &bytes[..bytes.len() * parts / 3]).unwrap();
     };
     let flip_last = |data: &Path| {
-        // The last frame of this log; behind it lies what an older one has left.
+        // The last frame of this log. Frames of an older log follow it.
         let log = data.join("keelson.db-wal");
         let mut bytes = fs::read(&log).unwrap();
         let salts = bytes[16..24].to_vec();
@@ -320,7 +322,7 @@ async fn an_end_of_the_log_that_is_gone_is_refused_and_goes_on_above_when_that_i
         fs::write(&log, bytes).unwrap();
     };
     let without_mark = |data: &Path| {
-        // A copy of the database alone.
+        // A copy of the database only.
         for name in ["keelson.db-wal", "keelson.db-shm", "keelson.db-mark"] {
             fs::remove_file(data.join(name)).unwrap();
         }
@@ -352,7 +354,7 @@ async fn an_end_of_the_log_that_is_gone_is_refused_and_goes_on_above_when_that_i
         let raw = served.raw().await;
         let made = create(&raw, "after", 1).await;
         assert!(made > lab.newest + ACCEPTED, "{what}: {made}");
-        // Watches of before have to list anew.
+        // Earlier watches must list again.
         let expired = raw.get(format!("{CONFIG_MAPS}?watch=1&resourceVersion={}", lab.newest)).await.text();
         assert!(expired.contains("\"code\":410"), "{what}: {expired}");
         served.kill().await;
@@ -371,7 +373,7 @@ async fn keys_that_are_gone_are_made_anew_when_that_is_accepted_and_tokens_of_be
     assert_eq!(fs::read_to_string(data.join("pki/sa.pub")).unwrap(), before);
     assert!(!data.join("pki/sa.key").exists());
     let served = start(&data, &["--accept-loss"]).await.unwrap();
-    lab.check_whole("sa.key made anew", &served).await;
+    lab.check_whole("sa.key recreated", &served).await;
     served.kill().await;
     assert!(fs::read_to_string(data.join("pki/sa.pub")).unwrap().ends_with(&before));
 }
@@ -389,7 +391,8 @@ async fn a_key_that_others_may_read_gets_a_warning_with_the_command_that_helps()
     assert!(log.contains(&format!("run: chmod 600 {}", key.display())), "{log}");
 }
 
-/// While a file of the store is moved away or replaced, the server refuses writes and serves reads. It continues when the file is back.
+/// While a file of the store is moved away or replaced, the server refuses writes and serves reads. It recovers when
+/// the file is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_is_replaced_under_a_running_server_is_written_no_more() {
     let server = ProcessServer::builder(KEELSON).start().await;
@@ -426,7 +429,7 @@ async fn a_file_that_is_replaced_under_a_running_server_is_written_no_more() {
     assert!(server.log().contains("while this server has it open: nothing is written"), "{}", server.log());
 }
 
-/// A client that starts when the server says so finds it ready.
+/// A client that starts at the readiness message finds the server ready.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_says_it_is_ready_is_ready() {
     let directory = TempDir::new().unwrap();

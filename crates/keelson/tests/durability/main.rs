@@ -1,5 +1,5 @@
-//! Data that outlives the process: invariants 5, 17 and 18 over the real binary, ended by force and by signal while many
-//! clients write, backed up while it runs, and restored.
+//! Tests of data that outlives the process: invariants 5, 17 and 18 over the real binary. It is killed and stopped
+//! while many clients write, backed up while it runs, and restored.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
@@ -20,18 +20,18 @@ use serde_json::{Value, json};
 
 /// The command under test.
 const KEELSON: &str = env!("CARGO_BIN_EXE_keelson");
-/// How long a command, or what the server finds out by itself, may take on a slow machine that is busy.
+/// The longest wait for a command, or for a detection by the server, on a slow and busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Where the tests write.
+/// The path of the tests' objects.
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
-/// The same for a custom resource whose objects look like config maps, once it is [defined](define_maps).
+/// The path of a custom resource whose objects look like config maps, once it is [defined](define_maps).
 const CUSTOM_MAPS: &str = "/apis/durable.example.com/v1/namespaces/default/maps";
 
 async fn start() -> ProcessServer {
     ProcessServer::builder(KEELSON).start().await
 }
 
-/// Runs a `keelson` command to its end, which has to come: whether it succeeded, and all it printed.
+/// Runs a `keelson` command to its end. Returns true if it succeeded, and all its output.
 fn run<const N: usize>(args: [&str; N]) -> (bool, String) {
     let mut printed = tempfile::tempfile().unwrap();
     let [out, err] = [(); 2].map(|()| printed.try_clone().unwrap());
@@ -79,7 +79,7 @@ fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap()
 }
 
-/// The resourceVersion of an object or a list, as the number it is here.
+/// The resourceVersion of an object or list as a number.
 fn revision(of: &Value) -> u64 {
     of["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
 }

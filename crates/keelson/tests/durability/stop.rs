@@ -1,6 +1,6 @@
-//! Ending a server as an operator does, and starting a second one on its data by mistake.
+//! Tests of stopping a server as an operator does, and of a second one started on its data by mistake.
 //!
-//! The second one must not harm the first, and both say plainly what is the matter.
+//! The second one must not harm the first, and both must report the problem clearly.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::{CONFIG_MAPS, KEELSON, items, run, start};
 
-/// Together far more than what sockets and connections hold on the way.
+/// Far more in total than sockets and connections buffer.
 const OBJECTS: usize = 60;
 const OBJECT_BYTES: usize = 400_000;
 
@@ -32,7 +32,7 @@ async fn a_second_server_on_the_same_data_is_refused_in_a_sentence() {
     server.raw().get("/readyz").await.expect(200);
 }
 
-/// Its keys and its kubeconfig are the first one's, wherever the second keeps its objects.
+/// Keys and kubeconfig belong to the first server, wherever the second keeps its objects.
 #[tokio::test]
 async fn a_second_server_with_another_store_leaves_the_data_directory_alone() {
     let elsewhere = TempDir::new().unwrap();
@@ -80,7 +80,7 @@ async fn fill(raw: &Raw) {
     posts.buffer_unordered(4).collect::<Vec<_>>().await;
 }
 
-/// Reads a body to its end a little at a time.
+/// Reads a body slowly to its end.
 async fn read_slowly(mut list: Stream) -> Value {
     let mut body = Vec::new();
     while let Some(chunk) = list.next_chunk().await.expect("the list is not cut off") {
@@ -92,7 +92,7 @@ async fn read_slowly(mut list: Stream) -> Value {
     serde_json::from_slice(&body).expect("the list is whole")
 }
 
-/// Waits until the server takes no new requests.
+/// Waits until the server accepts no new requests.
 async fn stopping(raw: &Raw) {
     while raw.clone().get("/readyz").try_send().await.is_ok_and(|answer| answer.status == 200) {
         tokio::time::sleep(Duration::from_millis(2)).await;

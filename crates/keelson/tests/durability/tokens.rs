@@ -1,12 +1,12 @@
-//! Continue tokens across kill -9 between any two chunks.
+//! Tests of continue tokens across kill -9 between any two chunks.
 //!
-//! A token means a revision of the store, so it survives the process that made it.
+//! A token refers to a revision of the store, so it survives its process.
 
 use serde_json::{Value, json};
 
 use crate::{CONFIG_MAPS, items, list, start};
 
-/// A list in chunks: what it must come to, and how far it is.
+/// A chunked list with its expected result and its position.
 struct Walk {
     selector: &'static str,
     whole: Value,
@@ -38,7 +38,7 @@ async fn walks_go_on_at_their_revision_across_kill_9_between_chunks() {
             walk.found.extend(items(&page).iter().cloned());
             walk.token = page["metadata"]["continue"].as_str().map(str::to_owned);
         }
-        // What is written meanwhile is in none of the walks.
+        // Objects written meanwhile are in none of the lists.
         let body = json!({"metadata": {"name": format!("object-{chunk:02}-late"), "labels": {"third": "true"}}});
         if chunk > 0 {
             let gone = format!("{CONFIG_MAPS}/object-{:02}", 24 - chunk * 3);

@@ -1,6 +1,6 @@
-//! Clients that write until the server is gone, and remember what it acknowledged.
+//! Clients that write until the server is gone, and record its acknowledgements.
 //!
-//! They try nothing again, so that each answer means one write.
+//! They never retry, so that each response belongs to one write.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,26 +18,26 @@ use crate::{CUSTOM_MAPS, items, name, revision};
 
 const CLIENTS: usize = 12;
 
-/// What an object is, as far as writers care.
+/// The state of an object, as far as writers care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Written {
-    /// Its resourceVersion; not known when the server went before it answered.
+    /// Its resourceVersion; `None` when the server ended before it answered.
     pub(crate) revision: Option<u64>,
     pub(crate) number: u64,
 }
 
-/// What clients know of the objects after the server is gone.
+/// The clients' knowledge of the objects after the server is gone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Knowledge {
-    /// What the last acknowledgement said, without the objects that were deleted.
+    /// The last acknowledged state, without deleted objects.
     pub(crate) acknowledged: BTreeMap<String, Written>,
-    /// What was asked for and not answered: it may have happened or not. `None` is a deletion.
+    /// Writes without an answer, which may have happened or not. `None` is a deletion.
     pub(crate) asked: BTreeMap<String, Option<Written>>,
-    /// The greatest revision that was acknowledged.
+    /// The greatest acknowledged revision.
     pub(crate) newest: u64,
 }
 
-/// Clients at work.
+/// Running clients.
 pub(crate) struct Writers {
     clients: Vec<JoinHandle<Knowledge>>,
     acknowledgements: Arc<AtomicUsize>,
@@ -45,7 +45,7 @@ pub(crate) struct Writers {
 }
 
 impl Writers {
-    /// Sends clients to work on objects of their own in a collection, of which `known` are there already.
+    /// Starts clients on objects of their own in a collection that has the `known` ones.
     pub(crate) fn start(raw: &Raw, path: &'static str, known: &Knowledge, seed: u64) -> Self {
         let (acknowledgements, enough) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
         let clients = (0..CLIENTS).map(|number| {
@@ -66,7 +66,7 @@ impl Writers {
         Self { clients: clients.collect(), acknowledgements, enough }
     }
 
-    /// Waits until so many writes have been acknowledged.
+    /// Waits until this many writes have been acknowledged.
     pub(crate) async fn acknowledged(&self, count: usize) {
         while self.acknowledgements.load(Ordering::SeqCst) < count {
             assert!(!self.clients.iter().all(JoinHandle::is_finished), "the clients go on");
@@ -74,7 +74,7 @@ impl Writers {
         }
     }
 
-    /// Lets the clients end after the write that each has begun, if the server does not end them.
+    /// Lets each client end after its current write, unless the server ends it first.
     pub(crate) async fn finish(self) -> Knowledge {
         self.enough.store(true, Ordering::SeqCst);
         let mut all = Knowledge::default();
@@ -94,7 +94,7 @@ struct Client {
     path: &'static str,
     random: SeededRandom,
     knowledge: Knowledge,
-    /// What the names of its objects begin with.
+    /// The prefix of its objects' names.
     own: String,
 }
 
@@ -106,7 +106,7 @@ impl Client {
         self.knowledge
     }
 
-    /// Creates, replaces or deletes one of its objects. Returns whether the server answered.
+    /// Creates, replaces or deletes one of its objects. Returns true if the server answered.
     async fn write(&mut self) -> bool {
         let name = format!("{}{}", self.own, self.random.u64() % 12);
         let known = self.knowledge.acknowledged.get(&name).copied();
@@ -119,7 +119,7 @@ impl Client {
         if self.path == CUSTOM_MAPS
             && let Some(revision) = known.and_then(|known| known.revision)
         {
-            // A custom resource is not replaced by who does not say what it was.
+            // Replacing a custom resource needs its resourceVersion.
             body["metadata"]["resourceVersion"] = json!(revision.to_string());
         }
         let (call, asked) = match (known.is_some(), self.random.u64() % 4) {
@@ -151,8 +151,8 @@ impl Client {
 }
 
 impl Knowledge {
-    /// Checks that the server holds what was acknowledged, with its resourceVersion, and what was only asked for whole
-    /// or not at all. Returns what is there, which is known from now on.
+    /// Checks that the server has the acknowledged objects with their resourceVersions, and unanswered writes
+    /// completely or not at all. Returns the state found.
     pub(crate) fn check(&self, list: &Value) -> Self {
         let found: BTreeMap<String, Written> = read(list);
         let names = found.keys().chain(self.acknowledged.keys()).chain(self.asked.keys());
@@ -168,7 +168,7 @@ impl Knowledge {
     }
 }
 
-/// The writers' objects in a list. Each is whole.
+/// The writers' objects in a list. Each must be complete.
 pub(crate) fn read(list: &Value) -> BTreeMap<String, Written> {
     let own = items(list).iter().filter(|object| name(object).starts_with('c'));
     own.map(|object| {

@@ -1,6 +1,6 @@
-//! Forms of answers and paths that lead to them: empty namespaces, tables and metadata of everything, indentation, compression.
+//! Tests of response forms and paths: empty namespaces, tables and metadata of all resources, indentation, compression.
 //!
-//! Codes and texts are those of kube-apiserver, but for keelson's own kinds.
+//! Codes and texts are kube-apiserver's, except for keelson's own kinds.
 
 use keelson_testkit::{DEFINITIONS, Raw, TestServer, definition, definition_version};
 use serde_json::{Value, json};
@@ -88,7 +88,7 @@ async fn scales_are_shown_as_tables_and_reviews_as_metadata() {
     let reviews = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
     let bare = raw.post(reviews, &json!({})).header("accept", METADATA).await.expect(201).json();
     assert_eq!(bare["kind"], "PartialObjectMetadata");
-    // As there, a review has no table.
+    // As upstream, a review has no table.
     raw.post(reviews, &json!({})).header("accept", TABLE).await.expect(406);
     let whole = raw.post(reviews, &json!({})).header("accept", format!("{TABLE},application/json")).await.expect(201);
     assert_eq!(whole.json()["kind"], "SelfSubjectReview");
@@ -123,7 +123,7 @@ async fn media_types_of_bodies_are_compared_without_regard_to_case() {
     }
     let yaml = raw.post(MAPS, &json!({})).header("content-type", "Application/Yaml").body("metadata: {name: c}\n");
     yaml.await.expect(201);
-    // As there, the types of patches are compared exactly.
+    // As upstream, the types of patches are compared exactly.
     let patch = raw.patch(format!("{MAPS}/a"), "Application/Merge-Patch+JSON", &json!({"data": {"k": "v"}}));
     patch.await.expect(415);
 }

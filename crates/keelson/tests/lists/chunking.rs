@@ -1,6 +1,6 @@
-//! Chunked lists (KEP-365) as clients use them: through the Rust client where it can ask for them, else over the wire.
+//! Tests of chunked lists (KEP-365) over the wire, through the Rust client where it supports the request.
 //!
-//! Invariants are tried with generated histories in the registry; here are the answers that clients read.
+//! The registry tests the invariants with generated histories. These tests cover the responses to clients.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 const TEMPLATES: usize = 400;
 const CHUNK: usize = 17;
-/// How long a window of a second may take to be over.
+/// The longest wait for the end of a window of one second.
 const PATIENCE: Duration = Duration::from_secs(60);
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -34,7 +34,7 @@ async fn templates(server: &Endpoint) -> Api<PodTemplate> {
     api
 }
 
-/// Walks over a list in chunks and hands each to `check`, with the number of objects that came before it.
+/// Reads a list in chunks and passes each to `check`, with the number of objects before it.
 async fn walk(
     api: &Api<PodTemplate>,
     params: ListParams,
@@ -70,7 +70,7 @@ async fn four_hundred_pod_templates_by_seventeen_and_by_label() {
     })
     .await;
     assert_eq!(found, everything);
-    // All at once is the same list.
+    // The list without chunks is equal.
     assert_eq!(
         walk(&api, ListParams::default(), |page, _| assert!(page.metadata.continue_.is_none())).await,
         everything
@@ -83,7 +83,7 @@ async fn four_hundred_pod_templates_by_seventeen_and_by_label() {
     .await;
     assert_eq!(found, everything.iter().step_by(5).cloned().collect::<Vec<_>>());
 
-    // resourceVersion 0 with nothing stated about it: informers send a limit there and count on its being ignored.
+    // resourceVersion 0 without resourceVersionMatch: informers send a limit there and rely on its being ignored.
     let path = format!("/api/v1/namespaces/default/podtemplates?resourceVersion=0&limit={CHUNK}");
     let page = server.raw().get(path).await.expect(200).json();
     assert_eq!(page["items"].as_array().unwrap().len(), TEMPLATES);
@@ -115,7 +115,7 @@ async fn a_walk_over_objects_that_come_and_go_shows_those_of_its_revision() {
     assert_eq!(found, *whole["items"].as_array().unwrap());
 }
 
-/// On kube-apiserver such a walk loses some objects and repeats others.
+/// In kube-apiserver such a list loses some objects and repeats others.
 #[tokio::test]
 async fn a_namespace_selected_over_all_namespaces_is_walked_whole() {
     let server = TestServer::start().await;
@@ -134,7 +134,7 @@ async fn a_namespace_selected_over_all_namespaces_is_walked_whole() {
     }
 }
 
-/// What is answered when a token is too old, which it has to be at some time.
+/// Waits until a token is too old, and returns the error.
 async fn until_expired(raw: &Raw, token: &str) -> Value {
     let expired = async {
         loop {
@@ -165,15 +165,15 @@ async fn a_walk_whose_history_is_gone_goes_on_with_the_token_of_the_refusal() {
     assert_eq!(names, ["object-02", "object-04", "object-05"], "from the same key on, as it is now");
 }
 
-/// What a revision was is forgotten by its age, whether or not anything has changed since: clients must not get used to
-/// more. But a watch from there misses nothing.
+/// A revision expires by age, even without any change since, so that clients do not rely on more. But a watch from
+/// there misses nothing.
 async fn check_window_without_changes(server: TestServer) {
     let raw = server.raw();
     create(&raw, CONFIG_MAPS, 0..6).await;
     let first = raw.get(format!("{CONFIG_MAPS}?limit=2")).await.expect(200).json();
     let old = first["metadata"]["continue"].as_str().unwrap();
     let version = first["metadata"]["resourceVersion"].as_str().unwrap();
-    // Something else moves the server on.
+    // A write elsewhere advances the revision.
     let secret = json!({"metadata": {"name": "elsewhere"}});
     raw.post("/api/v1/namespaces/default/secrets", &secret).await.expect(201);
     let gone = until_expired(&raw, old).await;
@@ -194,7 +194,7 @@ async fn a_walk_ends_with_the_window_though_nothing_has_changed() {
     check_window_without_changes(builder().sqlite().start().await).await;
 }
 
-/// A collection that had 6 objects at one revision and has 9 at the next.
+/// A collection with 6 objects at one revision and 9 at the next.
 struct Two {
     raw: Raw,
     old: String,
@@ -220,7 +220,7 @@ async fn list_options_in_all_combinations() {
 }
 
 impl Two {
-    /// Which revision is read, and whether the list is cut (Kubernetes API concepts, "resource versions").
+    /// Checks the revision of a list, and if it is limited (Kubernetes API concepts, "resource versions").
     async fn check(&self, version: Option<&str>, rule: Option<&str>, limit: Option<usize>, selected: bool) {
         let mut query = version.map(|version| format!("&resourceVersion={version}")).unwrap_or_default();
         query += &rule.map(|rule| format!("&resourceVersionMatch={rule}")).unwrap_or_default();
@@ -231,7 +231,7 @@ impl Two {
             answer.expect(422);
             return;
         }
-        // Before resourceVersionMatch existed a limited list at a revision meant exactly that one.
+        // Before resourceVersionMatch existed, a limited list at a revision meant exactly that one.
         let exact = rule == Some("Exact") || rule.is_none() && limit.is_some();
         let (at, objects) = if exact && version == Some(&self.old) { (&self.old, 6) } else { (&self.new, 9usize) };
         let total = if selected { objects.div_ceil(2) } else { objects };
@@ -260,7 +260,7 @@ async fn the_feature_gate_turns_chunks_off_everywhere() {
     let raw = server.raw();
     create(&raw, CONFIG_MAPS, 0..6).await;
     let whole = raw.get(CONFIG_MAPS).await.expect(200).json();
-    // The last token is a sound one from elsewhere, the other one is none at all.
+    // The last token is valid but from elsewhere, the other one is invalid.
     let sound = "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiIvb2JqZWN0LTAyXHUwMDAwIn0";
     for query in ["limit=2", "limit=2&continue=nonsense", &format!("continue={sound}")] {
         let answer = raw.get(format!("{CONFIG_MAPS}?{query}")).await.expect(200).json();
@@ -295,7 +295,7 @@ async fn a_collection_is_deleted_by_chunks() {
         assert_eq!(page["items"].as_array().unwrap().len(), 2, "{page}");
         assert_eq!(page["metadata"]["remainingItemCount"], 3, "{page}");
     }
-    // What is left begins where the token says.
+    // The remaining objects start at the token.
     let token = deleted["metadata"]["continue"].as_str().unwrap();
     let left = raw.get(format!("{CONFIG_MAPS}?continue={token}")).await.expect(200).json();
     assert_eq!(left["items"], raw.get(CONFIG_MAPS).await.expect(200).json()["items"]);
@@ -313,7 +313,7 @@ async fn create(raw: &Raw, path: &str, numbers: std::ops::Range<usize>) {
     }
 }
 
-/// The objects of each chunk of a walk.
+/// The objects of each chunk of a list.
 async fn pages(raw: &Raw, path: &str) -> Vec<Vec<Value>> {
     let base = path.split("&continue=").next().unwrap();
     let (mut pages, mut next) = (Vec::new(), path.to_owned());

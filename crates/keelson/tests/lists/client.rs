@@ -1,6 +1,6 @@
-//! The Rust client on a running server: typed objects, informers in both modes, and the metrics that show them.
+//! Tests of the Rust client: typed objects, informers in both modes, and their metrics.
 //!
-//! It is the client that most programs in Rust are written with.
+//! Most programs in Rust use this client.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
@@ -18,7 +18,7 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
-/// Longest time that an event is waited for.
+/// The longest wait for an event.
 const PATIENCE: Duration = Duration::from_secs(60);
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -40,7 +40,7 @@ fn names<'a, K: ResourceExt + 'a>(objects: impl IntoIterator<Item = &'a K>) -> V
     objects.into_iter().map(ResourceExt::name_any).collect()
 }
 
-/// The code of a refused request.
+/// Code and message of a refused request.
 fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> (u16, String) {
     match result.unwrap_err() {
         kube::Error::Api(status) => (status.code, status.reason),
@@ -137,7 +137,7 @@ async fn a_collection_is_deleted_by_selector() {
     assert_eq!(names(&api.list(&ListParams::default()).await.unwrap()), ["b"]);
 }
 
-/// An informer, and what it knows.
+/// An informer with its state.
 struct Informer {
     events: BoxStream<'static, watcher::Result<Event<ConfigMap>>>,
     known: BTreeMap<String, ConfigMap>,
@@ -150,7 +150,7 @@ impl Informer {
         Self { events, known: BTreeMap::new(), relists: 0 }
     }
 
-    /// Follows the events until what is known is what is expected: names and tiers.
+    /// Follows the events until the state is as expected: names and tiers.
     async fn expect(&mut self, expected: &[(&str, &str)]) {
         let expected: BTreeSet<(String, String)> =
             expected.iter().map(|(name, tier)| ((*name).to_owned(), (*tier).to_owned())).collect();
@@ -172,7 +172,7 @@ impl Informer {
             }
             Ok(Event::InitApply(object) | Event::Apply(object)) => _ = self.known.insert(object.name_any(), object),
             Ok(Event::Delete(object)) => _ = self.known.remove(&object.name_any()),
-            // A failed request is tried again by the informer.
+            // The informer retries a failed request.
             Ok(Event::InitDone) | Err(_) => {}
         }
     }
@@ -239,7 +239,7 @@ async fn an_informer_whose_history_is_gone_lists_again() {
     api.create(&PostParams::default(), &config_map("a", "web")).await.unwrap();
     let mut informer = Informer::start(server.client(), watcher::Config::default().disable_bookmarks());
     informer.expect(&[("a", "web")]).await;
-    // While the informer does not listen, its watch ends and what it resumes from is compacted away.
+    // While the informer pauses, its watch ends and its revision is compacted.
     let seen = api.get("a").await.unwrap().resource_version().unwrap();
     server.restart().await;
     let raw = server.raw();
@@ -255,7 +255,7 @@ async fn until_expired(raw: &Raw, revision: &str) {
     let path = format!("{CONFIG_MAPS}?watch=true&timeoutSeconds=1&resourceVersion={revision}");
     let deadline = tokio::time::Instant::now() + PATIENCE;
     loop {
-        // A watch whose history is gone says so in an event, or in its status when it is known beforehand.
+        // A watch without history reports that in an event, or in its status if known beforehand.
         let mut watch = raw.get(&path).stream().await;
         match watch.next_json().await {
             Some(event) if event["object"]["code"] == 410 || event["code"] == 410 => return,
@@ -276,12 +276,12 @@ async fn a_watch_of_one_node_sees_the_pods_of_that_node() {
         api.create(&PostParams::default(), &pod(name, node)).await.unwrap();
     }
     api.delete("c", &DeleteParams::default()).await.unwrap();
-    // No kubelet will end it.
+    // There is no kubelet to end it.
     api.delete("b", &DeleteParams::default().grace_period(0)).await.unwrap();
     let mut seen = Vec::new();
     while seen.last() != Some(&"DELETED b".to_owned()) {
         let next = tokio::time::timeout(PATIENCE, watch.try_next()).await.unwrap().unwrap();
-        match next.expect("the watch goes on") {
+        match next.expect("the watch continues") {
             WatchEvent::Added(pod) => seen.push(format!("ADDED {}", pod.name_any())),
             WatchEvent::Deleted(pod) => seen.push(format!("DELETED {}", pod.name_any())),
             WatchEvent::Modified(_) => {}
@@ -304,7 +304,7 @@ async fn a_quiet_watch_is_told_how_far_it_is() {
     let written: u64 = written.resource_version().unwrap().parse().unwrap();
     loop {
         let next = tokio::time::timeout(PATIENCE, watch.try_next()).await.unwrap().unwrap();
-        let WatchEvent::Bookmark(bookmark) = next.expect("the watch goes on") else { panic!("there are no pods") };
+        let WatchEvent::Bookmark(bookmark) = next.expect("the watch continues") else { panic!("there are no pods") };
         if bookmark.metadata.resource_version.parse::<u64>().unwrap() >= written {
             break;
         }

@@ -1,6 +1,6 @@
-//! Large lists whose items have to be made from what is stored, compared with the same in small chunks.
+//! Tests of large lists whose items must be converted from the stored form, compared with small chunks.
 //!
-//! Blocks are made ahead on several cores, so order and ends are what could go wrong.
+//! Several cores prepare blocks in advance, so order and ends are at risk.
 
 use std::io::Read as _;
 
@@ -10,11 +10,11 @@ use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
-/// Together they have more than 4 MiB, from which on blocks of a list are made ahead.
+/// Together more than 4 MiB, from where on blocks of a list are prepared in advance.
 const OBJECTS: usize = 700;
 const LINE_BYTES: usize = 100;
 const LINES: usize = 64;
-/// A chunk has far less.
+/// Far smaller than a block.
 const CHUNK: usize = 90;
 
 const YAML: &str = "application/yaml";
@@ -53,7 +53,7 @@ async fn body(raw: &Raw, path: &str, form: &str, encoding: &str) -> Vec<u8> {
     plain
 }
 
-/// The items of a body, and its token.
+/// The items of a body, with its token.
 fn items(form: &str, body: &[u8]) -> (Vec<Value>, Option<String>) {
     let list = match form {
         YAML => return items_in_yaml(std::str::from_utf8(body).unwrap()),
@@ -124,7 +124,8 @@ async fn lists_at_once_and_lists_given_up_leave_each_other_whole() {
     assert!(join_all(lists).await.into_iter().all(|list| list == expected));
 }
 
-/// A list is sent from a snapshot. While its client reads nothing it keeps what others replace, so it gives way when that is much.
+/// A list is sent from a snapshot. While its client reads nothing it retains replaced objects, so it ends when these
+/// take too much memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_whose_snapshot_keeps_too_much_is_cut() {
     const OBJECT_BYTES: usize = 200_000;
@@ -162,7 +163,7 @@ async fn a_list_whose_snapshot_keeps_too_much_is_cut() {
     }
 }
 
-/// A list in protobuf says its length first, so what only the store remembers is read twice rather than kept.
+/// A protobuf list starts with its length, so objects that only the store has are read twice instead of being kept.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_in_protobuf_of_what_only_the_store_remembers_is_what_it_was() {
     const SCALERS: &str = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers";
@@ -187,7 +188,7 @@ async fn a_list_in_protobuf_of_what_only_the_store_remembers_is_what_it_was() {
         let list = raw.get(then.as_str()).header("accept", PROTOBUF).await.expect(200).body;
         known.push((path, then, list));
     }
-    // More changes than the cache keeps whatever it is told.
+    // More changes than the cache keeps under any setting.
     for (path, name) in [(CONFIG_MAPS, "small"), (SCALERS, "s0")] {
         if path == CONFIG_MAPS {
             raw.post(path, &json!({ "metadata": { "name": name } })).await.expect(201);
@@ -206,20 +207,20 @@ async fn a_list_in_protobuf_of_what_only_the_store_remembers_is_what_it_was() {
     assert_eq!(from_store, Some("keelson_lists_from_store_total 2.0"), "the cache has forgotten it");
 }
 
-/// How many seats of flow control the reads of administrators have, but for the one of whoever asks.
+/// The number of flow control seats for reads of administrators, without this request's own.
 async fn seats(raw: &Raw) -> u64 {
     let series = r#"apiserver_flowcontrol_current_executing_seats{priority_level="exempt",flow_schema="exempt",request_kind="readOnly"} "#;
     let metrics = raw.get("/metrics").await.expect(200).text();
-    let taken = metrics.lines().find_map(|line| line.strip_prefix(series)).expect("the level is told of");
+    let taken = metrics.lines().find_map(|line| line.strip_prefix(series)).expect("the level is reported");
     taken.parse::<f64>().unwrap() as u64 - 1
 }
 
-/// What a watch begins with costs the server what a list of it costs. Behind that a watch needs nothing that others lack.
+/// The start of a watch costs the server as much as a list. After that a watch needs no seats.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_has_the_seats_of_a_list_until_it_has_told_what_there_was() {
-    /// More than what the connections hold for a client that does not read.
+    /// More than the connections buffer for a client that does not read.
     const LARGE_OBJECTS: usize = 24;
-    // Long enough that no seat is lent while it is looked at.
+    // Long enough that no seat is lent during the test.
     let server = TestServer::builder().configure(|config| config.unread = std::time::Duration::from_secs(600));
     let server = server.start().await;
     let raw = server.raw().http2();
@@ -244,7 +245,7 @@ async fn a_watch_has_the_seats_of_a_list_until_it_has_told_what_there_was() {
     assert_eq!(mark["object"]["metadata"]["annotations"]["k8s.io/initial-events-end"], "true");
     assert_eq!(seats(&raw).await, 0, "it goes on without");
 
-    // What is told from a revision on was not there to begin with.
+    // Events after a revision are not initial ones.
     let revision = mark["object"]["metadata"]["resourceVersion"].as_str().unwrap();
     let mut later = raw.get(format!("{CONFIG_MAPS}?watch=1&resourceVersion={revision}")).stream().await;
     assert_eq!(seats(&raw).await, 0);
@@ -252,7 +253,7 @@ async fn a_watch_has_the_seats_of_a_list_until_it_has_told_what_there_was() {
     for watch in [&mut watch, &mut later] {
         assert_eq!(watch.next_json().await.unwrap()["type"], "DELETED");
     }
-    // One that is given up gives back what it had.
+    // An aborted watch returns its seats.
     let unread = raw.get(format!("{CONFIG_MAPS}?{initial}")).stream().await;
     assert!(seats(&raw).await > 0);
     drop(unread);

@@ -1,5 +1,5 @@
-//! The number of objects that a query looked at: views and indexes catch up with writes in every namespace, so the number counts objects
-//! that a caller may not list.
+//! Tests of the number of objects scanned by a query. Views and indexes catch up with writes in every namespace, so it
+//! includes objects that the client may not list.
 
 use keelson_testkit::TestServer;
 use serde_json::json;

@@ -1,7 +1,7 @@
-//! Lists and watches as clients use them: in chunks (KEP-365), sorted and counted, of many large objects, and by the
+//! Tests of lists and watches over the wire: in chunks (KEP-365), sorted and counted, of many large objects, and by the
 //! informers of the Rust client.
 //!
-//! A module is a client's way of reading.
+//! Each module covers one way of reading.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 

@@ -1,7 +1,7 @@
-//! Chunks for who may list what a selector chooses and nothing else of the range (`--chunks-for-partial-rights`): which names their
-//! continue tokens show, by each of the choices.
+//! Tests of chunks for clients that may list only the objects of a selector (`--chunks-for-partial-rights`): the names
+//! visible in their continue tokens, for each value of the flag.
 //!
-//! Such rights come from a webhook, as somebody has who labels what belongs to whom.
+//! Such rights come from a webhook, for example when labels assign objects to teams.
 
 use std::fs;
 
@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const MAPS: &str = "/api/v1/namespaces/a/configmaps";
-/// No index knows it, so that objects are passed over.
+/// No index covers it, so that objects are skipped.
 const SELECTOR: &str = "labelSelector=team,team!%3Dred,team!%3Dblue";
 const TEAMS: [&str; 3] = ["green", "red", "blue"];
 const OBJECTS: usize = 12;
 
-/// A server on which bob may list only with a selector of labels, and ann anything.
+/// A server where bob may list only with a label selector, and ann anything.
 struct Lab {
     server: TestServer,
     _hook: HookServer,
@@ -74,7 +74,7 @@ impl Lab {
         call.header("authorization", format!("Bearer {user}")).await.expect(200).json()
     }
 
-    /// The names of a walk in chunks of one object, and those that its tokens show.
+    /// The names of a list in chunks of one object, and those visible in its tokens.
     async fn walk(&self, user: &str) -> (Vec<String>, Vec<String>) {
         let (mut listed, mut shown, mut token) = (Vec::new(), Vec::new(), String::new());
         loop {
@@ -98,7 +98,7 @@ impl Lab {
     }
 }
 
-/// The names that the selector chooses.
+/// The names that match the selector.
 fn chosen() -> Vec<String> {
     (0..OBJECTS).step_by(TEAMS.len()).map(|number| format!("{number:02}-green")).collect()
 }
@@ -126,7 +126,7 @@ async fn tokens_may_show_the_next_name_that_is_selected_to_who_may_see_no_others
     assert_eq!((&listed[..], &shown[..]), (&chosen()[..], &chosen()[1..]));
     let (listed, shown) = lab.walk("ann").await;
     assert_eq!(listed, chosen());
-    assert!(shows_others(&shown), "who may list all gets the tokens of always: {shown:?}");
+    assert!(shows_others(&shown), "a client that may list all gets ordinary tokens: {shown:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -136,7 +136,7 @@ async fn lists_may_come_whole_to_who_may_see_no_others() {
     let chunk = lab.list("ann", &format!("{SELECTOR}&limit=1")).await;
     let token = chunk["metadata"]["continue"].as_str().unwrap();
     let whole = lab.list("bob", &format!("{SELECTOR}&limit=1&continue={token}")).await;
-    assert_eq!(whole["items"].as_array().unwrap().len(), chosen().len(), "another's token says nothing");
+    assert_eq!(whole["items"].as_array().unwrap().len(), chosen().len(), "another client's token reveals nothing");
     let (listed, shown) = lab.walk("ann").await;
     assert!(listed == chosen() && shows_others(&shown), "{shown:?}");
 }

@@ -1,6 +1,6 @@
-//! Reads of the past: by a revision and by a time, lists and single objects, as far as history goes.
+//! Tests of reads of the past: by revision and by time, of lists and single objects, within the history.
 //!
-//! Times are those of the server's clock, so that tests wait for them to go by.
+//! Times are those of the server's clock, so tests wait for time to pass.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// Writes a map, and returns the revision of that.
+/// Writes a config map, and returns its revision.
 async fn put(raw: &Raw, name: &str, value: &str) -> String {
     let map = json!({"metadata": {"name": name, "labels": {"of": "past"}}, "data": {"v": value}});
     let written = match raw.get(format!("{MAPS}/{name}")).await.status {
@@ -52,7 +52,7 @@ async fn what_there_was_is_read_by_its_revision() {
     let bare = one("a", "keelson.io/omitManagedFields=true".to_owned()).await.expect(200).json();
     assert_eq!((&bare["data"]["v"], bare["metadata"].get("managedFields")), (&json!("2"), None));
 
-    // A walk stays in the past in which it began.
+    // A chunked list keeps the revision of its start.
     let walk = format!("limit=1&keelson.io/at={second}");
     let page = list(walk.clone()).await.expect(200).json();
     let token = page["metadata"]["continue"].as_str().unwrap();
@@ -67,7 +67,7 @@ async fn what_there_was_is_read_by_a_time() {
     let server = TestServer::start().await;
     let raw = server.raw();
     put(&raw, "a", "1").await;
-    // Longer than times are told apart by, whatever the machine has to do besides.
+    // Longer than the resolution of times, however busy the machine is.
     tokio::time::sleep(Duration::from_millis(300)).await;
     let between = rfc3339_micro(SystemTime::now());
     tokio::time::sleep(Duration::from_millis(300)).await;
@@ -97,7 +97,7 @@ async fn what_is_compacted_is_gone_for_all_reads() {
     let raw = server.raw();
     let first = put(&raw, "a", "1").await;
     let begun = std::time::Instant::now();
-    // Something is written while history moves on, as in any cluster.
+    // Writes continue while history expires, as in any cluster.
     loop {
         put(&raw, "b", "x").await;
         let read = raw.get(format!("{MAPS}/a?keelson.io/at={first}")).await;

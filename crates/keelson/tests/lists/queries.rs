@@ -1,6 +1,6 @@
-//! Queries as clients see them: parameters, headers, refusals, and what is told to whom.
+//! Tests of queries over the wire: parameters, headers, refusals, and the visibility of results.
 //!
-//! That chunks are the sorted list is tried with generated histories in the registry.
+//! The registry tests with generated histories that chunks equal the sorted list.
 
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
@@ -48,7 +48,7 @@ async fn pages_are_sorted_counted_and_reached_by_number() {
     let behind = raw.get(format!("{sorted}&keelson.io/page=900719925474099")).await.expect(200).json();
     assert_eq!(names(&behind), Vec::<&str>::new());
 
-    // Without an order: a page of the ordinary list, selected or not.
+    // Without an order: a page of the ordinary list, with or without a selector.
     let plain = raw.get(format!("{PODS}?limit=2&keelson.io/page=2")).await.expect(200);
     assert_eq!((plain.header("keelson-total-count"), names(&plain.json())), ("11", vec!["pod-02", "pod-03"]));
     let selected = format!("{PODS}?limit=2&keelson.io/count=true&fieldSelector=spec.nodeName%3Dnode-1");
@@ -125,7 +125,7 @@ async fn an_object_may_be_in_very_many_groups_but_not_in_any_number() {
     let grouped = format!("{deployments}?keelson.io/groupBy=spec.template.spec.containers[*].args[*]&limit=1000");
     raw.post(deployments, &of("a", 600)).await.expect(201);
     assert_eq!(raw.get(&*grouped).await.expect(200).json()["totalValues"], 600);
-    // What is known is led on to the changed object, of which half the values are new.
+    // The cached view advances to the changed object, half of whose values are new.
     raw.put(format!("{deployments}/many"), &of("b", 900)).await.expect(200);
     let counted = raw.get(&*grouped).await.expect(200).json();
     assert_eq!(counted["totalValues"], 900);
@@ -138,7 +138,7 @@ async fn an_object_may_be_in_very_many_groups_but_not_in_any_number() {
     assert_eq!(refused["message"], expected);
 }
 
-/// What is gathered for an order or for groups is bounded, and given back.
+/// The memory for an order or groups is limited, and released.
 #[tokio::test]
 async fn an_order_that_takes_too_much_memory_is_refused() {
     let server = TestServer::builder().configure(|config| config.view_bytes = 128 << 10).start().await;
@@ -161,7 +161,7 @@ async fn an_order_that_takes_too_much_memory_is_refused() {
         let groups = raw.get(groups).await.expect(200).json();
         assert_eq!((groups["totalValues"].as_u64(), groups["values"][1]["count"].as_u64()), (Some(150), Some(1)));
     }
-    // One that is known may grow no more than another is made.
+    // A cached order may not grow beyond the limit of a new one.
     let known = format!("{CONFIG_MAPS}?limit=1&keelson.io/sortBy={}", ["data.grown"; 8].join(","));
     raw.get(&*known).await.expect(200);
     for number in 0..100 {
@@ -190,7 +190,7 @@ async fn objects_are_chosen_by_what_holds_of_them() {
     check("keelson.io/where=int(object.metadata.labels.rank)+%3E+10", &[0, 1]).await;
     let both = "keelson.io/filter=exists(spec.nodeName)&keelson.io/where=object.spec.nodeName+==+'node-2'";
     check(&format!("{both}&keelson.io/sortBy=-metadata.name"), &[11, 8, 5, 2]).await;
-    // What is missing for an expression is not in the answer.
+    // A missing path in an expression leaves the object out.
     check("keelson.io/where=object.spec.missing.deeply+==+1", &[]).await;
 
     let page = format!("{PODS}?limit=2&{both}");
@@ -314,7 +314,7 @@ async fn a_page_carries_what_it_shows() {
         assert!(item["metadata"].as_object_mut().unwrap().remove("managedFields").is_some());
     }
     assert_eq!(bare, expected);
-    // In every form, and compressed.
+    // In every format, and compressed.
     let yaml = raw.get(&*masked).header("accept", "application/yaml").await.expect(200).text();
     assert!(yaml.contains("nodeName: node-1") && !yaml.contains("status"), "{yaml}");
     let protobuf = raw.get(&*masked).header("accept", "application/vnd.kubernetes.protobuf").await.expect(200).body;
@@ -369,7 +369,7 @@ async fn what_can_not_be_asked_is_refused_and_changes_nothing() {
     raw.delete(format!("{PODS}?keelson.io/page=1&limit=1")).await.expect(400);
     raw.delete(format!("{PODS}/pod-00?keelson.io/count=true")).await.expect(400);
 
-    // A token is one of its query and its URL.
+    // A token belongs to its query and URL.
     let token = async |path: String| {
         let page = raw.get(path).await.expect(200).json();
         page["metadata"]["continue"].as_str().unwrap().to_owned()
@@ -390,7 +390,7 @@ async fn what_can_not_be_asked_is_refused_and_changes_nothing() {
     assert_eq!(names(&raw.get(PODS).await.expect(200).json()).len(), 3, "nothing was deleted");
 }
 
-/// A selection that was misspelt must not become one of everything, whatever is asked.
+/// A misspelt selection must not select everything, for any verb.
 #[tokio::test]
 async fn a_prefix_in_other_letters_is_refused_on_each_verb() {
     let server = TestServer::start().await;
@@ -444,7 +444,7 @@ async fn a_prefix_in_other_letters_is_refused_on_each_verb() {
     assert_eq!((names(&left), &left["items"][0]), (vec!["pod-00", "pod-01"], &with_no_kind(&pod)));
 }
 
-/// What is refused for one object is not tried on all others, which would take a time that nobody has any use for.
+/// A condition that fails for one object is not tried on all others, which would waste time.
 #[tokio::test]
 async fn a_condition_that_costs_too_much_ends_with_the_first_object() {
     let server = TestServer::start().await;
@@ -466,7 +466,7 @@ async fn a_condition_that_costs_too_much_ends_with_the_first_object() {
     );
 }
 
-/// An object as it stands in a list.
+/// An object as a list item.
 fn with_no_kind(object: &Value) -> Value {
     let mut item = object.clone();
     item.as_object_mut().unwrap().retain(|name, _| name != "kind" && name != "apiVersion");
@@ -525,7 +525,8 @@ async fn a_walk_goes_on_after_a_restart() {
     raw.delete(format!("{PODS}/pod-02?gracePeriodSeconds=0")).await.expect(200);
     server.restart().await;
     let token = first["metadata"]["continue"].as_str().unwrap();
-    // What led to the newest state is read behind the start; until then the snapshot is gone, and the rest is that of now.
+    // The changes since the snapshot are read in the background after a start. Until then the snapshot is gone, and the
+    // rest is the current state.
     let next = server.raw().get(format!("{sorted}&continue={token}")).await;
     match next.status {
         200 => assert_eq!(names(&next.json()), ["pod-02", "pod-01"]),
@@ -556,6 +557,6 @@ async fn many_who_want_the_same_have_it_made_once() {
         assert_eq!(names(&answer.json()), ["map-39"]);
         looked_at += answer.header("keelson-looked-at").parse::<usize>().unwrap();
     }
-    // The root certificate of the namespace may come in between, and is then looked at once more.
+    // The root certificate of the namespace may appear in between, and is then scanned once more.
     assert!(looked_at < 2 * 41, "{looked_at}");
 }

@@ -1,4 +1,4 @@
-//! The cost of queries: what is little for one object and too much for all.
+//! Tests of the cost of queries that are cheap for one object and too expensive for all.
 //!
 //! Limits for one object are tested with the other refusals of queries.
 
@@ -7,7 +7,7 @@ use serde_json::json;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// A pattern that each object brings along is compiled for each, which is little for one object and seconds for all of them.
+/// A pattern from each object is compiled for each, which is cheap for one object and takes seconds for all.
 #[tokio::test]
 async fn a_condition_that_costs_little_for_each_object_and_too_much_for_all_is_refused() {
     let server = TestServer::start().await;

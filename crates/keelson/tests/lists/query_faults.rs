@@ -1,6 +1,6 @@
-//! Queries that could be answered with something plausible: paths that lead nowhere, and conditions without a value.
+//! Tests of faulty queries with a plausible result: paths that lead nowhere, and conditions without a value.
 //!
-//! The first are refused or warned of, the second counted and warned of.
+//! The former are refused or get a warning, the latter are counted and get a warning.
 
 use keelson_testkit::{Answer, DEFINITIONS, Raw, TestServer, definition, definition_version};
 use serde_json::json;
@@ -81,7 +81,7 @@ async fn conditions_without_a_value_are_counted_and_warned_of() {
     assert_eq!((names(&answer.json()), counted(&answer)), (vec!["a"], "2".to_owned()));
     let [warning] = warnings(&answer)[..] else { panic!("{:?}", warnings(&answer)) };
     assert!(warning.contains("keelson.io/where has no value for 2 objects, which are not in the answer: no such key"));
-    // The kept view catches up with the changes.
+    // The cached view catches up with the changes.
     create_map(&raw, "d", json!({"n": "1"})).await;
     create_map(&raw, "e", json!({"m": "1"})).await;
     raw.patch(format!("{MAPS}/b"), "application/merge-patch+json", &json!({"data": {"n": "1"}})).await.expect(200);
@@ -89,7 +89,7 @@ async fn conditions_without_a_value_are_counted_and_warned_of() {
     assert_eq!((names(&answer.json()).len(), counted(&answer)), (3, "2".to_owned()));
     let groups = raw.get(format!("{path}object.data.n=='1'&keelson.io/groupBy=data.n")).await.expect(200);
     assert_eq!((groups.json()["totalValues"].clone(), counted(&groups)), (json!(1), "2".to_owned()));
-    // With a value for each object nothing is said.
+    // With a value for each object there is no warning.
     let answer = raw.get(format!("{path}has(object.data.n)%26%26object.data.n=='1'")).await.expect(200);
     assert_eq!((names(&answer.json()).len(), counted(&answer), warnings(&answer).len()), (3, String::new(), 0));
     // A field that no object has.

@@ -1,6 +1,6 @@
-//! Watches with a query: what comes into it and leaves it, what is shown of that, and pages that are followed.
+//! Tests of watches with a query: objects that enter and leave it, their form, and followed pages.
 //!
-//! That nothing is lost is tried with generated histories in the registry.
+//! The registry tests with generated histories that no event is lost.
 
 use keelson_testkit::{Raw, Stream, TestServer};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ async fn set(raw: &Raw, name: &str, rank: u32) {
 }
 
 async fn next(watch: &mut Stream) -> Value {
-    watch.next_json().await.expect("the watch goes on")
+    watch.next_json().await.expect("the watch continues")
 }
 
 /// The type of an event, and the name and rank of its object.
@@ -84,7 +84,7 @@ async fn conditions_words_and_masks_work_on_watches_in_every_form() {
     let shown = next(&mut words).await;
     assert_eq!((told(&shown), shown["object"]["metadata"].get("managedFields")), (("MODIFIED", "web-1", "3"), None));
     raw.get(format!("{MAPS}?watch=1&keelson.io/fields=data")).header("accept", table).await.expect(400);
-    // What costs too much ends the watch with a reason.
+    // An expensive expression ends the watch with an error.
     let costly = "[1,2,3,4,5,6,7,8].all(a,[1,2,3,4,5,6,7,8].all(b,[1,2,3,4,5,6,7,8].all(c,[1,2,3,4,5,6,7,8]\
                   .all(d,[1,2,3,4,5,6,7,8].all(e,a%2Bb%2Bc%2Bd%2Be%3E0)))))";
     let mut costly = watch(&format!("keelson.io/where={costly}"), "").await;
@@ -93,7 +93,7 @@ async fn conditions_words_and_masks_work_on_watches_in_every_form() {
     assert!(costly.next_json().await.is_none());
 }
 
-/// Lines up to the next one that says how the page is.
+/// Reads lines up to the next state of the page.
 async fn change(watch: &mut Stream) -> (Vec<(String, String)>, Value) {
     let mut events = Vec::new();
     loop {
@@ -136,12 +136,12 @@ async fn a_live_page_says_what_enters_leaves_and_moves() {
     assert_eq!((events, &shown["keys"]), (vec![event("MODIFIED", "b")], &keys(&["c", "d", "b"])));
     assert_eq!(shown["moved"], keys(&["b"]));
 
-    // Behind the page: only how many there are changes.
+    // After the page: only the number of objects changes.
     create(&raw, "e", 90).await;
     let (events, shown) = change(&mut watch).await;
     assert_eq!((events.len(), &shown["totalCount"], &shown["keys"]), (0, &json!(5), &keys(&["c", "d", "b"])));
 
-    // From a page that its client has on.
+    // From a page that its client already has.
     let mut later = raw.get(format!("{MAPS}?watch=1&{page}&resourceVersion={from}")).stream().await;
     let (events, shown) = change(&mut later).await;
     assert_eq!(events, [event("DELETED", "a"), event("ADDED", "d"), event("MODIFIED", "b")]);

@@ -1,6 +1,7 @@
-//! Sealed continue tokens: they say nothing, open for the list and the caller that they were given to, and outlive a change of keys.
+//! Tests of sealed continue tokens: they reveal nothing, are valid only for their list and client, and survive a
+//! rotation of keys.
 //!
-//! What a token may not do is asked for over the wire, as somebody would who has found one.
+//! Forbidden uses are tried over the wire, as by a client that has found a token.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const MAPS: &str = "/api/v1/namespaces/a/configmaps";
-/// How long a changed file may take to be read.
+/// The longest wait for a changed file to be read.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn write_keys(file: &Path, keys: &[u8]) {
@@ -65,7 +66,7 @@ async fn a_sealed_walk_is_whole_and_its_tokens_are_of_use_to_nobody_else() {
     }
     assert_eq!(seen, whole);
 
-    // Those of queries too, which would show the values that they are sorted by.
+    // Tokens of queries too, which would reveal the values of their order.
     let sorted = format!("{MAPS}?keelson.io/sortBy=.metadata.name&limit=2");
     let query = token_of(&admin.get(sorted.as_str()).await.expect(200).json());
     let bytes = URL_SAFE_NO_PAD.decode(&query).unwrap();
@@ -121,7 +122,7 @@ async fn keys_change_without_a_pause_and_tokens_of_a_retired_one_have_expired() 
     admin.get(format!("{MAPS}?limit=2&continue={new}")).await.expect(200);
     let gone = admin.get(format!("{MAPS}?limit=2&continue={old}")).await.expect(410).json();
     assert_eq!((&gone["reason"], &gone["metadata"]["continue"]), (&json!("Expired"), &Value::Null));
-    // As one from before there were keys.
+    // Like a token from before keys were configured.
     let plain = URL_SAFE_NO_PAD.encode(r#"{"v":"meta.k8s.io/v1","rv":7,"start":"/x"}"#);
     admin.get(format!("{MAPS}?limit=2&continue={plain}")).await.expect(410);
 }

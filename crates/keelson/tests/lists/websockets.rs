@@ -1,6 +1,6 @@
-//! Watches over a websocket, which pages in browsers use: the handshake, the frames, and the end.
+//! Tests of watches over a websocket, as pages in browsers use: the handshake, the frames, and the end.
 //!
-//! Codes, texts and frames are those of kube-apiserver.
+//! Codes, texts and frames are kube-apiserver's.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -79,7 +79,7 @@ async fn tables_protobuf_custom_resources_and_deprecated_paths_are_watched_over_
     create(&raw, "b").await;
     for _ in 0..2 {
         let (opcode, payload) = messages.next().await.unwrap();
-        // The first field of the event is its type; no length stands before it.
+        // The first field of the event is its type, without a length before it.
         assert_eq!((opcode, &payload[..7]), (BINARY_FRAME, b"\x0a\x05ADDED".as_slice()));
         assert!(payload.windows(4).any(|window| window == b"k8s\0"));
     }

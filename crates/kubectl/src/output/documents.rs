@@ -1,6 +1,6 @@
-//! Objects as documents: one list, names, or a line for each.
+//! Objects as documents: a list, names, or one line each.
 //!
-//! Lines and names are printed as objects come, so that a pipeline begins with the first one.
+//! Lines and names are printed as objects arrive, so that a pipeline starts early.
 
 use keelson_codec::{json, yaml};
 use keelson_meta::control_characters::escaped_json;
@@ -13,12 +13,12 @@ use crate::resources::Resource;
 /// Prints a value as one line of JSON.
 ///
 /// # Errors
-/// When it can't be written.
+/// It can't be written.
 pub(crate) fn line(value: &Value) -> anyhow::Result<()> {
     print(&escaped_json(&value.to_string()))
 }
 
-/// Objects that are printed as they come, where the form lets that be.
+/// Prints objects as they arrive, where the format allows it.
 pub(crate) struct Documents<'r> {
     output: Output,
     resource: &'r Resource,
@@ -33,7 +33,7 @@ impl<'r> Documents<'r> {
     /// Prints an object, or keeps it for the end.
     ///
     /// # Errors
-    /// When it can't be written.
+    /// It can't be written.
     pub(crate) fn add(&mut self, object: &Value) -> anyhow::Result<()> {
         match self.output {
             Output::Name => {
@@ -49,10 +49,10 @@ impl<'r> Documents<'r> {
         }
     }
 
-    /// Prints what was kept.
+    /// Prints the kept objects.
     ///
     /// # Errors
-    /// When it can't be written.
+    /// They can't be written.
     pub(crate) fn end(self) -> anyhow::Result<()> {
         if matches!(self.output, Output::Name | Output::Ndjson) {
             return Ok(());
@@ -70,7 +70,7 @@ impl<'r> Documents<'r> {
     /// Prints a document.
     ///
     /// # Errors
-    /// When it can't be written.
+    /// It can't be written.
     pub(crate) fn print(output: Output, document: &Value) -> anyhow::Result<()> {
         if output == Output::Yaml {
             return print(String::from_utf8_lossy(&yaml::to_vec_for_terminals(document)).trim_end());
@@ -78,7 +78,7 @@ impl<'r> Documents<'r> {
         print(&escaped_json(String::from_utf8_lossy(&json::to_vec_pretty(document)).trim_end()))
     }
 
-    /// The object with its kind, which the items of lists leave out.
+    /// The object with its kind, which list items lack.
     fn typed(&self, object: &Value) -> Value {
         let mut typed = Map::new();
         typed.insert("apiVersion", Value::from(self.resource.api_version()));

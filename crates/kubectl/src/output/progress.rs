@@ -1,29 +1,29 @@
-//! The progress of a long walk: a bar on a terminal, and nothing where there is none.
+//! The progress of a long walk: a bar on a terminal, otherwise nothing.
 //!
-//! It stands on standard error, so that it never mixes with the answer.
+//! It goes to standard error, so that it never mixes with the result.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-/// How many characters the bar has.
+/// The width of the bar in characters.
 const WIDTH: u64 = 30;
 
-/// A bar.
+/// A progress bar.
 #[derive(Default)]
 pub(crate) struct Progress {
     is_shown: bool,
 }
 
 impl Progress {
-    /// Shows how many of all have come.
+    /// Shows the progress.
     pub(crate) fn show(&mut self, seen: u64, total: u64) {
         if io::stderr().is_terminal() {
             self.is_shown = true;
-            // Back to the beginning of the line, what is there erased.
+            // Returns to the start of the line and erases it.
             let _lost = write!(io::stderr().lock(), "\r\x1b[2K{}", bar(seen, total));
         }
     }
 
-    /// Takes the bar away, so that lines can be printed.
+    /// Erases the bar, so that lines can be printed.
     pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.is_shown) {
             let _lost = write!(io::stderr().lock(), "\r\x1b[2K");

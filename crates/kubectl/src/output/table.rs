@@ -1,6 +1,7 @@
-//! Rows, aligned as kubectl aligns them.
+//! Rows, aligned as in kubectl.
 //!
-//! Which columns there are is said by the server; all rows are known before the first is printed, since the widest decides.
+//! The server defines the columns. All rows are collected before the first is printed, since the widest cell sets the
+//! width.
 
 use std::fmt::Write as _;
 
@@ -10,11 +11,11 @@ use keelson_meta::json::Value;
 use super::answer;
 use crate::args::Output;
 
-/// How far columns are apart, and how wide the narrowest is with that.
+/// The space between columns, and the smallest width of a column including it.
 const APART: usize = 3;
 const NARROWEST: usize = 6;
 
-/// Rows below names of columns.
+/// Rows below column names.
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
 }
@@ -24,7 +25,7 @@ impl Table {
         Self { rows: vec![columns.iter().map(|name| (*name).to_owned()).collect()] }
     }
 
-    /// The table of the columns that a server defines, and which of them are shown.
+    /// Creates a table for the server's columns. Also returns the indexes of the shown ones.
     pub(crate) fn of_columns(defined: &Value, output: Output, with_namespace: bool) -> (Self, Vec<usize>) {
         let defined = defined.as_array().map(Vec::as_slice).unwrap_or_default().iter().enumerate();
         let is_shown = |column: &Value| output == Output::Wide || column["priority"].as_i64().unwrap_or(0) == 0;
@@ -37,7 +38,7 @@ impl Table {
         (Self::new(&names.collect::<Vec<_>>()), shown.iter().map(|(place, _)| *place).collect())
     }
 
-    /// Adds a row. Control characters are made visible here, since the widths of columns depend on it.
+    /// Adds a row. Escapes control characters here, since they affect the widths.
     pub(crate) fn add(&mut self, row: Vec<String>) {
         self.rows.push(row.into_iter().map(|cell| visible(&cell).into_owned()).collect());
     }
@@ -45,7 +46,7 @@ impl Table {
     /// Prints all rows.
     ///
     /// # Errors
-    /// When they can't be written.
+    /// They can't be written.
     pub(crate) fn print(&self, with_names: bool) -> anyhow::Result<()> {
         let rows = &self.rows[usize::from(!with_names)..];
         let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
@@ -58,12 +59,12 @@ impl Table {
     }
 }
 
-/// A row. The last cell is as long as it is.
+/// Formats a row. The last cell is not padded.
 fn line(row: &[String], widths: &[usize]) -> String {
     let mut line = String::new();
     for (place, (cell, width)) in row.iter().zip(widths).enumerate() {
         let width = if place + 1 == row.len() { 0 } else { *width };
-        // Memory can be written to.
+        // Writing to memory can't fail.
         let _done = write!(line, "{cell:<width$}");
     }
     line

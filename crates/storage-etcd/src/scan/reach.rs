@@ -1,32 +1,32 @@
-//! The reach of a page of a scan: the key up to which it is asked for.
+//! The reach of a scan's page: the end key of its request.
 //!
-//! For each page etcd counts all keys of the range that it is asked for. So a range that holds much more than a page is narrowed to the
-//! keys that begin as the next one does, the longer the beginning the fewer, and widened again where such a range has little. Where
-//! nothing can be known beforehand of how the keys lie, what a page has told leads the next one.
+//! For each page etcd counts all keys of the requested range. So a range with many more keys than a page is narrowed to
+//! keys with a common beginning, and widened again where such a range has few. The distribution of keys is unknown
+//! beforehand, so each page's result guides the next request.
 //!
-//! Invariant: a range that is asked for begins where the one before ended, so that no key is passed over.
+//! Invariant: a range starts where the previous one ended, so that no key is skipped.
 
-/// A range that holds more keys than so many pages is too wide.
+/// A range with more keys than this many pages is too wide.
 const PAGES: usize = 8;
 
-/// How many bytes the keys of the next range have in common with its first one, at the most.
+/// The most bytes that the keys of the next range share with its first one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reach(usize);
 
-/// What a page has told.
+/// The result of a page.
 pub(super) struct Told<'k> {
-    /// The range that it was asked for.
+    /// The requested range.
     pub(super) range: (&'k [u8], &'k [u8]),
-    /// Its first and its last key, unless it is empty.
+    /// Its first and last key, unless it is empty.
     pub(super) ends: Option<(&'k [u8], &'k [u8])>,
-    /// How many keys it has, and may have at the most.
+    /// The number of its keys, and its limit.
     pub(super) keys: (usize, usize),
-    /// How many the range has.
+    /// The number of keys in the range.
     pub(super) counted: usize,
 }
 
 impl Reach {
-    /// The end of the next range, which goes from one key to another if it is not narrowed.
+    /// The end of the next range, from one key up to another unless narrowed.
     pub(super) fn end(self, from: &[u8], to: &[u8]) -> Vec<u8> {
         let beginning = &from[..self.0.min(from.len())];
         behind_all(beginning).filter(|end| **end < *to).unwrap_or_else(|| to.to_vec())
@@ -47,7 +47,7 @@ impl Reach {
     }
 }
 
-/// The first key behind all that begin so; `None` behind which there is none.
+/// The first key after all keys with this beginning, if there is one.
 fn behind_all(beginning: &[u8]) -> Option<Vec<u8>> {
     let last = beginning.iter().rposition(|byte| *byte < u8::MAX)?;
     let mut behind = beginning[..=last].to_vec();
@@ -55,7 +55,7 @@ fn behind_all(beginning: &[u8]) -> Option<Vec<u8>> {
     Some(behind)
 }
 
-/// How many bytes two keys begin with in common.
+/// The length of the common beginning of two keys.
 fn common(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads all keys in pages, and says how many pages that took and how many keys were counted for them.
+    /// Reads all keys in pages. Returns the number of pages and of keys counted for them.
     fn read(keys: &BTreeSet<Vec<u8>>, limit: usize) -> (usize, usize) {
         let (mut from, to) = (b"/registry/".to_vec(), b"/registry0".to_vec());
         let (mut reach, mut pages, mut counted) = (Reach::default(), 0, 0);
@@ -105,7 +105,7 @@ mod tests {
         for namespaces in [1, 7, 400] {
             let keys: BTreeSet<Vec<u8>> = (0..100_000).map(|number| key(number, namespaces).into_bytes()).collect();
             let (pages, counted) = read(&keys, 500);
-            // In one range after the other, up to its end, it would be 10 million keys in 200 pages.
+            // With requests up to the end of one range after the other, it would be 10 million keys in 200 pages.
             assert!(pages <= 800 && counted <= 20 * keys.len(), "{namespaces}: {counted} in {pages} pages");
         }
     }

@@ -1,10 +1,10 @@
-//! The ranges of a stream: which of its watches brings which revisions. Pure.
+//! The ranges of a stream: the revisions that each of its watches delivers. Pure.
 //!
-//! etcd hands a watch that lies behind 1,000 revisions at a time, looks at it again a tenth of a second later, and reads
-//! everything that is behind each time. So a long history is shared out: several watches of the same keys begin 1,000 revisions
-//! apart, are served in the same round, and are cancelled when they have brought their range. The last one goes on for ever.
+//! etcd gives a lagging watch 1,000 revisions at a time, resumes it 100 ms later, and reads all remaining history each
+//! time. So several watches of the same keys share a long history: they start 1,000 revisions apart, are served in the
+//! same round, and are cancelled after their range. The last one stays open.
 //!
-//! Invariant: events come out in order, each once, and whole revisions at a time, whatever order the watches bring them in.
+//! Invariant: events are delivered in order, once, and in whole revisions, whatever order the watches deliver them in.
 
 use std::collections::VecDeque;
 
@@ -12,50 +12,50 @@ use crate::proto::Event;
 
 /// The first watch of a stream.
 pub(super) const FIRST_WATCH: i64 = 1;
-/// What a report of progress is about that is about all watches of its stream.
+/// The watch id of a progress report about all watches of its stream.
 const ALL_WATCHES: i64 = -1;
-/// How many revisions etcd hands at a time to a watch that lies behind.
+/// The number of revisions that etcd gives a lagging watch at a time.
 const RANGE_REVISIONS: i64 = 1000;
-/// How many watches share a history at the most. Each costs etcd a look at every event of every round.
+/// The most watches that share a history. Each costs etcd a check of every event in every round.
 const MOST_WATCHES: usize = 16;
-/// About how many bytes of events may wait for those that come before them.
+/// The target size in bytes of events that wait for earlier ones.
 const WAITING_BYTES: usize = 64 << 20;
 
-/// What the stream has to be asked for.
+/// A request for the stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Another watch, from a revision on.
+    /// Starts another watch at a revision.
     Begin { watch: i64, start: i64 },
-    /// No more of a watch.
+    /// Cancels a watch.
     Cancel { watch: i64 },
 }
 
 /// The watches of one stream.
 #[derive(Debug)]
 pub(super) struct WatchRanges {
-    /// By their revisions. The last one has no end.
+    /// By revision. The last one has no end.
     open: VecDeque<WatchRange>,
     next_watch: i64,
-    /// etcd's newest revision, as far as it is known.
+    /// etcd's newest known revision.
     newest: i64,
-    /// Of all events so far, to tell how many ranges may wait.
+    /// The size and number of all revisions so far, to limit waiting ranges.
     bytes: usize,
     revisions: usize,
-    /// Whether there may be more watches.
+    /// True while more watches may start.
     sharing: bool,
 }
 
 #[derive(Debug)]
 struct WatchRange {
     watch: i64,
-    /// Everything up to here has come.
+    /// Everything up to this revision has arrived.
     reached: i64,
     /// Its last revision.
     until: Option<i64>,
     cancelled: bool,
-    /// The events of an answer whose end has not come.
+    /// The events of an incomplete response.
     fragments: Vec<Event>,
-    /// What waits for the ranges before it.
+    /// Events that wait for earlier ranges.
     events: Vec<Event>,
 }
 
@@ -70,7 +70,7 @@ impl WatchRange {
 }
 
 impl WatchRanges {
-    /// A stream with one watch, of everything after a revision, when etcd is at `newest`.
+    /// A stream with one watch after a revision, when etcd is at `newest`.
     pub(super) fn new(after: i64, newest: i64) -> Self {
         let open = VecDeque::from([WatchRange::new(FIRST_WATCH, after)]);
         let mut ranges = Self { open, next_watch: FIRST_WATCH + 1, newest, bytes: 0, revisions: 0, sharing: true };
@@ -78,13 +78,13 @@ impl WatchRanges {
         ranges
     }
 
-    /// Whether this watch was cancelled by us. What still comes of it is of no interest.
+    /// Returns true if this watch was cancelled here. Its later events are ignored.
     pub(super) fn was_cancelled(&self, watch: i64) -> bool {
         (FIRST_WATCH..self.next_watch).contains(&watch)
             && self.open.iter().find(|range| range.watch == watch).is_none_or(|range| range.cancelled)
     }
 
-    /// Takes events in. Returns of how many revisions, once their answer is whole.
+    /// Adds events. Returns their number of revisions once the response is complete.
     pub(super) fn bring(&mut self, watch: i64, newest: i64, events: Vec<Event>, more_follow: bool) -> usize {
         self.newest = self.newest.max(newest);
         let Some(range) = self.open.iter_mut().find(|range| range.watch == watch && !range.cancelled) else { return 0 };
@@ -108,19 +108,19 @@ impl WatchRanges {
         revisions
     }
 
-    /// Takes a report that can be believed: every event up to a revision has come.
+    /// Applies a reliable report that every event up to a revision has arrived.
     pub(super) fn report(&mut self, watch: i64, revision: i64) {
         for range in self.open.iter_mut().filter(|range| watch == ALL_WATCHES || range.watch == watch) {
             range.reached = range.reached.max(revision);
         }
     }
 
-    /// Whether anything is known behind a revision.
+    /// Returns true if anything after a revision is known.
     pub(super) fn is_past(&self, position: i64) -> bool {
         self.open.front().is_some_and(|range| range.reached > position)
     }
 
-    /// The events that follow those taken before, and the revision that is reached with them.
+    /// Takes the next events, with the revision reached.
     pub(super) fn take(&mut self) -> (Vec<Event>, i64) {
         let mut events = Vec::new();
         loop {
@@ -133,8 +133,8 @@ impl WatchRanges {
         }
     }
 
-    /// Shares out what is still to come, and ends the watches that have brought their range: before they are taken, and after, when
-    /// there is room again.
+    /// Starts watches for remaining history, and cancels those that have delivered their range. Called before events
+    /// are taken, and after, when there is room again.
     pub(super) fn balance(&mut self) -> Vec<Change> {
         let mut changes = Vec::new();
         for range in self.open.iter_mut().filter(|range| range.is_complete() && !range.cancelled) {
@@ -157,23 +157,23 @@ impl WatchRanges {
         changes
     }
 
-    /// Whether more watches may be begun. While they may, the stream must not be asked for its progress: the answer speaks of
-    /// the watches that there were when etcd read the question.
+    /// Returns true while more watches may start. Meanwhile the stream must not request its progress: the answer covers
+    /// only the watches that exist when etcd reads the request.
     pub(super) const fn is_sharing(&self) -> bool {
         self.sharing
     }
 
-    /// Begins no more watches.
+    /// Stops starting watches.
     pub(super) const fn stop_sharing(&mut self) {
         self.sharing = false;
     }
 
-    /// Whether the last watch lies so far behind that another could take over from it.
+    /// Returns true if the last watch lags so far that another could take over from it.
     fn has_more_to_share(&self) -> bool {
         self.open.back().is_some_and(|last| last.reached + RANGE_REVISIONS < self.newest)
     }
 
-    /// How many ranges there may be at a time. One, until it is known how large they are.
+    /// The most concurrent ranges. One, until their size is known.
     fn room(&self) -> usize {
         let of_one = self.bytes / self.revisions.max(1) * RANGE_REVISIONS.unsigned_abs() as usize;
         let most = if self.revisions == 0 { 1 } else { WAITING_BYTES / of_one.max(1) };
@@ -192,11 +192,11 @@ mod tests {
         Event { kind: 0, kv: Some(KeyValue { value: vec![0; size], mod_revision: revision, ..KeyValue::default() }) }
     }
 
-    /// An etcd that serves watches as the real one does: 1,000 revisions with events of each, in a round.
+    /// A simulated etcd that serves watches like a real one: 1,000 revisions with events each in a round.
     struct Etcd {
-        /// How many events each revision from 1 on has; none are another's.
+        /// The number of events of each revision from 1; none for writes of others.
         history: Vec<usize>,
-        /// The watches, and where each is.
+        /// The watches with their positions.
         watches: Vec<(i64, i64)>,
     }
 
@@ -224,8 +224,8 @@ mod tests {
         }
     }
 
-    /// Runs rounds until nothing is left to hand out; returns the revisions of the events in the order they came, and how many
-    /// rounds it took.
+    /// Runs rounds until everything is delivered. Returns the revisions of the events in order of arrival, and the
+    /// number of rounds.
     fn follow(history: Vec<usize>, order: &[usize], cut: usize) -> (Vec<i64>, usize) {
         let mut etcd = Etcd { history, watches: vec![(FIRST_WATCH, 1)] };
         let mut ranges = WatchRanges::new(0, etcd.newest());
@@ -253,7 +253,7 @@ mod tests {
                 told.extend(events.iter().map(|event| event.kv.as_ref().unwrap().mod_revision));
             }
         }
-        // What a report says once all watches are where etcd is.
+        // The report once all watches have caught up with etcd.
         ranges.stop_sharing();
         ranges.report(ALL_WATCHES, etcd.newest());
         etcd.ask(ranges.balance());
@@ -307,7 +307,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Whatever the history is made of, and in whatever order answers come.
+        /// For every history and every order of responses.
         #[test]
         fn every_event_comes_once_and_in_order(
             runs in prop::collection::vec((0_usize..3, 1_usize..4000), 1..12),

@@ -1,12 +1,12 @@
-//! The states of a tail: an enum and one step function, without IO and without a clock of its own.
+//! The state machine of a tail: an enum and one step function, without IO and clock.
 //!
-//! Invariants: every event after the start is told once, in order, whole revisions at a time; the watermark never goes back
-//! and is never ahead of an event that may still come; nothing of a connection is told before it is known that no event
-//! between it and the last one was compacted away.
+//! Invariants: every event after the start is delivered once, in order, in whole revisions. The watermark never
+//! decreases and never passes an event that may still arrive. Events of a connection are delivered only after a check
+//! that compaction removed none between it and the previous connection.
 //!
-//! How the watermark moves. An event moves it. Without events it moves only to a revision that somebody waits for (`wanted`,
-//! see `revision.rs`), and when etcd has said that the watch is past it: by a progress report, if this etcd's reports can be
-//! believed, or else by the event of the tick key, which is written for that.
+//! An event moves the watermark. Without events it moves only to a requested revision (`wanted`, see `revision.rs`),
+//! after etcd confirms that the watch has passed it. The proof is a progress report, if this etcd's reports are
+//! reliable, otherwise the event of a tick.
 
 use std::time::Duration;
 
@@ -20,48 +20,48 @@ use crate::keys::Keys;
 use crate::proto::{Event, EventType, WatchResponse};
 use crate::revision::{from_etcd, to_etcd};
 
-/// How long a wanted revision may take to come by itself. Its event usually takes one or two milliseconds.
+/// The wait for a requested revision before a progress request. Its event usually takes one or two milliseconds.
 const ASK_AFTER: Duration = Duration::from_millis(5);
-/// How long until it is asked for again. An etcd that is still sending older events does not answer.
+/// The wait before the next progress request. An etcd that is still sending older events does not answer.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
-/// How long etcd may take until it looks again at watches that share a history. Nothing is left of it, if no event comes.
+/// The longest time until etcd resumes watches that share a history. Without an event by then, nothing is left.
 const NEXT_ROUND: Duration = Duration::from_millis(1500);
-/// How long a watch may say nothing before it is asked how far it is.
+/// The silence of a watch after which its progress is requested.
 const QUIET: Duration = Duration::from_secs(5);
-/// How long it may leave a question unanswered before its member is asked whether it lives.
+/// The time without an answer after which its member is checked.
 const SUSPECT: Duration = Duration::from_secs(2);
-/// How long it may leave a question unanswered before it is given up, whether its member lives or not.
+/// The time without an answer after which it is given up, even if its member is alive.
 const SILENT: Duration = Duration::from_secs(15);
-/// The wait before a broken watch is opened again. Each further one takes twice as long.
+/// The first backoff before a broken watch is reopened. Each further one doubles.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
-/// The longest such wait.
+/// The longest such backoff.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// How long opening is tried before the tail ends: whoever reads it must learn that the store is away.
+/// The time limit of reopening before the tail ends: its reader must learn that the store is away.
 const GIVE_UP: Duration = Duration::from_secs(5);
 
-/// Something happened.
+/// An input of the state machine.
 #[derive(Debug)]
 pub(super) enum Input {
-    /// A stream is open, and the watch asked for.
+    /// A stream is open, with its watch.
     Opened {
-        /// Whether progress reports of this member can be believed.
+        /// True if this member's progress reports are reliable.
         truthful: bool,
     },
-    /// No stream could be opened, or the one that was has ended.
+    /// Opening a stream failed, or the stream ended.
     Broken(Failure),
-    /// etcd said something.
+    /// A message of etcd.
     Message(WatchResponse),
     /// The answer to [`Action::Verify`].
     Verified(Probe),
-    /// The member answers, which [`Action::AskLife`] had asked.
+    /// The member answered [`Action::AskLife`].
     Alive,
-    /// Somebody waits until this revision is told.
+    /// A reader waits for this revision.
     Wanted(Revision),
     /// Time has passed; see [`Follower::due`].
     Tick,
 }
 
-/// What a read at a revision gave.
+/// The result of a read at a revision.
 #[derive(Debug)]
 pub(super) enum Probe {
     Readable,
@@ -70,52 +70,52 @@ pub(super) enum Probe {
     Failed(Failure),
 }
 
-/// Something to do.
+/// An action for the caller.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Open a stream whose first watch begins with this revision.
+    /// Opens a stream whose first watch starts at this revision.
     Open { start: i64 },
-    /// Begin or end a watch of the stream.
+    /// Starts or cancels a watch of the stream.
     Share(Change),
-    /// Drop the stream.
+    /// Drops the stream.
     Close { cause: String },
-    /// Use another member from now on.
+    /// Switches to another member.
     TurnFrom { cause: String },
-    /// Find out whether this revision can still be read.
+    /// Checks that this revision can still be read.
     Verify { revision: i64 },
-    /// Ask how far the watches are.
+    /// Requests the watches' progress.
     AskProgress,
-    /// Ask whether the member of the stream lives.
+    /// Checks that the stream's member is alive.
     AskLife,
-    /// Write the tick key.
+    /// Writes the tick key.
     WriteTick,
-    /// Hand this to the tail's reader.
+    /// Delivers a batch to the tail's reader.
     Tell(TailBatch),
-    /// The tail is over.
+    /// Ends the tail.
     End(End),
 }
 
-/// Why a tail is over.
+/// The reason why a tail ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// What followed this revision is compacted.
+    /// The changes after this revision are compacted.
     Compacted { position: i64 },
-    /// etcd does not know this revision any more: an older state was put back.
+    /// etcd does not know this revision any more: an older state was restored.
     Future { position: i64 },
-    /// This is another etcd.
+    /// Another cluster answered.
     OtherCluster,
-    /// No watch could be opened for too long.
+    /// Reopening failed for too long.
     Failed(Failure),
 }
 
 #[derive(Debug)]
 enum State {
-    /// No stream; the next is opened then.
+    /// No stream; the next opens at this time.
     Waiting {
         until: Instant,
         wait: Duration,
     },
-    /// A stream is being opened, or opened and not yet answered.
+    /// A stream is opening, or has opened without an answer so far.
     Opening {
         wait: Duration,
         since: Instant,
@@ -129,18 +129,18 @@ enum State {
 #[derive(Debug)]
 struct Following {
     truthful: bool,
-    /// Whether it is known that nothing was lost between what was told and what has come. etcd hands what happened before out of
-    /// its store, and what it has compacted there is missing.
+    /// True once it is known that nothing was lost between delivered and received events. etcd reads earlier events
+    /// from its store, where compacted ones are missing.
     verified: bool,
-    /// What has come and was not told.
+    /// Received events that are not delivered yet.
     ranges: WatchRanges,
-    /// When etcd last said anything.
+    /// The time of etcd's last message.
     heard: Instant,
-    /// Since when a question is open.
+    /// The time of the oldest unanswered request.
     asked: Option<Instant>,
-    /// When the member last said that it lives.
+    /// The time of the member's last sign of life.
     alive: Instant,
-    /// When to ask for the wanted revision.
+    /// The time for the next progress request.
     ask_at: Option<Instant>,
 }
 
@@ -150,13 +150,13 @@ pub(super) struct Follower {
     keys: Keys,
     cluster: u64,
     state: State,
-    /// Everything up to here, in etcd's count, has been told or is none of our business.
+    /// Everything up to this revision of etcd has been delivered or is irrelevant.
     position: i64,
-    /// What the reader was last told.
+    /// The last delivered watermark.
     watermark: Revision,
-    /// The newest revision that somebody waits for.
+    /// The newest requested revision.
     wanted: Revision,
-    /// Since when no stream could be opened.
+    /// The time since when no stream could be opened.
     failing: Option<Instant>,
 }
 
@@ -167,7 +167,7 @@ impl Follower {
         Self { keys, cluster, state, position, watermark: after, wanted, failing }
     }
 
-    /// When it wants a [`Input::Tick`], if nothing else happens.
+    /// The time of the next [`Input::Tick`] without another input.
     pub(super) fn due(&self) -> Option<Instant> {
         match &self.state {
             State::Waiting { until, .. } => Some(*until),
@@ -183,12 +183,12 @@ impl Follower {
         }
     }
 
-    /// How far it is, in etcd's count.
+    /// The position as etcd's revision.
     pub(super) const fn position(&self) -> i64 {
         self.position
     }
 
-    /// Whether [`Input::Wanted`] with this revision is news.
+    /// Returns true if [`Input::Wanted`] with this revision would be new.
     pub(super) fn wants(&self, revision: Revision) -> bool {
         revision > self.wanted
     }
@@ -260,7 +260,7 @@ impl Follower {
             following.ranges.report(watch, header.revision);
         }
         let revisions = following.ranges.bring(watch, header.revision, message.events, message.fragment);
-        // Events of one revision come as they happen; several come out of the store.
+        // Single revisions are live events; several come from etcd's store.
         following.verified &= revisions <= 1;
         let mut actions: Vec<Action> = following.ranges.balance().into_iter().map(Action::Share).collect();
         actions.extend(self.deliver(now));
@@ -281,7 +281,7 @@ impl Follower {
         });
         self.schedule(now);
         if newest < self.position {
-            // A member that lags behind, or an etcd that was set back.
+            // A lagging member, or an etcd that was set back.
             return vec![Action::Verify { revision: self.position }];
         }
         Vec::new()
@@ -331,7 +331,7 @@ impl Follower {
         actions
     }
 
-    /// Tells what has come, once it is known that nothing is missing before it.
+    /// Delivers received events once it is known that none is missing before them.
     fn deliver(&mut self, now: Instant) -> Vec<Action> {
         let State::Following(following) = &mut self.state else { return Vec::new() };
         if !following.ranges.is_past(self.position) {
@@ -364,7 +364,7 @@ impl Follower {
         vec![Action::Tell(TailBatch { events, watermark })]
     }
 
-    /// Sees to it that a wanted revision is asked for if it does not come.
+    /// Schedules a progress request in case a requested revision does not arrive.
     fn schedule(&mut self, now: Instant) {
         let is_ahead = to_etcd(self.wanted) > self.position;
         if let State::Following(following) = &mut self.state {
@@ -379,7 +379,7 @@ impl Follower {
 }
 
 impl Following {
-    /// Asks what is due to be asked.
+    /// Sends the requests that are due.
     fn tick(&mut self, now: Instant) -> Vec<Action> {
         let mut actions = Vec::new();
         if self.asked.is_some_and(|asked| self.alive.max(asked) + SUSPECT <= now) {
@@ -405,7 +405,7 @@ impl Following {
     }
 }
 
-/// An event of ours that was not told before.
+/// Converts an event of the store that was not delivered before.
 fn store_event(keys: &Keys, event: Event, position: i64) -> Option<StoreEvent> {
     let is_put = event.kind == i32::from(EventType::Put);
     let kv = event.kv.filter(|kv| kv.mod_revision > position && !keys.is_reserved(&kv.key))?;

@@ -1,7 +1,6 @@
-//! The state machine of a tail, step by step, against an etcd that is only imagined.
+//! Tests of the tail's state machine, step by step, with simulated time and answers.
 //!
-//! Time and answers are made up, so that every order of events can be had. The machine with a real etcd is tested below
-//! `tests`.
+//! So every order of inputs is possible. Tests with a real etcd are in `tests`.
 
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use crate::proto::{Event, KeyValue, ResponseHeader, WatchResponse};
 
 const CLUSTER: u64 = 7;
 
-/// A machine and its clock.
+/// A state machine with its clock.
 struct Rig {
     machine: Follower,
     now: Instant,
@@ -30,7 +29,7 @@ impl Rig {
         Self { machine: Follower::new(Keys::new("/registry".to_owned()), CLUSTER, Revision::new(after), now), now }
     }
 
-    /// A tail whose watch runs, on an etcd that is at the same revision.
+    /// A tail with a running watch, on an etcd at the same revision.
     fn following(after: u64, truthful: bool) -> Self {
         let mut rig = Self::new(after);
         rig.connect(after, truthful);
@@ -53,7 +52,7 @@ impl Rig {
         self.step(Input::Message(message))
     }
 
-    /// What is heard first on a stream is told once it is verified.
+    /// The first message on a stream is delivered after verification.
     fn hear_first(&mut self, message: WatchResponse, from: i64) -> Vec<Action> {
         assert_eq!(self.hear(message), [Action::Verify { revision: from }]);
         self.step(Input::Verified(Probe::Readable))
@@ -63,7 +62,7 @@ impl Rig {
         self.step(Input::Wanted(Revision::new(revision)))
     }
 
-    /// Lets time pass until the machine wants to be asked.
+    /// Advances the time to the machine's due time.
     fn wait_for_due(&mut self) -> Vec<Action> {
         self.now = self.now.max(self.machine.due().expect("it waits for something"));
         self.step(Input::Tick)
@@ -87,7 +86,7 @@ fn answer(revision: u64, events: &[(i64, &str)]) -> WatchResponse {
     }
 }
 
-/// A batch: its events, where a name with a hyphen at its end was deleted, and its watermark.
+/// A batch of events with its watermark. A name that ends in a hyphen was deleted.
 fn told(events: &[(u64, &str)], watermark: u64) -> Action {
     let event = |(revision, key): &(u64, &str)| StoreEvent {
         key: StoreKey::new(format!("/registry/{}", key.trim_end_matches('-'))),
@@ -112,7 +111,7 @@ fn events_are_told_with_their_revision_as_watermark() {
     let mut rig = Rig::following(5, true);
     assert_eq!(rig.hear_first(answer(6, &[(6, "a"), (6, "b-")]), 5), [told(&[(6, "a"), (6, "b-")], 6)]);
     assert_eq!(rig.hear(answer(7, &[(7, "a")])), [told(&[(7, "a")], 7)]);
-    // Several at once come out of the store, where they may have been compacted.
+    // Several revisions at once come from etcd's store, where some may be compacted.
     assert_eq!(rig.hear_first(answer(9, &[(8, "a"), (9, "c")]), 7), [told(&[(8, "a"), (9, "c")], 9)]);
 }
 
@@ -144,7 +143,7 @@ fn after_a_break_the_watch_goes_on_where_it_was() {
     assert_eq!(rig.wait_for_due(), [Action::Open { start: 10 }]);
     assert!(matches!(rig.step(broken())[..], [Action::Close { .. }]));
     rig.connect(12, true);
-    // Whatever etcd sends again is not told again.
+    // Repeated events are not delivered again.
     assert_eq!(rig.hear_first(answer(12, &[(9, "a"), (12, "b")]), 9), [told(&[(12, "b")], 12)]);
 }
 
@@ -175,10 +174,10 @@ fn a_wanted_revision_without_events_is_asked_for() {
     let mut rig = Rig::following(5, true);
     assert_eq!(rig.want(8), []);
     assert_eq!(rig.wait_for_due(), [Action::AskProgress]);
-    // Not there yet, and asked again.
+    // Not there yet, so it is requested again.
     assert_eq!(rig.hear_first(answer(7, &[]), 5), []);
     assert_eq!(rig.wait_for_due(), [Action::AskProgress]);
-    // The watermark is what was wanted, not all that etcd has reached.
+    // The watermark is the requested revision, not etcd's latest.
     assert_eq!(rig.hear(answer(11, &[])), [told(&[], 8)]);
     assert_eq!(rig.want(11), [told(&[], 11)]);
 }
@@ -217,7 +216,7 @@ fn a_silent_watch_whose_member_lives_is_given_up_in_the_end() {
     };
     assert!((5..=7).contains(&asked) && matches!(given_up[..], [Action::TurnFrom { .. }, Action::Close { .. }]));
     assert_eq!(rig.wait_for_due(), [Action::Open { start: 6 }]);
-    // Also one that never says that the watch exists; by now the reader must learn of it.
+    // Also for an etcd that never confirms the watch; by now the reader must be informed.
     rig.step(Input::Opened { truthful: true });
     let given_up = rig.wait_for_due();
     assert!(matches!(given_up[..], [Action::TurnFrom { .. }, Action::End(End::Failed(_))]), "{given_up:?}");
@@ -262,7 +261,7 @@ fn a_long_history_comes_by_several_watches_and_is_told_in_order() {
     };
     assert_eq!(revisions(&rig.step(Input::Verified(Probe::Readable))), (1..=1000).collect::<Vec<_>>());
     assert_eq!(rig.hear(history(3, 3500, 3001..=3500)), []);
-    // As far as the watch is asked for; what it brings behind that is the next one's.
+    // Only up to the end of its range; later events belong to the next watch.
     assert_eq!(rig.hear(history(2, 3500, 2001..=3000)), [Action::Share(Change::Cancel { watch: 2 })]);
     let cancelled = WatchResponse { watch_id: 2, canceled: true, ..answer(3500, &[]) };
     assert_eq!(rig.hear(cancelled), []);
@@ -280,11 +279,11 @@ fn a_watch_that_may_be_shared_out_is_not_asked_how_far_it_is() {
     rig.connect(5000, true);
     rig.want(5000);
     let begun = rig.now;
-    // Others may have made all that history; then nothing comes by itself.
+    // All that history may belong to others; then nothing arrives by itself.
     while rig.wait_for_due() != [Action::AskProgress] {}
     assert!(rig.now - begun >= Duration::from_secs(1));
     assert_eq!(rig.hear_first(WatchResponse { watch_id: -1, ..answer(5000, &[]) }, 0), [told(&[], 5000)]);
-    // Whatever comes now is not shared out: the answer to a question may still be under way.
+    // Later events are not shared out: the answer to a request may still be in flight.
     assert_eq!(rig.hear(history(FIRST_WATCH, 9000, 5001..=6000)), [Action::Verify { revision: 5000 }]);
 }
 

@@ -1,6 +1,6 @@
-//! Stores and keys that the tests on a real etcd share.
+//! Stores and keys for the tests on a real etcd.
 //!
-//! Where no etcd can be had, tests say that they were not run.
+//! Without an etcd the tests report that they did not run.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test uses its part; a test fails by a panic")]
 
 use std::time::Duration;
@@ -11,10 +11,10 @@ use keelson_storage::{RangePage, RangeRequest, Store, StoreError, StoreEvent, St
 use keelson_storage_etcd::{EtcdConfig, EtcdStore};
 use keelson_teststores::EtcdServer;
 
-/// Long enough that only a bug reaches it, also on two slow cores that six members, several stores and a build share.
+/// Long enough that only a bug exceeds it, also on two slow cores shared by six members, several stores and a build.
 pub const PATIENCE: Duration = Duration::from_secs(150);
 
-/// A store under a prefix.
+/// Opens a store under a prefix.
 pub async fn open(server: &EtcdServer, prefix: &str) -> EtcdStore {
     let url = format!("etcd://{}{prefix}", server.endpoint());
     EtcdStore::open(EtcdConfig::from_url(&url).unwrap()).await.unwrap()
@@ -40,7 +40,7 @@ pub async fn read(store: &EtcdStore) -> RangePage {
     store.range(everything(None)).await.unwrap()
 }
 
-/// Reads a tail up to a revision, opening it again behind its watermark when it breaks, as a server's cache does.
+/// Reads a tail up to a revision. Reopens it after its watermark when it breaks, as a server's cache does.
 pub async fn follow(store: &EtcdStore, after: Revision, until: Revision) -> Vec<StoreEvent> {
     tokio::time::timeout(PATIENCE, try_follow(store, after, until)).await.expect("the tail gets there")
 }

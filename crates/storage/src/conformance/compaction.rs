@@ -1,6 +1,6 @@
-//! Compaction: it forgets what nobody may read, and nothing else.
+//! Compaction removes unreadable history, and nothing else.
 //!
-//! Every case compares what is readable before and after, at each revision, while writers go on.
+//! Every case compares the readable state before and after, at each revision, under concurrent writers.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use keelson_meta::Revision;
 use super::{Factory, assert_compacted, assert_future, commit, delete, drain, everything, key, put, read, texts};
 use crate::store::{RangePage, Store};
 
-/// Reads from the compacted revision on are as before; below it they fail and say where reading starts.
+/// Reads at or above the compacted revision are unchanged. Below it they fail with the oldest readable revision.
 pub async fn inv20_compaction_never_changes_a_readable_result(factory: &mut impl Factory) {
     let store = factory.open().await;
     let pages = write_history(&*store, 60).await;
@@ -32,7 +32,7 @@ pub async fn inv20_compaction_never_changes_a_readable_result(factory: &mut impl
     assert_eq!(drain(&mut tail, newest.revision, next).await.len(), 1);
 }
 
-/// What every revision of a history with overwrites, deletes and recreations shows.
+/// The content at every revision of a history with overwrites, deletes and recreations.
 async fn write_history(store: &dyn Store, rounds: usize) -> Vec<RangePage> {
     let mut pages = Vec::new();
     for round in 0..rounds {
@@ -45,7 +45,7 @@ async fn write_history(store: &dyn Store, rounds: usize) -> Vec<RangePage> {
     pages
 }
 
-/// The oldest readable revision never goes back.
+/// The oldest readable revision never decreases.
 pub async fn compacting_again_or_lower_does_nothing(factory: &mut impl Factory) {
     let store = factory.open().await;
     let pages = write_history(&*store, 10).await;
@@ -57,7 +57,7 @@ pub async fn compacting_again_or_lower_does_nothing(factory: &mut impl Factory) 
     assert_eq!(read(&*store, Some(pages[5].revision)).await, pages[5]);
 }
 
-/// Compacting what has not happened would hide writes to come.
+/// Compacting a future revision would hide later writes.
 pub async fn compacting_the_future_is_refused(factory: &mut impl Factory) {
     let store = factory.open().await;
     let next = commit(&*store, put("a", "1")).await.next();
@@ -65,7 +65,7 @@ pub async fn compacting_the_future_is_refused(factory: &mut impl Factory) {
     assert!(store.oldest_revision().await.unwrap() < next);
 }
 
-/// When the newest change is a delete that compaction forgets, the next write still gets a new revision.
+/// If compaction forgets a delete as the newest change, the next write still gets a new revision.
 pub async fn inv17_compacting_everything_keeps_the_revision(factory: &mut impl Factory) {
     let store = factory.open().await;
     commit(&*store, put("a", "1")).await;
@@ -76,7 +76,7 @@ pub async fn inv17_compacting_everything_keeps_the_revision(factory: &mut impl F
     assert!(commit(&*store, put("a", "2")).await > deleted);
 }
 
-/// Writers and readers go on while history is forgotten behind them.
+/// Writers and readers continue while history is compacted behind them.
 pub async fn compaction_under_writers_changes_nothing_readable(factory: &mut impl Factory) {
     let store = factory.open().await;
     commit(&*store, put("start", "1")).await;
@@ -97,7 +97,7 @@ pub async fn compaction_under_writers_changes_nothing_readable(factory: &mut imp
     assert_eq!(read(&*store, Some(last.revision)).await, last);
 }
 
-/// What must be there in the end.
+/// Returns the expected final content.
 async fn write_and_remember(store: &dyn Store, rounds: usize) -> BTreeMap<String, String> {
     let mut expected = BTreeMap::from([("start".to_owned(), "1".to_owned())]);
     for round in 0..rounds {

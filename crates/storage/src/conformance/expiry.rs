@@ -1,6 +1,6 @@
-//! Times to live: keys end as ordinary deletes, when asked to and not by themselves.
+//! Times to live: expired keys are removed as ordinary deletes, on request and not by themselves.
 //!
-//! A server asks; the engine only knows the times. So a store without a server loses nothing.
+//! The engine stores the times and the server requests the removal. So a store without a server loses nothing.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,19 +9,19 @@ use bytes::Bytes;
 use super::{Factory, changes, commit, delete, drain, key, pairs, put, read, texts};
 use crate::store::{Transaction, Write};
 
-/// A moment, in whole seconds from one that all cases share.
+/// A time in whole seconds after a common origin.
 pub(super) fn at(second: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000 + second)
 }
 
-/// A put that ends.
+/// A put with an expiry.
 pub(super) fn put_until(relative: &str, value: &str, second: u64) -> Transaction {
     let value = Bytes::from(value.to_owned());
     let write = Write::Put { key: key(relative), value, expires: Some(at(second)) };
     Transaction { writes: vec![write], ..Transaction::default() }
 }
 
-/// At or before the moment given, not after; with revisions, events and a count.
+/// Keys expire at or before the given time, not after, with revisions, events and a count.
 pub async fn keys_end_at_their_time_as_ordinary_deletes(factory: &mut impl Factory) {
     let store = factory.open().await;
     commit(&*store, put_until("at-10", "1", 10)).await;
@@ -40,7 +40,7 @@ pub async fn keys_end_at_their_time_as_ordinary_deletes(factory: &mut impl Facto
     assert_eq!(texts(&read(&*store, Some(before)).await).len(), 4);
 }
 
-/// The newest write of a key says when it ends, or that it doesn't; what earlier writes said is void.
+/// Each write sets or clears the expiry of its key.
 pub async fn a_rewrite_decides_anew_when_a_key_ends(factory: &mut impl Factory) {
     let store = factory.open().await;
     for name in ["kept", "later", "sooner", "deleted", "recreated"] {

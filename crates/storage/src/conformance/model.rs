@@ -1,6 +1,6 @@
-//! Random operations against the plainest model of a store: one map for every revision.
+//! Random operations against a simple model of a store: one map per revision.
 //!
-//! Operations are decoded from bytes, so that a property test can generate and shrink them without knowing them.
+//! Operations are decoded from bytes, so that a property test can generate and shrink them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use super::{Factory, PREFIX, assert_compacted, drain, everything, key, read, rel
 use crate::key::StoreKey;
 use crate::store::{CommitError, Condition, RangeRequest, Store, StoreEvent, Transaction};
 
-/// How many keys the operations use: few, so that they meet.
+/// The number of keys, small so that operations overlap.
 const KEYS: u8 = 6;
 
 /// One step of a random run.
 #[derive(Clone, Copy, Debug)]
 pub enum Operation {
-    /// Puts a key, with a compare or not.
+    /// Puts a key, with or without a compare.
     Put(u8, Guess),
-    /// Puts a key that ends at this second.
+    /// Puts a key that expires at this second.
     PutUntil(u8, u8),
-    /// Deletes a key, there or not, with a compare or not.
+    /// Deletes a key, present or not, with or without a compare.
     Delete(u8, Guess),
     /// Puts the first key and deletes the second in one transaction.
     Both(u8, u8),
-    /// Reads in chunks of this size at a revision of the past.
+    /// Reads in chunks of this size at a past revision.
     Walk(u8, u8),
     /// Compacts some way between the oldest and the newest revision.
     Compact(u8),
@@ -36,7 +36,7 @@ pub enum Operation {
     Reopen,
 }
 
-/// A compare that holds or not.
+/// A compare that may hold or not.
 #[derive(Clone, Copy, Debug)]
 pub enum Guess {
     /// No compare.
@@ -52,7 +52,7 @@ pub enum Guess {
 }
 
 impl Operation {
-    /// The operation that these bytes stand for; all bytes stand for one.
+    /// The operation for these bytes. Every input is valid.
     pub const fn from_bytes([what, first, second]: [u8; 3]) -> Self {
         let guess = match second % 5 {
             0 => Guess::None,
@@ -74,7 +74,7 @@ impl Operation {
     }
 }
 
-/// A run that is always the same; engines add property tests with [`check_operations`].
+/// A fixed sequence. Engines add property tests with [`check_operations`].
 pub async fn random_operations_match_the_model(factory: &mut impl Factory) {
     let mut state = 0x2545_f491_4f6c_dd1d_u64;
     let operations: Vec<Operation> = (0..400)
@@ -89,7 +89,7 @@ pub async fn random_operations_match_the_model(factory: &mut impl Factory) {
     check_operations(factory, &operations).await;
 }
 
-/// Does the operations to a new store and to the model, and compares results on the way and everything in the end.
+/// Applies the operations to a new store and to the model, and compares results on the way and all content at the end.
 pub async fn check_operations(factory: &mut impl Factory, operations: &[Operation]) {
     let store = factory.open().await;
     let start = store.current_revision().await.unwrap();
@@ -104,7 +104,7 @@ pub async fn check_operations(factory: &mut impl Factory, operations: &[Operatio
     for operation in operations {
         match *operation {
             Operation::Reopen if factory.survives_reopening() => {
-                // The old handle must be gone before the store is opened again.
+                // The old handle must be dropped before the store is reopened.
                 let Run { store, model } = run;
                 drop(store);
                 run = Run { store: factory.open().await, model };
@@ -120,9 +120,9 @@ pub async fn check_operations(factory: &mut impl Factory, operations: &[Operatio
 type Contents = BTreeMap<String, (Revision, String)>;
 
 struct Model {
-    /// What was there at each revision.
+    /// The content at each revision.
     history: BTreeMap<Revision, Contents>,
-    /// Every change: revision, key, and value or none.
+    /// Every change: revision, key and value, `None` for a delete.
     events: Vec<(Revision, String, Option<String>)>,
     ends: BTreeMap<String, u8>,
     oldest: Revision,
@@ -292,7 +292,7 @@ fn plain(event: &StoreEvent) -> (Revision, String, Option<String>) {
     (event.revision, relative(&event.key), event.value.as_ref().map(text))
 }
 
-/// Names in which bytewise and segment-wise order differ.
+/// Names whose order differs between bytes and path segments.
 fn name(number: u8) -> String {
     ["q-b/x", "q/x", "q/x-", "q", "Q/y", "é"][usize::from(number % KEYS)].to_owned()
 }

@@ -1,7 +1,6 @@
-//! Range reads: bytewise order, limits, and reading at a revision.
+//! Range reads: byte order, limits, and reads at a revision.
 //!
-//! The cases are those that lists in chunks rely on: a page is exact, a count agrees with it, and an old revision shows
-//! nothing new.
+//! Chunked lists rely on these cases: pages are exact, counts agree, and an old revision never shows newer content.
 
 use futures::TryStreamExt as _;
 use keelson_meta::Revision;
@@ -13,14 +12,14 @@ use super::{
 use crate::key::StoreKey;
 use crate::store::{KeyValue, RangeRequest, ScanRequest, Store, StoreError, Transaction};
 
-/// Bytes decide, not characters or segments: `q-b/x` before `q/x`, upper case before lower, no collation.
+/// Keys sort by bytes, not by characters or segments: `q-b/x` before `q/x`, upper case before lower, no collation.
 pub async fn inv08_keys_are_ordered_by_their_bytes(factory: &mut impl Factory) {
     let store = factory.open().await;
     let ordered = ["Q/x", "q", "q-b/x", "q.b/x", "q/x", "q/x-", "q/x.", "q/x0", "q/xa", "q0/x", "qa/x", "é/x", "𐀀/x"];
     for name in ordered.iter().rev() {
         commit(&*store, put(name, name)).await;
     }
-    // Neighbours of the prefix do not belong to it.
+    // Neighbours of the prefix are outside of it.
     for outside in ["/registry/conformance", "/registry/conformance-b/x", "/registry/conformance0", "/registry/z"] {
         commit(&*store, Transaction::default().put(StoreKey::new(outside), "outside")).await;
     }
@@ -35,7 +34,7 @@ pub async fn inv08_keys_are_ordered_by_their_bytes(factory: &mut impl Factory) {
     );
 }
 
-/// A limit returns that many from the start of the range; `more` is exact.
+/// A limit returns that many entries from the start of the range, and `more` is exact.
 pub async fn a_limit_cuts_and_says_whether_more_follows(factory: &mut impl Factory) {
     let store = factory.open().await;
     for name in ["a", "b", "c", "d"] {
@@ -58,7 +57,7 @@ pub async fn a_limit_cuts_and_says_whether_more_follows(factory: &mut impl Facto
     assert!(page.entries.is_empty() && !page.more);
 }
 
-/// An engine that has a faster way than the order of the keys finds by it what ranges find, and refuses what they refuse.
+/// A scan, where the engine has one, finds the same entries as ranges and refuses the same revisions.
 pub async fn a_scan_finds_what_ranges_find(factory: &mut impl Factory) {
     let store = factory.open().await;
     let names: Vec<String> = (0..700).map(|number| format!("{}/{number:03}", ["a", "b", "c"][number % 3])).collect();
@@ -96,7 +95,7 @@ pub async fn a_scan_finds_what_ranges_find(factory: &mut impl Factory) {
     assert_compacted(compacted, revisions[0], oldest);
 }
 
-/// A count is what a range of the same request would return: at its revision, without what was deleted, up to its limit.
+/// A count equals the length of the range for the same request: at its revision, without deleted keys, up to its limit.
 pub async fn a_count_is_the_length_of_the_range(factory: &mut impl Factory) {
     let store = factory.open().await;
     let mut revisions = vec![store.current_revision().await.unwrap()];
@@ -121,7 +120,7 @@ pub async fn a_count_is_the_length_of_the_range(factory: &mut impl Factory) {
     assert_compacted(store.count(everything(Some(revisions[0]))).await, revisions[0], newest);
 }
 
-/// Every revision in the history shows what was there then.
+/// Every revision in the history shows the content of its time.
 pub async fn a_range_is_read_at_its_revision(factory: &mut impl Factory) {
     let store = factory.open().await;
     let start = store.current_revision().await.unwrap();
@@ -146,7 +145,7 @@ pub async fn a_range_is_read_at_its_revision(factory: &mut impl Factory) {
     assert_eq!(read(&*store, None).await.revision, five);
 }
 
-/// A revision that has not happened is an error that a retry may cure.
+/// A future revision is a retryable error.
 pub async fn a_future_revision_is_refused(factory: &mut impl Factory) {
     let store = factory.open().await;
     let next = commit(&*store, put("a", "1")).await.next();
@@ -155,7 +154,7 @@ pub async fn a_future_revision_is_refused(factory: &mut impl Factory) {
     assert_future(refused, next);
 }
 
-/// Lists of an empty store have a resourceVersion, and 0 would mean something else to clients.
+/// Lists of an empty store need a resourceVersion, and 0 has another meaning for clients.
 pub async fn an_empty_store_has_a_revision(factory: &mut impl Factory) {
     let store = factory.open().await;
     let revision = store.current_revision().await.unwrap();
@@ -166,7 +165,7 @@ pub async fn an_empty_store_has_a_revision(factory: &mut impl Factory) {
     store.check().await.unwrap();
 }
 
-/// Chunks of any size at one revision, with writes between them, are the list at that revision.
+/// Chunks of any size at one revision, with writes in between, equal the list at that revision.
 pub async fn inv01_chunks_at_one_revision_equal_the_whole(factory: &mut impl Factory) {
     let store = factory.open().await;
     for number in 0..40 {

@@ -1,12 +1,12 @@
-//! Restarts: what was acknowledged is there, history and all. For engines that keep their contents.
+//! Restarts: acknowledged writes and their history survive. For engines that keep their contents.
 //!
-//! An engine that keeps nothing, such as the one in memory, does not run these. The engine is closed and opened again between
-//! the steps.
+//! Engines without persistence, such as the one in memory, skip these. The engine is closed and reopened between the
+//! steps.
 
 use super::expiry::{at, put_until};
 use super::{Factory, assert_compacted, changes, commit, delete, drain, everything, pairs, put, read, texts};
 
-/// Contents, old revisions, the tail from before, and what is compacted.
+/// Contents, old revisions, an earlier tail position, and the compacted revision survive.
 pub async fn everything_survives_a_restart(factory: &mut impl Factory) {
     if !factory.survives_reopening() {
         return;
@@ -35,7 +35,7 @@ pub async fn everything_survives_a_restart(factory: &mut impl Factory) {
     assert_eq!(texts(&read(&*store, None).await), pairs(&[("a", "2"), ("c", "1")]));
 }
 
-/// Even when the newest changes were deletes that compaction has forgotten.
+/// Also when compaction has forgotten deletes as the newest changes.
 pub async fn inv17_revisions_do_not_decrease_over_a_restart(factory: &mut impl Factory) {
     if !factory.survives_reopening() {
         return;

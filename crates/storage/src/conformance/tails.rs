@@ -1,7 +1,7 @@
-//! Tails: history first, then what is committed, with no gap and no repeat where the two meet.
+//! Tails: history first, then new commits, without gaps or repeats between the two.
 //!
-//! The cache follows the store by one tail, and takes what it misses for gone. So these cases run under load, and with
-//! readers that are slow.
+//! The cache follows the store by one tail and would lose whatever a tail skips. So these cases run under load, and
+//! with slow readers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use keelson_meta::Revision;
 use super::{Factory, assert_future, changes, commit, delete, drain, key, put, read, relative, text};
 use crate::store::{Store, StoreEvent, Transaction};
 
-/// Puts, overwrites and deletes come in order, from before and after the tail was opened.
+/// Puts, overwrites and deletes arrive in order, from before and after the tail was opened.
 pub async fn a_tail_gives_history_and_then_what_is_committed(factory: &mut impl Factory) {
     let store = factory.open().await;
     let start = store.current_revision().await.unwrap();
@@ -28,7 +28,7 @@ pub async fn a_tail_gives_history_and_then_what_is_committed(factory: &mut impl 
     assert_eq!(changes(&drain(&mut rest, middle, last).await), expected[2..]);
 }
 
-/// Nothing of what came before.
+/// No earlier change arrives.
 pub async fn a_tail_from_the_newest_revision_gives_only_new_changes(factory: &mut impl Factory) {
     let store = factory.open().await;
     let start = commit(&*store, put("a", "1")).await;
@@ -39,14 +39,14 @@ pub async fn a_tail_from_the_newest_revision_gives_only_new_changes(factory: &mu
     assert_eq!(events[0].revision, last);
 }
 
-/// A client that knows more than the store is told so, not left waiting.
+/// A revision beyond the newest is refused at once instead of waiting.
 pub async fn a_tail_from_the_future_is_refused(factory: &mut impl Factory) {
     let store = factory.open().await;
     let next = commit(&*store, put("a", "1")).await.next();
     assert_future(store.tail(next).await, next);
 }
 
-/// More than any buffer of recent changes holds.
+/// The history is longer than any buffer of recent changes.
 pub async fn a_long_history_is_delivered_whole(factory: &mut impl Factory) {
     let store = factory.open().await;
     let start = store.current_revision().await.unwrap();
@@ -57,7 +57,7 @@ pub async fn a_long_history_is_delivered_whole(factory: &mut impl Factory) {
     assert!(events.iter().enumerate().all(|(at, event)| event.value.as_ref().map(text) == Some(at.to_string())));
 }
 
-/// A tail holds nothing back for a reader that is away.
+/// A tail loses nothing for a reader that pauses.
 pub async fn a_tail_that_is_not_polled_catches_up(factory: &mut impl Factory) {
     let store = factory.open().await;
     let start = store.current_revision().await.unwrap();
@@ -79,8 +79,7 @@ async fn write_many(store: &dyn Store, count: usize) -> Revision {
     last
 }
 
-/// Tails that start at moments of their own, while eight writers commit, all tell the same story, and it is the
-/// store's.
+/// Tails opened at different times, while eight writers commit, all yield the same sequence: the store's.
 pub async fn tails_started_under_load_have_no_gap_and_no_repeat(factory: &mut impl Factory) {
     let store = factory.open().await;
     let start = store.current_revision().await.unwrap();
@@ -89,7 +88,7 @@ pub async fn tails_started_under_load_have_no_gap_and_no_repeat(factory: &mut im
     for _ in 0..12 {
         let after = store.current_revision().await.unwrap();
         tails.push((after, store.tail(after).await.unwrap()));
-        // The next tail starts at a later revision, as long as there are writers.
+        // While there are writers, the next tail starts at a later revision.
         tokio::task::yield_now().await;
     }
     for writer in writers {
@@ -120,7 +119,7 @@ pub async fn tails_started_under_load_have_no_gap_and_no_repeat(factory: &mut im
 
 async fn write_rounds(store: Arc<dyn Store>, writer: usize) {
     for round in 0..50 {
-        // Every delete meets the key that the round before has put.
+        // Every delete finds the key that the previous round has put.
         let name = format!("w{writer}/{}", round / 2 % 5);
         commit(&*store, if round % 2 == 1 { delete(&name) } else { put(&name, &round.to_string()) }).await;
     }

@@ -1,6 +1,6 @@
-//! Transactions: all or nothing, in one order, seen at once.
+//! Transactions: atomic, in one order, and visible at once.
 //!
-//! Compares, writes and revisions are looked at from other readers, which must never see half of one.
+//! Other readers observe compares, writes and revisions, and must never see a partial transaction.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use keelson_meta::Revision;
 use super::{Factory, commit, delete, everything, key, pairs, put, read, texts};
 use crate::store::{CommitError, Condition, Store, Transaction, Write};
 
-/// The first compare that fails is named with the key's current value, and no write of the transaction happens.
+/// The first failed compare is reported with the key's current value, and nothing is written.
 pub async fn a_failing_compare_returns_the_current_value_and_writes_nothing(factory: &mut impl Factory) {
     let store = factory.open().await;
     let revision = commit(&*store, put("a", "one")).await;
@@ -36,7 +36,7 @@ pub async fn a_failing_compare_returns_the_current_value_and_writes_nothing(fact
     assert!(store.known_revision().is_none_or(|known| known == revision));
 }
 
-/// Each condition, on keys that the transaction writes and on others.
+/// Each condition, on keys inside and outside of the writes.
 pub async fn compares_hold_for_written_and_unwritten_keys(factory: &mut impl Factory) {
     let store = factory.open().await;
     let first = commit(&*store, put("a", "1").when(key("a"), Condition::Absent)).await;
@@ -49,7 +49,7 @@ pub async fn compares_hold_for_written_and_unwritten_keys(factory: &mut impl Fac
     assert_eq!(texts(&read(&*store, None).await), pairs(&[("a", "2"), ("b", "1")]));
 }
 
-/// Compares alone are a check; they make no revision.
+/// A transaction of compares alone only checks, and makes no revision.
 pub async fn a_transaction_without_writes_checks_its_compares(factory: &mut impl Factory) {
     let store = factory.open().await;
     let revision = commit(&*store, put("a", "1")).await;
@@ -60,7 +60,7 @@ pub async fn a_transaction_without_writes_checks_its_compares(factory: &mut impl
     assert_eq!(store.current_revision().await.unwrap(), revision);
 }
 
-/// The reported revisions are those that reads show, ascend, and are above everything before.
+/// Reported revisions ascend, equal those of later reads, and are above all earlier ones.
 pub async fn every_write_reports_its_revision(factory: &mut impl Factory) {
     let store = factory.open().await;
     let before = commit(&*store, put("z", "old")).await;
@@ -89,7 +89,7 @@ pub async fn deleting_an_absent_key_does_nothing(factory: &mut impl Factory) {
     assert_eq!(store.current_revision().await.unwrap(), deleted);
 }
 
-/// A deleted key is absent to compares and reads, and its next value is a new write.
+/// A deleted key is absent for compares and reads, and its next value is a new write.
 pub async fn a_deleted_key_can_be_created_again(factory: &mut impl Factory) {
     let store = factory.open().await;
     let first = commit(&*store, put("a", "1")).await;
@@ -103,7 +103,7 @@ pub async fn a_deleted_key_can_be_created_again(factory: &mut impl Factory) {
     assert_eq!(store.get(&key("a")).await.unwrap().unwrap().revision, second);
 }
 
-/// Empty values are values; large ones and any bytes are kept.
+/// Empty values are valid; large ones and arbitrary bytes are kept.
 pub async fn values_come_back_byte_for_byte(factory: &mut impl Factory) {
     let store = factory.open().await;
     let large: Vec<u8> = (0..1_500_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -139,7 +139,7 @@ pub async fn readers_never_see_half_a_transaction(factory: &mut impl Factory) {
     reader.await.unwrap();
 }
 
-/// Every kind of read that starts after an acknowledgement sees the write, while others write too.
+/// Every kind of read that starts after an acknowledgement sees the write, under concurrent writers.
 pub async fn inv15_a_read_sees_every_acknowledged_write(factory: &mut impl Factory) {
     let store = factory.open().await;
     let writers = (0..8).map(|writer| {
@@ -163,7 +163,7 @@ pub async fn inv15_a_read_sees_every_acknowledged_write(factory: &mut impl Facto
     }
 }
 
-/// What a revision showed when it was first seen, it shows for ever: nothing below it can still appear.
+/// A revision shows the same content forever: no lower revision can appear later.
 pub async fn inv16_revisions_become_visible_in_order(factory: &mut impl Factory) {
     let store = factory.open().await;
     let done = Arc::new(AtomicBool::new(false));
@@ -207,7 +207,7 @@ async fn write_rounds(store: Arc<dyn Store>, writer: usize) -> Vec<Revision> {
     revisions
 }
 
-/// Many updates that start from one revision: one wins, the others are told what won.
+/// Of many updates from one revision, one succeeds. The others get its result.
 pub async fn inv19_of_concurrent_updates_exactly_one_succeeds(factory: &mut impl Factory) {
     let store = factory.open().await;
     let mut revision = commit(&*store, put("a", "start")).await;

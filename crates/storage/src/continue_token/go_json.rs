@@ -1,9 +1,9 @@
-//! The little of Go's encoding/json that a continue token needs: its syntax errors in its words, the top-level members
-//! of an object, and its way of quoting strings.
+//! The subset of Go's encoding/json for continue tokens: syntax errors in Go's words, the members of the top-level
+//! object, and string quoting.
 //!
-//! The scan keeps its own stack of open brackets, so a hostile token can't exhaust the thread's.
+//! The scanner keeps its own stack of open brackets, so a hostile token can't exhaust the thread's.
 
-/// Go's bound on nesting.
+/// Go's nesting limit.
 const MAX_DEPTH: usize = 10_000;
 
 /// The kind of a JSON value.
@@ -42,19 +42,19 @@ impl Kind {
     }
 }
 
-/// A valid JSON text, taken apart one level deep.
+/// A valid JSON text, parsed one level deep.
 pub(super) struct Document<'a> {
     pub(super) kind: Kind,
-    /// The members when it is an object, in order, duplicates included.
+    /// The members of an object in order, with duplicates.
     pub(super) fields: Vec<Field<'a>>,
 }
 
 /// One member of the top-level object.
 pub(super) struct Field<'a> {
-    /// The name between its quotes, escapes included.
+    /// The raw name between its quotes, with escapes.
     raw_name: &'a [u8],
     pub(super) kind: Kind,
-    /// The text of a scalar; of arrays and objects only the bracket.
+    /// The raw text of a scalar; only the bracket of arrays and objects.
     raw: &'a [u8],
 }
 
@@ -72,7 +72,7 @@ impl Field<'_> {
     }
 }
 
-/// Checks the syntax of a whole text. The error is Go's.
+/// Checks the syntax of a whole text. The error text is Go's.
 pub(super) fn scan(text: &[u8]) -> Result<Document<'_>, String> {
     Scanner { text, at: 0, open: Vec::new(), name: &[], fields: Vec::new() }.run()
 }
@@ -90,7 +90,7 @@ enum Expect {
 struct Scanner<'a> {
     text: &'a [u8],
     at: usize,
-    /// The brackets that are open, as they were written.
+    /// The open brackets.
     open: Vec<u8>,
     name: &'a [u8],
     fields: Vec<Field<'a>>,
@@ -181,7 +181,7 @@ impl<'a> Scanner<'a> {
         if self.open.len() > MAX_DEPTH { Err(invalid(bracket, "exceeded max depth")) } else { Ok(expect) }
     }
 
-    /// Reads the rest of a string behind its first quote.
+    /// Reads the rest of a string after its first quote.
     fn string(&mut self) -> Result<(), String> {
         loop {
             match self.next()? {
@@ -263,7 +263,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Go's message about a byte that does not belong. Go shows the byte as if it were a character.
+/// Go's message about an unexpected byte. Go shows the byte as if it were a character.
 fn invalid(byte: u8, context: &str) -> String {
     let shown = match byte {
         b'\'' => "\\'".to_owned(),
@@ -284,7 +284,7 @@ fn invalid(byte: u8, context: &str) -> String {
     format!("invalid character '{shown}' {context}")
 }
 
-/// The text of a valid string between its quotes. As in Go, what is not Unicode becomes U+FFFD.
+/// The text of a valid string between its quotes. As in Go, invalid Unicode becomes U+FFFD.
 fn unquote(raw: &[u8]) -> String {
     let text = String::from_utf8_lossy(raw);
     let mut out = String::with_capacity(text.len());
@@ -316,7 +316,7 @@ fn push_utf16(out: &mut String, units: &mut Vec<u16>) {
     out.extend(char::decode_utf16(units.drain(..)).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)));
 }
 
-/// A string as Go's `json.Marshal` writes it, HTML escapes included.
+/// A quoted string as `json.Marshal` in Go writes it, with HTML escapes.
 pub(super) fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     out.push('"');

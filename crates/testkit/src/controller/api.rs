@@ -1,6 +1,6 @@
-//! Objects as the controller reads and writes them: JSON, by the path that their kind and names make.
+//! Reads and writes of the controller: JSON objects by a path from kind and names.
 //!
-//! A write that came too late (the object has changed, or is gone) is not an error: what it missed starts another round.
+//! A write of an outdated or deleted object is no error: the change that it missed starts another round.
 
 use std::time::SystemTime;
 
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use crate::raw::{Call, Raw, Stream};
 
 const MERGE: &str = "application/merge-patch+json";
-/// How long a watch lasts, in seconds: less than a quiet stream is waited for.
+/// The duration of a watch in seconds, shorter than the wait for a quiet stream.
 const WATCH_SECONDS: u32 = 30;
 
-/// A kind and where its objects are.
+/// A kind with the place of its objects.
 #[derive(Clone, Copy)]
 pub(super) struct Kind {
     root: &'static str,
@@ -62,12 +62,12 @@ impl Api {
         send(self.raw.post(collection(kind, namespace), object)).await
     }
 
-    /// Changes an object (`below` is empty) or a part of it (`/status`).
+    /// Changes an object (`below` is empty) or a subresource (`/status`).
     pub(super) async fn patch(&self, kind: Kind, object: &Value, below: &str, change: &Value) -> Result<()> {
         send(self.raw.patch(path(kind, object) + below, MERGE, change)).await
     }
 
-    /// Reports a status, unless it says so already. Zero and nothing are the same.
+    /// Writes a status unless it is unchanged. Zero and a missing value are equal.
     pub(super) async fn report(&self, kind: Kind, object: &Value, status: &Value) -> Result<()> {
         let known = |field: &str| match &object["status"][field] {
             Value::Null => json!(0),
@@ -77,7 +77,7 @@ impl Api {
         if !news {
             return Ok(());
         }
-        // A status says what was read, so it holds only for that.
+        // A status is based on the object that was read, so it applies only to that version.
         let change = json!({"metadata": {"resourceVersion": object["metadata"]["resourceVersion"]}, "status": status});
         self.patch(kind, object, "/status", &change).await
     }
@@ -89,21 +89,21 @@ impl Api {
         send(self.raw.post(path(PODS, pod) + "/binding", &binding)).await
     }
 
-    /// Deletes an object; with no time to go when it is `at_once`.
+    /// Deletes an object, without a grace period if `at_once`.
     pub(super) async fn delete(&self, kind: Kind, object: &Value, at_once: bool) -> Result<()> {
         let query = if at_once { "?gracePeriodSeconds=0" } else { "" };
         send(self.raw.delete(path(kind, object) + query)).await
     }
 }
 
-/// The reference by which an object is owned and managed.
+/// The owner reference to a controller.
 pub(super) fn controller_reference(kind: Kind, owner: &Value) -> Value {
     let metadata = &owner["metadata"];
     json!([{"apiVersion": kind.version, "kind": kind.kind, "name": metadata["name"], "uid": metadata["uid"],
         "controller": true, "blockOwnerDeletion": true}])
 }
 
-/// Those of the objects that this owner manages.
+/// The objects that this owner controls.
 pub(super) fn owned_by<'a>(owner: &Value, objects: &'a [Value]) -> Vec<&'a Value> {
     let uid = &owner["metadata"]["uid"];
     let owns = |reference: &Value| reference["controller"] == true && reference["uid"] == *uid;
@@ -111,17 +111,17 @@ pub(super) fn owned_by<'a>(owner: &Value, objects: &'a [Value]) -> Vec<&'a Value
     objects.iter().filter(|object| references(object).iter().any(owns)).collect()
 }
 
-/// Whether it is being deleted.
+/// Returns true if the object is being deleted.
 pub(super) fn is_leaving(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// A number of an object, 0 when there is none.
+/// A number field, 0 when it is missing.
 pub(super) fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_default()
 }
 
-/// A number, or that many hundredths of a whole, rounded up or down.
+/// A number, or a percentage of a whole, rounded up or down.
 pub(super) fn share(value: &Value, whole: u64, round_up: bool) -> u64 {
     let percent = value.as_str().and_then(|text| text.strip_suffix('%')).and_then(|text| text.parse::<u64>().ok());
     match percent {
@@ -131,7 +131,7 @@ pub(super) fn share(value: &Value, whole: u64, round_up: bool) -> u64 {
     }
 }
 
-/// Conditions of these types, statuses and reasons; one that stays as it was keeps its time.
+/// Conditions of these types, statuses and reasons. An unchanged one keeps its time.
 pub(super) fn conditions(object: &Value, wanted: &[(&str, &str, &str)], timed: &[&str]) -> Value {
     let known = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
     let now = rfc3339(SystemTime::now());
@@ -162,6 +162,6 @@ async fn send(call: Call) -> Result<()> {
     let answer = call.try_send().await?;
     match answer.status {
         200..=202 | 403 | 404 | 409 | 429 => Ok(()),
-        _ => panic!("the controller of the test wrote what the server does not take: {}", answer.text()),
+        _ => panic!("the server refused a write of the test's controller: {}", answer.text()),
     }
 }

@@ -1,6 +1,6 @@
-//! Disruption budgets: how many of the pods there are may be evicted now.
+//! Disruption budgets: the number of pods that may be evicted now.
 //!
-//! A pod that an eviction has named counts as gone, whether its deletion can be seen already or not.
+//! A pod named by an eviction counts as gone, whether its deletion is visible or not.
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::api::{Api, BUDGETS, is_leaving, share};
 use super::pods::is_ready;
 
-/// Counts for a budget.
+/// Updates the counts of a budget.
 pub(super) async fn reconcile(api: &Api, budget: &Value, pods: &[Value]) -> Result<()> {
     let spec = &budget["spec"];
     let chosen = spec["selector"]["matchLabels"].as_object().cloned().unwrap_or_default();
@@ -20,7 +20,7 @@ pub(super) async fn reconcile(api: &Api, budget: &Value, pods: &[Value]) -> Resu
     let staying: Vec<&Value> = pods.iter().filter(matches).filter(|pod| !is_leaving(pod)).collect();
     let name = |pod: &Value| pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     let mut evicted = budget["status"]["disruptedPods"].as_object().cloned().unwrap_or_default();
-    // A merge patch takes off what it calls null.
+    // A merge patch removes null members.
     for (known, since) in &mut evicted {
         if !staying.iter().any(|pod| name(pod) == *known) {
             *since = Value::Null;

@@ -1,7 +1,6 @@
-//! Deployments: a replica set for each template there has been, revisions, rolling updates, and the status that
-//! `kubectl rollout` reads.
+//! Deployments: a replica set for each template, revisions, rolling updates, and the status for `kubectl rollout`.
 //!
-//! Left out, as no test needs it: adoption, the history limit, progress deadlines and `minReadySeconds`.
+//! Left out, since no test needs it: adoption, the history limit, progress deadlines and `minReadySeconds`.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -70,8 +69,8 @@ fn replica_set(deployment: &Value, hash: &str, revision: u64) -> Value {
     })
 }
 
-/// Makes the set in use the newest, also when it has been so before, and shows its number at the deployment: with its status, as
-/// the real controller does, which so asks for nothing.
+/// Gives the current set the newest revision, also after a rollback, and shows its number on the deployment. The number
+/// is written with the status, as the real controller does, which triggers nothing.
 async fn number_revision(api: &Api, deployment: &Value, new: &Value, old: &[&Value]) -> Result<()> {
     let number = revision(new).max(newest(old) + 1);
     for (kind, object, below) in [(REPLICA_SETS, new, ""), (DEPLOYMENTS, deployment, "/status")] {
@@ -91,7 +90,7 @@ async fn resize(api: &Api, deployment: &Value, new: &Value, old: &[&Value], paus
     let (grown, rest) = match recreate {
         true if running => (size(new).wanted, vec![0; old.len()]),
         true => (limits.desired, vec![0; old.len()]),
-        // What is paused goes no further, but where nothing is under way it is scaled.
+        // A paused deployment stops, except that a scale applies when nothing is under way.
         false if paused && sizes.iter().any(|size| size.wanted > 0) => return Ok(()),
         false => roll(limits, size(new), &sizes),
     };

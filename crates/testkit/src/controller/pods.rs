@@ -1,6 +1,7 @@
-//! Pods, as a scheduler and kubelets treat them: bound to the node that has fewest, run at once, gone as soon as they are to go.
+//! Pods as a scheduler and kubelets treat them: bound to the node with the fewest, running at once, and ended at once
+//! on deletion.
 //!
-//! Where there are no nodes at all they run nowhere. What they run is told by the image alone.
+//! Without any nodes, pods run without one. Only the image decides if a pod works.
 
 use std::time::SystemTime;
 
@@ -10,16 +11,16 @@ use serde_json::{Value, json};
 
 use super::api::{Api, PODS, conditions, is_leaving};
 
-/// A container of an image that begins with this never starts.
+/// The prefix of images whose containers never start.
 pub const BROKEN_IMAGE: &str = "broken";
 
-/// One step of a pod among all pods and nodes.
+/// One step of a pod, given all pods and nodes.
 pub(super) async fn reconcile(api: &Api, pod: &Value, pods: &[Value], nodes: &[Value]) -> Result<()> {
     if is_leaving(pod) {
         return api.delete(PODS, pod, true).await;
     }
     if waits(pod) && !nodes.is_empty() {
-        // One a round, so that the next one sees how full the nodes have become.
+        // One per round, so that the next sees the new load of the nodes.
         let is_next = pods.iter().find(|pod| waits(pod)) == Some(pod);
         let load =
             |node: &&Value| pods.iter().filter(|pod| pod["spec"]["nodeName"] == node["metadata"]["name"]).count();
@@ -32,7 +33,7 @@ pub(super) async fn reconcile(api: &Api, pod: &Value, pods: &[Value], nodes: &[V
     api.report(PODS, pod, &status(pod)).await
 }
 
-/// Whether it can be used.
+/// Returns true if the pod is ready.
 pub(super) fn is_ready(pod: &Value) -> bool {
     let conditions = pod["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
     !is_leaving(pod) && conditions.iter().any(|known| known["type"] == "Ready" && known["status"] == "True")

@@ -1,5 +1,5 @@
-//! Volumes and claims are let go once no pod uses them: the server protects them when they are made, and counts on others to
-//! take that off.
+//! Removes the protection from volumes and claims that no pod uses: the server adds it at creation, and leaves its
+//! removal to others.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use super::api::{Api, CLAIMS, VOLUMES, is_leaving};
 
 const PROTECTIONS: [&str; 2] = ["kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"];
 
-/// Lets go what is to go and is unused.
+/// Releases unused objects in deletion.
 pub(super) async fn reconcile(api: &Api, pods: &[Value]) -> Result<()> {
     let claims = api.list(CLAIMS).await?;
     for claim in claims.iter().filter(|claim| is_leaving(claim) && !is_used(claim, pods)) {

@@ -1,7 +1,6 @@
-//! Replica sets: as many pods as they want, and how many there are.
+//! Replica sets: creates and deletes pods up to the wanted number, and counts them in the status.
 //!
-//! It is as little of the real controller as tests of a cluster at work need: pods are made and deleted, and counted in its
-//! status.
+//! It covers only the parts of the real controller that tests need.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -9,10 +8,10 @@ use serde_json::{Value, json};
 use super::api::{Api, PODS, REPLICA_SETS, controller_reference, is_leaving, number};
 use super::pods::is_ready;
 
-/// One step of a replica set with these pods.
+/// One step of a replica set with its pods.
 pub(super) async fn reconcile(api: &Api, set: &Value, pods: &[&Value]) -> Result<()> {
     let mut pods: Vec<&Value> = pods.iter().copied().filter(|pod| !is_leaving(pod)).collect();
-    // The ones that would be missed least come first.
+    // The most dispensable come first.
     pods.sort_by_key(|pod| is_ready(pod));
     if !is_leaving(set) {
         let wanted = usize::try_from(number(&set["spec"]["replicas"]))?;

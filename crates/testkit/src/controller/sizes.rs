@@ -1,16 +1,15 @@
-//! The sizes of the replica sets of a rolling update: numbers alone.
+//! The sizes of the replica sets in a rolling update, as pure arithmetic.
 //!
-//! However often it is asked, no more than `desired + surge` pods are wanted, and of those that are available no more are
-//! given up than leaves `desired - unavailable`.
+//! At any time at most `desired + surge` pods are wanted, and at least `desired - unavailable` stay available.
 
-/// How many pods a replica set is to have, and how many of them can be used.
+/// The wanted number of pods of a replica set, and the available ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
     pub(super) wanted: u64,
     pub(super) available: u64,
 }
 
-/// What an update may do meanwhile.
+/// The limits during an update.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) desired: u64,
@@ -18,7 +17,7 @@ pub(super) struct Limits {
     pub(super) unavailable: u64,
 }
 
-/// The next size of the new set, and those of the old ones.
+/// The next size of the new set, and of each old one.
 pub(super) fn roll(limits: Limits, new: Size, old: &[Size]) -> (u64, Vec<u64>) {
     let Limits { desired, surge, unavailable } = limits;
     let usable = |size: &Size| size.available.min(size.wanted);
@@ -27,7 +26,7 @@ pub(super) fn roll(limits: Limits, new: Size, old: &[Size]) -> (u64, Vec<u64>) {
     let grown = desired.min(new.wanted + room);
 
     let needed = desired.saturating_sub(unavailable);
-    // What the new set still lacks is missing already.
+    // Pods that the new set still lacks count as unavailable.
     let mut spare = total.saturating_sub(needed + new.wanted - usable(&new));
     let mut rest: Vec<u64> = old.iter().map(|size| size.wanted).collect();
     for (rest, size) in rest.iter_mut().zip(old) {
@@ -49,7 +48,7 @@ pub(super) fn roll(limits: Limits, new: Size, old: &[Size]) -> (u64, Vec<u64>) {
 mod tests {
     use super::*;
 
-    /// Rolls from old pods to new ones; `works` says whether the new ones become available.
+    /// Rolls from old pods to new ones. `works` is true if the new ones become available.
     fn check(limits: Limits, old: u64, works: bool) -> (Size, Size) {
         let full = |wanted| Size { wanted, available: wanted };
         let (mut new, mut old) = (full(0), full(old));

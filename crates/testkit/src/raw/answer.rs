@@ -1,6 +1,6 @@
-//! Answers of the raw client: a whole one, or one that is still coming.
+//! Responses of the raw client: complete ones, and streams.
 //!
-//! Nothing is hidden: code, headers and bytes are as they came, and `expect` prints all of them when the code is another.
+//! Code, headers and bytes are unchanged, and `expect` prints all of them when the code differs.
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, Response};
@@ -11,15 +11,15 @@ use serde_json::Value;
 use super::PATIENCE;
 use super::connection::Connection;
 
-/// A whole answer.
+/// A complete response.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub(super) what: String,
     /// The status code.
     pub status: u16,
-    /// Every header, as sent.
+    /// All headers as sent.
     pub headers: HeaderMap,
-    /// The body, as sent (compressed when `content-encoding` says so).
+    /// The body as sent (compressed according to `content-encoding`).
     pub body: Bytes,
 }
 
@@ -29,10 +29,10 @@ impl Answer {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// The same answer, which must have this status.
+    /// Returns the response if it has this status.
     ///
     /// # Panics
-    /// When the status is another.
+    /// The status differs.
     #[track_caller]
     pub fn expect(self, status: u16) -> Self {
         assert!(self.status == status, "{}: {} instead of {status}\n{}", self.what, self.status, self.text());
@@ -47,7 +47,7 @@ impl Answer {
     /// The body as JSON.
     ///
     /// # Panics
-    /// When it is something else.
+    /// It is something else.
     #[track_caller]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body)
@@ -55,13 +55,13 @@ impl Answer {
     }
 }
 
-/// An answer that is still coming: a watch, or a list that is read slowly on purpose.
+/// A response in progress: a watch, or a list that is read slowly on purpose.
 #[derive(Debug)]
 pub struct Stream {
     what: String,
     /// The status code.
     pub status: u16,
-    /// Every header, as sent.
+    /// All headers as sent.
     pub headers: HeaderMap,
     body: Incoming,
     pending: BytesMut,
@@ -76,13 +76,13 @@ impl Stream {
         Self { what, status, headers: head.headers, body, pending: BytesMut::new(), _connection: connection }
     }
 
-    /// The next bytes as they come; `None` at a clean end, an error when the stream was cut off.
+    /// The next bytes; `None` at a clean end.
     ///
     /// # Errors
-    /// When the server ended the stream by breaking it.
+    /// The server broke the stream.
     ///
     /// # Panics
-    /// When nothing comes for a minute.
+    /// Nothing comes for a minute.
     pub async fn next_chunk(&mut self) -> Result<Option<Bytes>, hyper::Error> {
         if !self.pending.is_empty() {
             return Ok(Some(self.pending.split().freeze()));
@@ -90,10 +90,10 @@ impl Stream {
         self.receive().await
     }
 
-    /// The next line, parsed: one event of a watch. `None` at the end, clean or not.
+    /// The next line as JSON: one event of a watch. `None` at the end, clean or not.
     ///
     /// # Panics
-    /// When nothing comes for a minute, or the line is no JSON.
+    /// Nothing comes for a minute, or the line is not JSON.
     pub async fn next_json(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.pending.iter().position(|byte| *byte == b'\n') {

@@ -1,6 +1,6 @@
 //! One TLS connection to the server, in either protocol.
 //!
-//! It is kept for requests of the same client, so that tests see what several requests on one connection do.
+//! It is kept for further requests of the client, for tests of several requests on one connection.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::{Protocol, Target};
 
-/// The sending half; the task that drives the connection ends when this is dropped.
+/// The sending half. The task that drives the connection ends when this is dropped.
 #[derive(Debug)]
 pub(super) enum Connection {
     Http1(http1::SendRequest<Full<Bytes>>),
@@ -64,7 +64,7 @@ impl Connection {
     }
 }
 
-/// A secured connection, on which nothing was said yet.
+/// A new TLS connection.
 pub(super) async fn secured(target: &Target, protocol: Protocol) -> Result<TlsStream<TcpStream>> {
     let tcp = TcpStream::connect((target.host.as_str(), target.port)).await.context("cannot connect")?;
     tcp.set_nodelay(true)?;

@@ -1,6 +1,6 @@
-//! A websocket as it is on the wire: the response to the handshake, and frames with their opcodes.
+//! A raw websocket: the response to the handshake, and frames with their opcodes.
 //!
-//! Nothing is done by itself: a test answers pings and close frames as it likes.
+//! Nothing is automatic: a test answers pings and close frames as it likes.
 
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -9,7 +9,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::{PATIENCE, Raw};
 
-/// The fields of a handshake with the example key of RFC 6455.
+/// The header fields of a handshake with the example key of RFC 6455.
 pub const HANDSHAKE: [(&str, &str); 5] = [
     ("Connection", "Upgrade"),
     ("Upgrade", "websocket"),
@@ -18,7 +18,7 @@ pub const HANDSHAKE: [(&str, &str); 5] = [
     ("Origin", "https://page.example"),
 ];
 
-/// The opcodes of frames.
+/// The opcode of a text frame.
 pub const TEXT_FRAME: u8 = 1;
 /// The opcode of a binary frame.
 pub const BINARY_FRAME: u8 = 2;
@@ -26,13 +26,13 @@ pub const BINARY_FRAME: u8 = 2;
 pub const CLOSE_FRAME: u8 = 8;
 /// The opcode of a ping.
 pub const PING_FRAME: u8 = 9;
-/// The opcode of the answer to a ping.
+/// The opcode of a pong.
 pub const PONG_FRAME: u8 = 10;
 
-/// The response to a handshake, and what follows it on the connection.
+/// The response to a handshake, and the connection after it.
 #[derive(Debug)]
 pub struct Websocket {
-    /// The status code; 101 if the connection is a websocket now.
+    /// The status code; 101 for a websocket.
     pub status: u16,
     head: String,
     /// The body of a refusal.
@@ -41,10 +41,10 @@ pub struct Websocket {
 }
 
 impl Raw {
-    /// Sends `GET path` with these fields on a connection of its own, and reads the response.
+    /// Sends `GET path` with these header fields on a connection of its own, and reads the response.
     ///
     /// # Panics
-    /// When the connection cannot be made, or no response comes within a minute.
+    /// The connection can't be opened, or there is no response within a minute.
     pub async fn websocket(&self, path: &str, fields: &[(&str, &str)]) -> Websocket {
         let mut stream = BufReader::new(self.connect().await);
         let mut request = format!("GET {path} HTTP/1.1\r\nHost: {}:{}\r\n", self.target.host, self.target.port);
@@ -72,10 +72,10 @@ impl Websocket {
         fields.filter(|(field, _)| field.eq_ignore_ascii_case(name)).map(|(_, value)| value).next().unwrap_or_default()
     }
 
-    /// The opcode and the payload of the next frame; `None` at the end of the connection.
+    /// The opcode and payload of the next frame; `None` at the end of the connection.
     ///
     /// # Panics
-    /// When nothing comes for a minute, or a frame that no server sends.
+    /// Nothing comes for a minute, or the frame is not one of a server.
     pub async fn next(&mut self) -> Option<(u8, Vec<u8>)> {
         let first = timely(self.stream.read_u8()).await.ok()?;
         assert_eq!(first & 0xf0, 0x80, "a whole message without extensions");
@@ -93,9 +93,9 @@ impl Websocket {
     /// The next frame, which must be one event in JSON.
     ///
     /// # Panics
-    /// When it is something else.
+    /// It is something else.
     pub async fn next_json(&mut self) -> Value {
-        let (opcode, payload) = self.next().await.expect("the watch goes on");
+        let (opcode, payload) = self.next().await.expect("the watch continues");
         assert_eq!(opcode, TEXT_FRAME, "{}", String::from_utf8_lossy(&payload));
         serde_json::from_slice(&payload).expect("one object in a frame")
     }
@@ -103,7 +103,7 @@ impl Websocket {
     /// Sends a frame of at most 125 bytes, masked with zeros.
     ///
     /// # Panics
-    /// When the connection is broken.
+    /// The connection is broken.
     pub async fn send(&mut self, opcode: u8, payload: &[u8]) {
         let length = u8::try_from(payload.len()).expect("the payload is short");
         let frame = [&[0x80 | opcode, 0x80 | length, 0, 0, 0, 0], payload].concat();
@@ -112,7 +112,7 @@ impl Websocket {
     }
 }
 
-/// Waits as long as a test does.
+/// Limits a wait to [`PATIENCE`].
 async fn timely<T>(next: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, next).await.unwrap_or_else(|_| panic!("nothing came for {PATIENCE:?}"))
 }

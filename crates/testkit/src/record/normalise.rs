@@ -1,30 +1,30 @@
-//! Placeholders for what differs from run to run: the same value gets the same name, in order of first appearance.
+//! Placeholders for values that differ between runs: equal values get equal names, in order of first appearance.
 //!
-//! Where a value stands decides what it is (`metadata.uid`, `resourceVersion`, `continue`); it is then replaced inside
-//! other texts too, unless it could be part of an ordinary word.
+//! The place of a value determines its class (`metadata.uid`, `resourceVersion`, `continue`). It is then also replaced
+//! inside of other texts, unless it could be part of an ordinary word.
 
 use serde_json::Value;
 
 use super::{RecordedServer, written};
 
-/// A value this short may be part of an unrelated text, so it is replaced only where it stands alone.
+/// The length from which a value is replaced inside of other texts. Shorter ones may be part of unrelated text.
 const TELLING_LENGTH: usize = 16;
-/// Names that were generated end in random characters, so they are told from ordinary words at any length.
+/// The class of generated names. They end in random characters, so they are replaced at any length.
 const NAME: &str = "name";
-/// Where the server listens, which is a free port.
+/// The class of the server's address, with a free port.
 const ADDRESS: &str = "address";
 const REVISION: &str = "rv";
 const TAG: &str = "tag";
-/// What is written into requests alone: a number that is too short to be told from others.
+/// The class of ports, used only in requests: too short to be recognized in texts.
 const PORT: &str = "port";
-/// What stands before a resourceVersion in texts, where it is too short to be told from other numbers.
+/// The texts before a resourceVersion, which is too short to be distinguished from other numbers.
 const BEFORE_REVISIONS: [&str; 4] = ["current: ", "in record (", "resourceVersion: \"", "too old resource version: "];
-/// Random characters at the end of a name made by generateName.
+/// The number of random characters at the end of a generated name.
 const SUFFIX_LENGTH: usize = 5;
 
-/// How every signed token begins: with an object.
+/// The start of every signed token: a JSON object.
 const JWT: &str = "eyJ";
-/// What stands before the id of a token, among what is known of its user.
+/// The prefix of a token's id in a user's extra values.
 const TOKEN_ID: &str = "JTI=";
 
 /// RFC 3339 in UTC, to the second and to the microsecond; `d` is a digit.
@@ -44,13 +44,13 @@ struct Known {
 }
 
 impl Names {
-    /// Nothing is known but where the server is, as `host:port`.
+    /// Creates an empty set that knows only the server's address, as `host:port`.
     pub(super) fn of_server(address: &str) -> Self {
         let placeholder = format!("{{{ADDRESS}}}");
         Self { known: vec![Known { class: ADDRESS, value: address.to_owned(), placeholder }] }
     }
 
-    /// Knows a server that runs beside.
+    /// Adds a further server.
     pub(super) fn add_server(&mut self, RecordedServer { name, port, ca_bundle }: &RecordedServer) {
         let mut known = |class, value: String, placeholder| self.known.push(Known { class, value, placeholder });
         known(ADDRESS, format!("localhost:{port}"), format!("{{{name}}}"));
@@ -58,21 +58,20 @@ impl Names {
         known(ADDRESS, ca_bundle.clone(), format!("{{{name}.ca}}"));
     }
 
-    /// The name of an ETag.
+    /// The placeholder of an ETag.
     pub(super) fn tag(&mut self, value: &str) -> String {
         self.name(TAG, value.to_owned())
     }
 
-    /// A request's text with the values of earlier answers in place of their placeholders, and what is written as a
-    /// function spelled out.
+    /// Replaces placeholders in a request by values of earlier responses, and expands functions.
     pub(super) fn fill(&self, text: &str) -> String {
         let filled =
             self.known.iter().fold(text.to_owned(), |text, known| text.replace(&known.placeholder, &known.value));
         written::expand(&filled)
     }
 
-    /// A body in the form that is compared: JSON indented, lines of JSON (a watch) one to a line, other text as it is.
-    /// Of JSON, only what the pointers lead to, if there are any.
+    /// A body in the form for comparison: indented JSON, one line for each JSON line of a watch, or unchanged text.
+    /// With pointers, only these parts of JSON.
     pub(super) fn normalise(&mut self, body: &str, only: Option<&str>) -> String {
         if let Ok(value) = serde_json::from_str::<Value>(body) {
             let value = only.map_or_else(|| value.clone(), |pointers| parts(&value, pointers));
@@ -88,7 +87,7 @@ impl Names {
         }
     }
 
-    /// A text with every telling value replaced.
+    /// Replaces every known value in a text.
     pub(super) fn hide(&self, text: &str) -> String {
         let telling = |known: &&Known| {
             matches!(known.class, NAME | ADDRESS) || known.class != TAG && known.value.len() >= TELLING_LENGTH
@@ -101,8 +100,8 @@ impl Names {
         BEFORE_REVISIONS.iter().fold(hidden, |text, before| self.hide_revisions(&text, before))
     }
 
-    /// Replaces the numbers that follow `before`: a known resourceVersion by its name, an unknown one by `{rv}`. In
-    /// `before: A (B)`, which is said of a watch that starts too early, B is meant.
+    /// Replaces numbers after `before`: a known resourceVersion by its name, an unknown one by `{rv}`. In `before: A
+    /// (B)`, the message for a watch that starts too early, B counts.
     fn hide_revisions(&self, text: &str, before: &str) -> String {
         let mut parts = text.split(before);
         let mut out = parts.next().unwrap_or_default().to_owned();
@@ -131,7 +130,7 @@ impl Names {
         self.hide_texts(value)
     }
 
-    /// Replaces the fields whose place says what they are.
+    /// Replaces fields whose name determines the class of their value.
     fn name_fields(&mut self, value: Value) -> Value {
         match value {
             Value::Array(items) => items.into_iter().map(|item| self.name_fields(item)).collect(),
@@ -152,7 +151,7 @@ impl Names {
     }
 
     fn name_field(&mut self, key: &str, text: String) -> String {
-        // Of several parts of a body each stands under its pointer.
+        // With several parts of a body, the key is the part's pointer.
         match key.rsplit('/').next().unwrap_or(key) {
             "uid" if is_uuid(&text) => self.name("uid", text),
             "resourceVersion" if !text.is_empty() && text != "0" => self.name(REVISION, text),
@@ -163,7 +162,7 @@ impl Names {
         }
     }
 
-    /// What tells one token or certificate from others, among what is known of a user.
+    /// Replaces the unique id of a token or certificate in a user's extra values.
     fn credential(&mut self, text: String) -> String {
         match text.strip_prefix(TOKEN_ID) {
             Some(id) if is_uuid(id) => format!("{TOKEN_ID}{}", self.name("id", id.to_owned())),
@@ -171,7 +170,7 @@ impl Names {
         }
     }
 
-    /// A continue token with what is in it, so that a record shows where a list goes on.
+    /// A continue token with its content, so that a record shows the position.
     fn token(&mut self, text: String) -> String {
         match written::token(&text) {
             Some((revision, start)) if revision > 0 => {
@@ -214,7 +213,7 @@ impl Names {
     }
 }
 
-/// What the pointers lead to: the value itself for one of them, each under its pointer for several.
+/// The parts at the pointers: the value itself for one, an object by pointer for several.
 fn parts(value: &Value, pointers: &str) -> Value {
     let mut found: Vec<(String, Value)> =
         pointers.split_whitespace().map(|pointer| (pointer.to_owned(), part(value, pointer))).collect();
@@ -241,12 +240,12 @@ fn is_called(item: &Value, name: &str) -> bool {
     item["metadata"]["name"] == name || ["name", "version", "resource"].iter().any(|field| item[field] == name)
 }
 
-/// How many digits the text begins with.
+/// The number of leading digits.
 fn digits(text: &str) -> usize {
     text.bytes().take_while(u8::is_ascii_digit).count()
 }
 
-/// Replaces times that stand inside of a text.
+/// Replaces times inside of a text.
 fn hide_times(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,8 +1,8 @@
-//! The text form of a record: parsing and writing, each the inverse of the other.
+//! The text form of a record: parsing and writing, which are inverse.
 //!
-//! A step is `### title`, then `% notes`, then a request line with headers and after a blank line a body, then `< status`
-//! with `< headers` and after a blank line the body that is compared. `# lines` before the first step say what the file
-//! shows.
+//! A step is `### title`, then `% notes`, then a request line with headers and, after a blank line, a body. Then come
+//! `< status` with `< headers` and, after a blank line, the expected body. `# lines` before the first step describe the
+//! file.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ const TITLE: &str = "### ";
 const ANSWER: &str = "< ";
 const NOTE: &str = "% ";
 
-/// One request and what is expected to come back.
+/// A request with its expected response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) title: String,
@@ -24,21 +24,21 @@ pub(super) struct Step {
     pub(super) expected: Expected,
 }
 
-/// How a step is done, where it is not simply sent once by the administrator and compared whole.
+/// The exceptions of a step. By default the administrator sends it once and the whole response is compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Notes {
-    /// `% difference: ID`: the reference server answers otherwise, for a reason that is documented under this name.
+    /// `% difference: ID`: the reference server responds otherwise, for a reason documented under this name.
     pub(super) difference: Option<String>,
-    /// `% until: STATUS TEXT`: sent again and again until the answer has this status, and this text in it, if there is one.
+    /// `% until: STATUS TEXT`: repeated until the response has this status, and contains this text, if there is one.
     pub(super) until: Option<Until>,
     /// `% as: nobody`: sent without credentials.
     pub(super) anonymous: bool,
-    /// `% only: /json/pointer /another/*`: the parts of the body that are compared; `*` is every item of a list, and `@NAME` the one of
-    /// this name (or version).
+    /// `% only: /json/pointer /another/*`: the parts of the body to compare. `*` is every item of a list, `@NAME` the
+    /// one with this name (or version).
     pub(super) only: Option<String>,
 }
 
-/// What a step waits for.
+/// The condition that a step waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Until {
     pub(super) status: u16,
@@ -85,7 +85,7 @@ impl fmt::Display for Notes {
     }
 }
 
-/// An answer in the form that is compared. Status 0 stands for a step that has none written yet.
+/// A response in the form for comparison. Status 0 stands for a step without one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Expected {
     pub(super) status: u16,
@@ -103,7 +103,7 @@ impl fmt::Display for Expected {
     }
 }
 
-/// The text before the first step, and the steps.
+/// Parses the text before the first step, and the steps.
 pub(super) fn parse(text: &str) -> Result<(String, Vec<Step>)> {
     let mut preamble = String::new();
     let mut sections: Vec<(String, Vec<&str>)> = Vec::new();
@@ -121,7 +121,7 @@ pub(super) fn parse(text: &str) -> Result<(String, Vec<Step>)> {
     Ok((preamble.trim_end().to_owned(), sections.into_iter().map(step).collect::<Result<_>>()?))
 }
 
-/// The whole file.
+/// Writes the whole file.
 pub(super) fn render(preamble: &str, steps: &[Step]) -> String {
     let mut blocks = Vec::new();
     if !preamble.is_empty() {
@@ -168,7 +168,7 @@ fn expected(lines: &[&str]) -> Result<Expected> {
     Ok(Expected { status, headers, body })
 }
 
-/// Lines before the first blank one, and the text after it.
+/// The lines before the first blank one, and the text after it.
 fn split_body<'a>(lines: &'a [&'a str]) -> (&'a [&'a str], String) {
     let end = lines.iter().position(|line| line.trim().is_empty()).unwrap_or(lines.len());
     (&lines[..end], lines[end..].join("\n").trim_matches('\n').to_owned())

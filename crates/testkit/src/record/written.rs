@@ -1,18 +1,18 @@
-//! Functions for what a request writes that nobody could read spelled out.
+//! Functions for parts of a request that are unreadable in expanded form.
 //!
-//! `token(REVISION START)` is a continue token that goes on behind the key START, `base64url(TEXT)` any other token, and
-//! `repeat(COUNT TEXT)` a long text. Arguments hold no closing parenthesis.
+//! `token(REVISION START)` is a continue token for the position after the key START, `base64url(TEXT)` any other token,
+//! and `repeat(COUNT TEXT)` a long text. Arguments can't contain a closing parenthesis.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-/// A function of its arguments; `None` when they make no sense.
+/// A function of its arguments; `None` when they are invalid.
 type Function = fn(&str) -> Option<String>;
 
 const FUNCTIONS: [(&str, Function); 3] =
     [("base64url(", |text| Some(URL_SAFE_NO_PAD.encode(text))), ("repeat(", repeat), ("token(", encode_token)];
 
-/// A text with its functions spelled out. What looks like a function but has no sense as one stays as it is.
+/// Expands the functions in a text. Invalid calls stay unchanged.
 pub(super) fn expand(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -31,7 +31,7 @@ pub(super) fn expand(text: &str) -> String {
     out + rest
 }
 
-/// The revision and the last key of a continue token, if it has exactly the form that this server writes.
+/// The revision and key of a continue token, if it has exactly the form that this server writes.
 pub(super) fn token(text: &str) -> Option<(i64, String)> {
     let decoded = String::from_utf8(URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
     let (revision, start) = decoded

@@ -1,6 +1,6 @@
-//! Configurations that are wrong, and what is said of them: upstream's texts.
+//! Tests of invalid configurations against upstream's error texts.
 //!
-//! Most are one issuer of which one thing is wrong.
+//! Most have one issuer with one fault.
 
 use std::io::Write as _;
 
@@ -22,7 +22,7 @@ fn check(text: &str, expected: Result<(), &str>) {
     assert_eq!(told, expected, "{text}");
 }
 
-/// One issuer with a user name, beside whatever else is said of it.
+/// One issuer with a user name and further fields.
 fn issuer(issuer: &str, more: &str) -> String {
     format!("jwt:\n- issuer: {{{issuer}}}\n  claimMappings: {{username: {{claim: sub, prefix: ''}}}}\n{more}")
 }
@@ -117,7 +117,7 @@ fn claims_are_mapped_one_way() {
                  when claims.email is used in claimMappings.username.expression";
     of("{username: {expression: claims.email}}", email);
     check(&mapped("{username: {expression: \"claims.email_verified ? claims.email : ''\"}}"), Ok(()));
-    // Their types are looked at when a token comes.
+    // Types are checked when a token comes.
     check(&mapped("{username: {expression: '1'}, groups: {expression: '1'}}"), Ok(()));
     let user = "username: {claim: sub, prefix: ''}";
     of(&format!("{{{user}, groups: {{claim: g}}}}"), &format!("groups.prefix: {prefix}"));

@@ -1,6 +1,6 @@
-//! Configurations that are wrong, and what is said of them: upstream's texts.
+//! Tests of invalid configurations against upstream's error texts.
 //!
-//! Most are one webhook of which one thing is wrong.
+//! Most have one webhook with one fault.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn check(text: &str, expected: Result<(), &str>) {
     assert_eq!(read(text).map(drop), expected, "{text}");
 }
 
-/// A webhook, of which some lines are others.
+/// A webhook with some lines replaced.
 fn webhook(changed: &[(&str, &str)], kubeconfig: &Path) -> String {
     let stated = [
         ("timeout", "3s"),

@@ -1,6 +1,6 @@
-//! Keys that are missing where a server has run: refused by name, and made anew only where the loss is accepted.
+//! Tests of missing keys in a used directory: refused by name, and made again only where the loss is accepted.
 //!
-//! A refusal writes nothing. A key that is made anew leaves what the lost one has signed valid.
+//! A refusal writes nothing. A new key leaves everything that the lost one signed valid.
 
 use super::*;
 
@@ -64,14 +64,14 @@ fn whoever_accepts_the_loss_keeps_what_the_lost_keys_have_signed() {
     assert!(public.starts_with(&second.service_account.public_pem));
     assert!(public.ends_with(&first.service_account.public_pem));
     assert!(second.ca_pem.ends_with(&first.ca_pem) && second.ca_pem != first.ca_pem);
-    assert_ne!(second.admin, first.admin, "what is presented is signed anew");
+    assert_ne!(second.admin, first.admin, "the presented certificates are signed again");
     let third = home.ensure(&[]).unwrap();
-    assert_eq!((&third.ca_pem, &third.admin), (&second.ca_pem, &second.admin), "what was accepted is not asked again");
+    assert_eq!((&third.ca_pem, &third.admin), (&second.ca_pem, &second.admin), "an accepted loss stays accepted");
     remove(&home, &["front-proxy-ca.crt", "front-proxy-ca.key"]);
     assert_ne!(accepting(&home).front_proxy.own_ca_pem, first.front_proxy.own_ca_pem);
 }
 
-/// A first start that crashes has lost nothing: keys come before all that is made of them.
+/// A first start that crashes has lost nothing: keys come before everything made with them.
 #[test]
 fn a_first_start_that_was_cut_off_anywhere_is_begun_again() {
     let whole = Home::new();
@@ -115,7 +115,7 @@ fn public_keys_that_are_missing_are_derived_and_a_part_of_them_is_refused() {
         change(&file);
         assert_eq!(home.ensure(&[]).unwrap().service_account.private_pem, first.service_account.private_pem);
         assert_eq!(fs::read_to_string(&file).unwrap(), first.service_account.public_pem);
-        // A server that runs keeps the keys that it knows.
+        // A running server keeps its known keys.
         change(&file);
         let both = SigningKey { also_verified_by: "others".to_owned(), ..first.service_account.clone() };
         let running = Pki { service_account: both, ..first.clone() };
@@ -127,7 +127,7 @@ fn public_keys_that_are_missing_are_derived_and_a_part_of_them_is_refused() {
         [("sa.pub", &first.service_account.public_pem), ("sa.key", &first.service_account.private_pem)]
     {
         let path = home.path().join("pki").join(name);
-        // The last length ends in the key, before the line that closes it.
+        // The last length ends inside the key, before its closing line.
         for length in [1, content.len() / 2, content.len() - 30] {
             fs::write(&path, &content[..length]).unwrap();
             let refused = home.ensure(&[]).unwrap_err();

@@ -1,6 +1,6 @@
-//! Follows the objects of each kind that another server has: a list, and a watch from there, again and again.
+//! Follows the objects of each kind on other servers: a list, then a watch, repeated.
 //!
-//! Each kind is followed on its own, so that a server that hangs or lies keeps only its own kinds from being followed.
+//! Each kind has its own task, so a server that hangs or misbehaves affects only its own kinds.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -16,21 +16,21 @@ use keelson_supervision::warn_repeated;
 use super::{Elsewhere, EventElsewhere, NumberElsewhere, Objects, ObjectsElsewhere, ResourceElsewhere};
 use crate::queue::Backoff;
 
-/// How often it is looked whether other servers have other kinds.
+/// The interval between checks for new and removed kinds.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long a kind is left alone that could not be followed, and between two watches.
+/// The backoff after a failure to follow a kind, and the pause between two watches.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(500), longest: Duration::from_secs(30) };
-/// How many kinds of other servers are followed.
+/// The most kinds of other servers that are followed.
 const MOST_KINDS: usize = 1000;
 
-/// The objects of a list that is being read, among those of all such lists.
+/// The objects of one list in progress, counted into the total of all such lists.
 struct Listing<'a> {
     all: &'a AtomicUsize,
     own: usize,
 }
 
 impl Listing<'_> {
-    /// Counts more; how many there are of all.
+    /// Adds to the count and returns the total of all lists.
     fn grow(&mut self, more: usize) -> usize {
         self.own += more;
         self.all.fetch_add(more, Ordering::Relaxed) + more
@@ -44,7 +44,7 @@ impl Drop for Listing<'_> {
 }
 
 impl Elsewhere {
-    /// Follows what other servers have for as long as it is polled.
+    /// Follows the objects of other servers until dropped.
     pub(in super::super) async fn follow(&self) -> Infallible {
         let Some(servers) = self.servers.as_deref() else { return std::future::pending().await };
         let mut following = FuturesUnordered::new();
@@ -71,7 +71,7 @@ impl Elsewhere {
         }
     }
 
-    /// The kinds that are new, and those that are nobody's any more. What a server has that says nothing now is still its own.
+    /// Returns new kinds and removed kinds. Kinds of a server that is silent are kept.
     fn compare(
         &self,
         servers: &dyn ObjectsElsewhere,
@@ -112,9 +112,9 @@ impl Elsewhere {
         let mut failures = 0;
         loop {
             match self.follow_once(servers, number, &resource, &mut failures).await {
-                // What the watch is to begin with is forgotten already; a list says what is so now.
+                // The start of the watch has been compacted. A list gives the current state.
                 Err(ApiError::Expired { .. }) => {}
-                // That its server is away is told by the condition of its API service.
+                // The condition of the server's APIService reports that it is unavailable.
                 Err(error @ ApiError::ServiceUnavailable { .. }) => {
                     tracing::debug!(resource = %resource.name(), %error, "a kind of another server can't be followed now");
                 }
@@ -156,7 +156,7 @@ impl Elsewhere {
                 *failures = 0;
                 self.look_again();
             }
-            // A server may end watches as it likes, but not keep this one busy with it.
+            // A server may end watches at any time, but must not cause a busy loop here.
             tokio::time::sleep(BACKOFF.first).await;
         }
     }
@@ -179,7 +179,7 @@ impl Elsewhere {
                 return Ok((objects, page.resource_version));
             }
             if objects.len() == before {
-                return Err(ApiError::Internal(format!("the list of {} goes on without objects", resource.name())));
+                return Err(ApiError::Internal(format!("the list of {} continues without objects", resource.name())));
             }
             token = page.token;
         }

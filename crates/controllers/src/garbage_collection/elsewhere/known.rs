@@ -1,6 +1,7 @@
-//! Objects of other servers as they were told last, and the changes of them that the index has not taken in yet.
+//! Last known objects of other servers, and their changes that the index has not read yet.
 //!
-//! A kind whose server says nothing stays as it was. How many objects are known is bounded; a kind that does not fit is not followed.
+//! Kinds of a silent server stay unchanged. The total number of objects is limited, and a kind that does not fit is not
+//! followed.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -10,20 +11,20 @@ use tokio::sync::Semaphore;
 
 use super::{NumberElsewhere, ObjectElsewhere, Objects, ResourceElsewhere};
 
-/// How many objects of other servers are known, those that are being listed included: about 300 bytes each.
+/// The most known objects of other servers, including lists in progress. About 300 bytes each.
 const MOST_OBJECTS: usize = 250_000;
 
-/// What happened elsewhere.
+/// A change on another server.
 pub(in super::super) enum Change {
-    /// An object became another one, or came, or went.
+    /// An object was created, changed or deleted.
     Object { number: NumberElsewhere, before: Option<Arc<ObjectElsewhere>>, after: Option<Arc<ObjectElsewhere>> },
-    /// All objects of a kind are known now for the first time.
+    /// The first list of a kind is complete.
     Listed,
-    /// A kind is nobody's any more.
+    /// No server has the kind any more.
     Forgotten(NumberElsewhere),
 }
 
-/// See the head of the module.
+/// All known objects of other servers.
 #[derive(Default)]
 pub(super) struct RemoteObjects {
     pub(super) collections: HashMap<NumberElsewhere, KnownCollection>,
@@ -41,7 +42,7 @@ pub(super) struct KnownCollection {
 }
 
 impl RemoteObjects {
-    /// The kind of a group that has this name. One that was never listed is not known yet.
+    /// The kind of this name in a group. Kinds without a complete first list are not found.
     pub(super) fn by_kind(&self, group: &str, kind: &str) -> Option<(NumberElsewhere, &KnownCollection)> {
         let mut collections = self.collections.iter();
         let found = collections
@@ -69,10 +70,10 @@ impl RemoteObjects {
         }
     }
 
-    /// Whether there is room for this many objects more.
+    /// Checks that the limit allows this many more objects.
     ///
     /// # Errors
-    /// 500 when there is not.
+    /// 500 when it does not.
     pub(super) fn check_room(&self, more: usize) -> Result<(), ApiError> {
         if self.objects + more <= MOST_OBJECTS {
             return Ok(());
@@ -80,7 +81,7 @@ impl RemoteObjects {
         Err(ApiError::Internal(format!("other servers have more than the {MOST_OBJECTS} objects that are followed")))
     }
 
-    /// Takes in the whole of a kind.
+    /// Replaces all objects of a kind by a list.
     pub(super) fn replace(&mut self, number: NumberElsewhere, listed: Objects) {
         let Some(collection) = self.collections.get_mut(&number) else { return };
         let before = std::mem::replace(&mut collection.objects, listed);
@@ -98,10 +99,10 @@ impl RemoteObjects {
         }
     }
 
-    /// Takes in what an object is now.
+    /// Stores the new state of an object.
     ///
     /// # Errors
-    /// Those of [`check_room`](Self::check_room).
+    /// Errors of [`check_room`](Self::check_room).
     pub(super) fn update(&mut self, number: NumberElsewhere, object: ObjectElsewhere) -> Result<(), ApiError> {
         let Some(collection) = self.collections.get(&number) else { return Ok(()) };
         let is_new = !collection.objects.contains_key(&object.key);
@@ -116,7 +117,7 @@ impl RemoteObjects {
         Ok(())
     }
 
-    /// Takes in that an object is gone.
+    /// Removes an object.
     pub(super) fn remove(&mut self, number: NumberElsewhere, object: &ObjectElsewhere) {
         let Some(collection) = self.collections.get_mut(&number) else { return };
         if let Some(before) = collection.objects.remove(&object.key) {
@@ -126,7 +127,7 @@ impl RemoteObjects {
     }
 }
 
-/// Notes what became of an object, if that is of any interest.
+/// Records a change if garbage collection needs it.
 fn note(
     changes: &mut VecDeque<Change>,
     number: NumberElsewhere,
@@ -159,7 +160,7 @@ mod tests {
         }
     }
 
-    /// The changes since the last look: `-` and a uid for what went, `+` for what is so now, `*` for a first list.
+    /// The changes since the last call: `-` and a uid for a removed state, `+` for a new one, `*` for a first list.
     fn told(known: &mut RemoteObjects) -> Vec<String> {
         let text = |change| match change {
             Change::Object { before, after, .. } => {
@@ -189,7 +190,7 @@ mod tests {
             is_namespaced: false,
         };
         let number = known.add(resource);
-        assert!(known.by_kind("g", "Thing").is_none(), "nobody knows its objects");
+        assert!(known.by_kind("g", "Thing").is_none(), "its objects are unknown");
         known.replace(number, listed(vec![object("a", "1", None), object("b", "2", Some("[]"))]));
         assert_eq!(told(&mut known), ["*", "+2"]);
         assert!(known.by_kind("g", "Thing").is_some());

@@ -1,7 +1,7 @@
-//! The index: from the uid of an owner to its dependents.
+//! The index from an owner's uid to its dependents.
 //!
-//! It says who has to be visited after a change. It may say so too often, never too rarely. Which owners a dependent had is
-//! not kept: the event that changes them says it.
+//! It yields the objects to visit after a change: too many is allowed, too few is not. It does not store the owners of
+//! a dependent, since the event that changes them carries them.
 
 use std::hash::RandomState;
 use std::sync::Arc;
@@ -14,28 +14,28 @@ use super::super::metadata::{OwnerReference, Ties};
 use super::super::owners::{World, find_owner, is_out_of_reach};
 use super::{CollectionPlace, ObjectId, Visits};
 
-/// Clients choose names, and the uids that they refer to. The hash of the standard library lets nobody find some that all fall
-/// together; only its maps do not look entries up by what is borrowed.
+/// Hash maps with random keys. Clients choose names and uids, and must not be able to construct collisions. The maps of
+/// the standard library can't look entries up by these borrowed forms.
 type HashMap<K, V> = hashbrown::HashMap<K, V, RandomState>;
 type HashSet<K> = hashbrown::HashSet<K, RandomState>;
 
-/// See the head of the module.
+/// Dependents by owner, and owners that wait for them.
 #[derive(Default)]
 pub(super) struct Index {
-    /// Of each owner that anything refers to, whether it exists or not, its dependents.
+    /// The dependents of each referenced owner, existing or not.
     dependents: HashMap<Arc<str>, Dependents>,
-    /// By uid, objects that are being deleted and wait for garbage collection.
+    /// Objects in deletion that wait for garbage collection, by uid.
     waiting: HashMap<Arc<str>, ObjectId>,
-    /// All of them again, to look an object up.
+    /// The waiting objects, for a lookup by id.
     waiting_objects: HashSet<ObjectId>,
 }
 
 #[derive(Default)]
 struct Dependents {
-    /// With whether the owner, deleted in the foreground, waits for it.
+    /// Dependents, with true where the owner in foreground deletion waits for it.
     all: HashMap<ObjectId, bool>,
     blocking: usize,
-    /// Where the owner was seen, until it is seen to go.
+    /// The last seen place of the owner, until its deletion is seen.
     owner_at: Option<ObjectId>,
 }
 
@@ -43,7 +43,7 @@ struct Dependents {
 #[derive(Clone)]
 pub(in super::super) struct Dependent {
     pub(in super::super) id: ObjectId,
-    /// Whether the owner, deleted in the foreground, waits for it.
+    /// True if the owner in foreground deletion waits for it.
     pub(in super::super) blocks: bool,
 }
 
@@ -78,19 +78,19 @@ impl Index {
         }
     }
 
-    /// All that refer to an owner.
+    /// All dependents of an owner.
     pub(super) fn dependents(&self, owner: &str) -> Vec<Dependent> {
         let found = self.dependents.get(owner).into_iter().flat_map(|found| &found.all);
         found.map(|(id, blocks)| Dependent { id: id.clone(), blocks: *blocks }).collect()
     }
 
-    /// All that refer to an owner which nobody has seen.
+    /// All dependents of owners that have never been seen.
     pub(super) fn without_owner(&self) -> Vec<ObjectId> {
         let unseen = self.dependents.values().filter(|known| known.owner_at.is_none());
         unseen.flat_map(|known| known.all.keys().cloned()).collect()
     }
 
-    /// Looks anew for the owners of an object, of which some may be of a kind that was not known before.
+    /// Repeats the lookup of an object's owners, since a kind has become known.
     pub(super) fn settle(&mut self, world: World<'_>, id: &ObjectId, visits: &mut Vec<ObjectId>) {
         match id.collection {
             CollectionPlace::Here(collection) => {
@@ -125,8 +125,8 @@ impl Index {
         self.waiting_objects.contains(id)
     }
 
-    /// Takes a dependent from the owners that it had to those that it has. Owners that wait are visited when they lose the last one that
-    /// they waited for, and a dependent that comes while its owner waits.
+    /// Moves a dependent from its old owners to its new ones. Enqueues waiting owners that lose their last blocking
+    /// dependent, and a dependent that appears while its owner waits.
     fn relink(
         &mut self,
         world: World<'_>,
@@ -156,7 +156,7 @@ impl Index {
         }
     }
 
-    /// Notes an owner of a dependent. False when the owner waits for its dependents to go, or is not where it must be.
+    /// Records an owner of a dependent. Returns false when the owner waits for its dependents, or is not at its place.
     fn link(&mut self, world: World<'_>, id: &ObjectId, reference: &OwnerReference<'_>) -> bool {
         let owner = &*reference.uid;
         let place = find_owner(world, reference, id);
@@ -164,13 +164,13 @@ impl Index {
             EntryRef::Occupied(known) => known.into_mut(),
             EntryRef::Vacant(new) => new.insert_with_key(owner.into(), Dependents::default()),
         };
-        // No owner waits for what can't be decided about. An owner that is named twice counts once.
+        // An owner can't wait for an undecidable dependent. An owner that is named twice counts once.
         let blocks = known.all.entry(id.clone()).or_default();
         if reference.blocks() && place.is_some() && !*blocks {
             *blocks = true;
             known.blocking += 1;
         }
-        // It goes with the owner, which needs no other look for that.
+        // The dependent is deleted with the owner and needs no lookup of its own.
         if self.waiting.get(owner).is_some_and(|waiting| waiting != id) {
             return false;
         }
@@ -221,20 +221,20 @@ impl Index {
     }
 }
 
-/// Whether the index says of an object already what it is to say. That holds for nearly all events: an object without owners
-/// is made, or its owners are those that it had, and it stays. Who is being deleted never ceases to be, so such an object
-/// is not among those that wait.
+/// Returns true if an event changes nothing in the index. That holds for nearly all events: an object without owners is
+/// created, or its owners stay as they were. Deletion can't be undone, so an object with unchanged ties is never one
+/// that waits.
 fn is_known(before: Option<Ties<'_>>, after: Option<Ties<'_>>) -> bool {
     match (before, after) {
         (None, Some(after)) => after.is_free(),
         (Some(before), Some(after)) => after.are_those_of(before),
-        // Others may refer to what is gone.
+        // Others may refer to the deleted object.
         (_, None) => false,
     }
 }
 
-/// Whether the cache has this very owner by now, or its server has told of it. When it has not, that may only be because it is behind.
-/// When it has, the index is told when it goes.
+/// Returns true if the cache, or the data of its server, has this owner under this uid. A missing owner may only mean
+/// that the data is stale. For a known one, the index will see the deletion.
 fn is_there(world: World<'_>, owner: &ObjectId, uid: &str) -> bool {
     match owner.collection {
         CollectionPlace::Here(collection) => {
@@ -259,7 +259,7 @@ mod tests {
     use super::super::super::elsewhere::Elsewhere;
     use super::*;
 
-    /// An index that is told of config maps, in a cluster where nothing else is.
+    /// An index fed with config maps, without any other collection.
     struct Told {
         surface: Arc<Surface>,
         index: Index,
@@ -277,7 +277,7 @@ mod tests {
             Self { surface, index: Index::default(), collection, known: HashMap::default() }
         }
 
-        /// Tells of an object with this metadata, or that it is gone. Which objects are to be visited then.
+        /// Feeds an object with this metadata, or its deletion. Returns the objects to visit.
         fn tell(&mut self, name: &str, metadata: Option<&str>) -> Vec<String> {
             let current = metadata.map(|metadata| {
                 let key = StoreKey::new(format!("/registry/configmaps/a/{name}"));
@@ -337,7 +337,7 @@ mod tests {
     #[tokio::test]
     async fn an_object_is_visited_when_its_owner_is_missing_or_goes() {
         let mut told = Told::new().await;
-        assert_eq!(told.tell("d", Some(&owned_by(&["o"]))), ["d"], "nobody has seen the owner");
+        assert_eq!(told.tell("d", Some(&owned_by(&["o"]))), ["d"], "the owner has not been seen");
         assert!(told.tell("d", Some(&owned_by(&["o"]))).is_empty(), "its owners are those that it had");
         told.tell("o", Some(r#"{"uid":"o"}"#));
         assert_eq!(told.tell("o", None), ["d"]);
@@ -351,7 +351,7 @@ mod tests {
         assert_eq!(told.tell("o", Some(WAITING)), ["o"]);
         assert!(told.tell("d", None).is_empty());
         assert_eq!(told.tell("e", Some(&owned_by(&["o"])))[0], "o", "it no longer blocks");
-        assert_eq!(told.tell("f", Some(&owned_by(&["!o"]))), ["f"], "it is what goes with its owner");
+        assert_eq!(told.tell("f", Some(&owned_by(&["!o"]))), ["f"], "it is deleted with its owner");
         told.tell("o", None);
         assert!(told.index.waiting.is_empty() && told.index.waiting_objects.is_empty());
     }

@@ -1,5 +1,6 @@
-//! The agreement of all servers on the version in which they write a resource: what a migration begins with, and what it has to find
-//! unchanged at its end.
+//! The agreement of all servers on a resource's storage version.
+//!
+//! A migration starts with it, and must find it unchanged at its end.
 
 use keelson_meta::ApiError;
 use keelson_meta::label_selector::LabelSelector;
@@ -9,17 +10,17 @@ use super::{StorageVersionMigrator, Subject};
 use crate::identity::{IDENTITY_LABEL, IDENTITY_VALUE};
 use crate::storage_versions::agreement::{disagreement, servers};
 
-/// That all servers write a resource in the version in which this one does.
+/// Proof that all servers write a resource in this server's version.
 pub(super) struct Agreement {
-    /// What they say is still as it was read.
+    /// The condition that the storage version is unchanged since it was read.
     pub(super) stands: Compare,
 }
 
 impl StorageVersionMigrator {
-    /// Whether all servers agree, as of this moment or later; if not, why not.
+    /// Returns the agreement of all servers as of now or later, or the reason why there is none.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading.
     pub(super) async fn agreement(&self, subject: &Subject) -> Result<Result<Agreement, String>, ApiError> {
         let name = subject.version_name();
         let Some(found) = self.client.get(&self.versions, &name).await? else {
@@ -28,7 +29,7 @@ impl StorageVersionMigrator {
         if let Some(why) = disagreement(&found.object, &subject.version()) {
             return Ok(Err(why));
         }
-        // Whoever may write and has not said in which version does not agree.
+        // A server that may write and has not published does not agree.
         let selector = LabelSelector::everything().and_label(IDENTITY_LABEL, IDENTITY_VALUE);
         for lease in self.client.list(&self.leases, selector).await? {
             if !servers(&found.object).any(|server| server == lease.object.name()) {
@@ -43,7 +44,7 @@ impl StorageVersionMigrator {
         Ok(Ok(Agreement { stands: Compare { key, condition: Condition::At(found.revision) } }))
     }
 
-    /// Why servers do not agree, as far as this server's cache knows: costs no read of the store.
+    /// The reason why servers do not agree, from this server's cache without a read of the store.
     pub(super) fn known_disagreement(&self, subject: &Subject) -> Option<String> {
         let Ok(versions) = self.versions.collection() else {
             return Some("storage versions are not served".to_owned());

@@ -1,5 +1,6 @@
-//! Definitions of custom resources during a migration: what is said of it in them, and the list of stored versions, which is trimmed
-//! when everything has been written anew, and not before.
+//! Definitions of custom resources during a migration: their condition, and their list of stored versions.
+//!
+//! The list is trimmed only after all objects have been rewritten.
 
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
@@ -12,7 +13,7 @@ use crate::conflicts::retry_conflicts;
 const MIGRATING: &str = "StorageMigrating";
 
 impl StorageVersionMigrator {
-    /// Whether the definition says that objects may be stored in another version than the subject's.
+    /// Returns true if the definition lists stored versions other than the subject's.
     pub(super) fn lists_other_versions(&self, subject: &Subject) -> bool {
         let Some(name) = subject.definition() else { return false };
         let Ok(definitions) = self.definitions.collection() else { return false };
@@ -22,17 +23,17 @@ impl StorageVersionMigrator {
             && stored_versions(&definition).any(|version| version != subject.kind.version)
     }
 
-    /// Whether the definition says that a migration runs, as far as the cache has come.
+    /// Returns true if the cached definition has a running migration.
     pub(super) fn says_migrating(&self, subject: &Subject) -> bool {
         let Some(name) = subject.definition() else { return false };
         let Ok(definitions) = self.definitions.collection() else { return false };
         definitions.get(&name).is_some_and(|entry| holds(&entry.object.decode(entry.revision), MIGRATING))
     }
 
-    /// Has the definition say that a migration runs.
+    /// Sets the definition's condition for a running migration.
     ///
     /// # Errors
-    /// Those of the verbs.
+    /// Errors of the verbs.
     pub(super) async fn say_migrating(&self, subject: &Subject, migration: &str) -> Result<(), ApiError> {
         let message = format!("Migration {migration} is running");
         self.edit_definition(subject, Vec::new(), |definition| {
@@ -45,11 +46,11 @@ impl StorageVersionMigrator {
         .await
     }
 
-    /// Has the definition say how a migration ended. After a success its list of stored versions has that one alone, on the
-    /// condition that the agreement of the servers stands.
+    /// Sets the definition's condition after a migration. After a success, trims the stored versions to this one, on
+    /// the condition that the agreement stands.
     ///
     /// # Errors
-    /// Those of the verbs, of which 503 says that the agreement does not stand.
+    /// Errors of the verbs: 503 when the agreement does not stand.
     pub(super) async fn settle_definition(
         &self,
         subject: &Subject,
@@ -76,10 +77,10 @@ impl StorageVersionMigrator {
         .await
     }
 
-    /// The same where a migration was deleted, or said to have ended by somebody else, if the definition still says that it runs.
+    /// Ends the definition's condition for a migration that was deleted, or ended by another client.
     ///
     /// # Errors
-    /// Those of the verbs.
+    /// Errors of the verbs.
     pub(super) async fn forget_migration(&self, subject: &Subject) -> Result<(), ApiError> {
         self.edit_definition(subject, Vec::new(), |definition| {
             let message = "The migration was given up before it had come to its end".to_owned();

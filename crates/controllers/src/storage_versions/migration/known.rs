@@ -1,7 +1,8 @@
-//! The migrations that are known, by the resource that they are of. Whoever looks at a resource need not look at those of all others,
-//! however many somebody has made.
+//! The known migrations by resource, so that work on a resource does not scan all migrations, however many clients
+//! create.
 //!
-//! It is told of each migration that it is followed to, and of none that went while nobody followed them: who asks checks that.
+//! It sees every created or changed migration. It misses deletions while no server follows them, so the caller verifies
+//! names.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -10,7 +11,7 @@ use keelson_meta::{GroupResource, Object};
 use super::objects::{AUTOMATIC_LABEL, has_ended};
 use crate::client::Stored;
 
-/// The migrations of all resources that have not ended.
+/// The open migrations of all resources.
 #[derive(Default)]
 pub(super) struct KnownMigrations {
     resources: HashMap<String, GroupResource>,
@@ -18,7 +19,7 @@ pub(super) struct KnownMigrations {
 }
 
 impl KnownMigrations {
-    /// Notes how a migration of a resource is.
+    /// Records the state of a resource's migration.
     pub(super) fn note(&mut self, migration: &Object, resource: GroupResource) {
         let name = migration.name().to_owned();
         self.forget(&name);
@@ -28,7 +29,7 @@ impl KnownMigrations {
         }
     }
 
-    /// Notes that there is no migration of this name, and tells of which resource there was one that had not ended.
+    /// Removes a migration. Returns its resource if it was open.
     pub(super) fn forget(&mut self, name: &str) -> Option<GroupResource> {
         let resource = self.resources.remove(name)?;
         if let Some(names) = self.names.get_mut(&resource) {
@@ -40,14 +41,14 @@ impl KnownMigrations {
         Some(resource)
     }
 
-    /// The names of those of a resource that have not ended.
+    /// The names of a resource's open migrations.
     pub(super) fn open(&self, resource: &GroupResource) -> Vec<String> {
         self.names.get(resource).into_iter().flatten().cloned().collect()
     }
 }
 
-/// Those of the migrations of a resource that have ended and that a server had begun, in the order in which they ended, without so many
-/// of the newest. What somebody else has made, that one takes away.
+/// The ended automatic migrations of a resource, oldest first, without the newest `without`. Clients delete the
+/// migrations that they created.
 pub fn superseded(mut of_resource: Vec<Stored>, without: usize) -> Vec<Stored> {
     let is_automatic =
         |migration: &Object| migration.labels().any(|(key, value)| key == AUTOMATIC_LABEL && value == "true");
@@ -111,7 +112,7 @@ mod tests {
             let superseded = superseded(all.map(stored).into(), without);
             superseded.iter().map(|it| it.object.name().to_owned()).collect()
         };
-        assert_eq!(over(0), ["a", "d"], "what a client has made stays");
+        assert_eq!(over(0), ["a", "d"], "a client's migrations stay");
         assert_eq!(over(1), ["a"]);
         assert!(over(3).is_empty());
         assert!(superseded(Vec::new(), 0).is_empty());

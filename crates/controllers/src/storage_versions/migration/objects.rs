@@ -1,5 +1,6 @@
-//! The objects that ask for migrations: what they ask for, how far they are, and how that is said. Conditions, reasons and texts are the
-//! reference server's.
+//! Migration objects: their resource, progress and conditions.
+//!
+//! Conditions, reasons and texts are kube-controller-manager's.
 
 use std::time::SystemTime;
 
@@ -7,15 +8,15 @@ use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Value, json};
 use keelson_meta::{GroupResource, Object, Revision};
 
-/// Says of a migration that a server began it by itself.
+/// The label of migrations created by the controller.
 pub const AUTOMATIC_LABEL: &str = "keelson.io/automatic";
-/// How many objects a migration found to be written anew, and how many of them have been.
+/// Annotations with the number of objects to rewrite, and of those rewritten.
 const TOTAL_ANNOTATION: &str = "keelson.io/objects-total";
 const DONE_ANNOTATION: &str = "keelson.io/objects-done";
 /// The longest message of a condition.
 const MESSAGE_BYTES: usize = 32_768;
 
-/// What is said of something that happens.
+/// The content of a condition.
 pub(super) struct Condition<'c> {
     pub(super) kind: &'c str,
     pub(super) holds: bool,
@@ -24,32 +25,32 @@ pub(super) struct Condition<'c> {
     pub(super) observed_generation: Option<i64>,
 }
 
-/// How a migration ends.
+/// The end of a migration.
 #[derive(Clone, Debug)]
 pub enum End {
-    /// Everything was written.
+    /// All objects were rewritten.
     Succeeded,
-    /// It can't go on, and why.
+    /// It can't continue, with the reason.
     Failed(String),
 }
 
-/// What a migration is of.
+/// The resource of a migration.
 pub fn subject(migration: &Object) -> GroupResource {
     let text = |field: &str| migration.get(&["spec", "resource", field]).and_then(Value::as_str).unwrap_or_default();
     GroupResource { group: text("group").to_owned(), resource: text("resource").to_owned() }
 }
 
-/// Whether it has succeeded or failed.
+/// Returns true if it has succeeded or failed.
 pub fn has_ended(migration: &Object) -> bool {
     holds(migration, "Succeeded") || holds(migration, "Failed")
 }
 
-/// Whether it was begun and has not ended.
+/// Returns true if it has begun and not ended.
 pub fn is_running(migration: &Object) -> bool {
     holds(migration, "Running")
 }
 
-/// Whether a condition holds.
+/// Returns true if the object has this condition with status `True`.
 pub(super) fn holds(object: &Object, kind: &str) -> bool {
     condition(object, kind).is_some_and(|condition| condition["status"] == *"True")
 }
@@ -59,7 +60,7 @@ fn condition<'o>(object: &'o Object, kind: &str) -> Option<&'o Value> {
     conditions.iter().find(|condition| condition["type"] == *kind)
 }
 
-/// Says that a migration runs, and what keeps it from ending if something does.
+/// Sets the condition of a running migration, with the reason of a delay if there is one.
 pub fn say_running(migration: &mut Object, hindrance: Option<&str>, now: SystemTime) -> bool {
     let mut message = "The migration is running".to_owned();
     if let Some(hindrance) = hindrance {
@@ -71,7 +72,7 @@ pub fn say_running(migration: &mut Object, hindrance: Option<&str>, now: SystemT
     set_condition(migration, &running, now)
 }
 
-/// Notes from which revision on everything was written as it should be.
+/// Records the revision from which all objects are up to date.
 pub(super) fn say_revision(migration: &mut Object, revision: Revision) -> bool {
     if migration.get(&["status", "resourceVersion"]).is_some() {
         return false;
@@ -82,7 +83,7 @@ pub(super) fn say_revision(migration: &mut Object, revision: Revision) -> bool {
     true
 }
 
-/// Says how a migration has ended.
+/// Sets the conditions of an ended migration.
 pub fn say_ended(migration: &mut Object, end: &End, now: SystemTime) {
     let message = "Migration completed".to_owned();
     let over =
@@ -95,7 +96,7 @@ pub fn say_ended(migration: &mut Object, end: &End, now: SystemTime) {
     set_condition(migration, &Condition { kind, holds: true, reason, message, observed_generation: None }, now);
 }
 
-/// Notes how far a migration is; whether that is anything new.
+/// Records the progress. Returns true if the object changed.
 pub fn say_progress(migration: &mut Object, done: usize, total: usize) -> bool {
     let before = migration.meta("annotations").cloned().filter(Value::is_object).unwrap_or_else(|| json!({}));
     let mut annotations = before.clone();
@@ -106,14 +107,14 @@ pub fn say_progress(migration: &mut Object, done: usize, total: usize) -> bool {
     changed
 }
 
-/// How many objects a migration found when it began, if it has said so.
+/// The recorded number of objects at the start.
 pub fn stated_total(migration: &Object) -> Option<usize> {
     let (_, total) = migration.annotations().find(|(key, _)| *key == TOTAL_ANNOTATION)?;
     total.parse().ok()
 }
 
-/// Sets a condition, behind all others if it is new; whether that changed anything. The time is that of the last change of its
-/// status.
+/// Sets a condition, after all others if it is new. Returns true if the object changed. The time is that of the last
+/// change of status.
 pub(super) fn set_condition(object: &mut Object, wanted: &Condition<'_>, now: SystemTime) -> bool {
     let status = if wanted.holds { "True" } else { "False" };
     let known = condition(object, wanted.kind);

@@ -1,8 +1,7 @@
-//! Writes objects anew that are stored otherwise than they would be written now, in steps so small that clients' requests hardly wait for
-//! them.
+//! Rewrites objects whose stored form differs from the current one, in steps so small that clients hardly wait.
 //!
-//! A read waits until the cache has what was committed before it came. So what is committed together is little, unless commits take so long
-//! that they are what everybody waits for; and between two objects whatever else the server has to do gets its turn.
+//! A read waits until the cache has all earlier commits, so each commit should be small. Only if commits are slow in
+//! themselves does a batch grow. Other tasks get their turn between two objects.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,29 +16,31 @@ use tokio::time::Instant;
 
 use super::subject::Subject;
 
-/// How many objects are written between two rests and two looks at the agreement.
+/// The number of objects written between two pauses and checks of the agreement.
 const CHUNK: usize = 64;
-/// How many of them at once: the more, the longer commits take, by so many for each of these times.
+/// Limits of the concurrency, and the commit time that adds one concurrent write. More writes at once make commits
+/// longer.
 const FEWEST_AT_ONCE: usize = 5;
 const MOST_AT_ONCE: usize = 16;
 const TIME_FOR_EACH: Duration = Duration::from_micros(250);
-/// How long a walk rests after each chunk, in times of what that took: two fifths of the server's time are left to others
-/// alone. Less rest with fewer objects at once delays others less than more of both: what they wait for is the length of one commit.
+/// The pause after each chunk, as a multiple of its duration: two fifths of the time are left to others. Short pauses
+/// with few concurrent objects delay others less than longer pauses with many, since others wait for the length of one
+/// commit.
 const REST: f64 = 0.7;
 /// The longest rest.
 const LONGEST_REST: Duration = Duration::from_secs(5);
-/// How many objects that can't be written end a walk early: then it is not a matter of each of them.
+/// The number of failed objects that ends a walk early. So many failures have a common cause.
 const MOST_FAILURES: usize = 2048;
 
-/// Writes objects anew, those of one resource at a time.
+/// Rewrites objects, one resource at a time.
 pub struct Rewriter {
     registry: Arc<Registry>,
     caller: Caller,
-    /// How many are written at once: whoever holds this has the turn.
+    /// The number of concurrent writes. The holder of the lock has the turn.
     at_once: Mutex<usize>,
 }
 
-/// What could not be written.
+/// The objects that could not be written.
 #[derive(Debug, Default)]
 pub struct Failures {
     count: usize,
@@ -52,7 +53,7 @@ impl Failures {
         self.first.get_or_insert_with(|| (StoreKey::new(key), error));
     }
 
-    /// What keeps a migration from ending, where so many objects can't be read; `None` where nothing does.
+    /// The reason why a migration can't end, given the number of unreadable objects; `None` where there is none.
     pub fn hindrance(&self, unreadable: usize) -> Option<String> {
         let unwritten = self.first.as_ref().map(|(key, error)| {
             format!(
@@ -68,13 +69,13 @@ impl Failures {
 }
 
 impl Rewriter {
-    /// One that writes as this caller.
+    /// Creates a rewriter with this identity.
     pub fn new(registry: Arc<Registry>, caller: Caller) -> Self {
         Self { registry, caller, at_once: Mutex::new(FEWEST_AT_ONCE) }
     }
 
-    /// Writes the next stale objects of a resource anew, from a key on, and rests; where to go on, if there is anything to look at.
-    /// It may be dropped at any point.
+    /// Rewrites the next stale objects of a resource from a key on, then pauses. Returns the key to continue at, if
+    /// there is more. Cancel safe.
     pub async fn step(&self, subject: &Subject, from: &str, failures: &mut Failures) -> Option<String> {
         let mut at_once = self.at_once.lock().await;
         let begun = Instant::now();
@@ -119,7 +120,7 @@ impl Rewriter {
     }
 }
 
-/// How many objects are written at once when the last ones took so long.
+/// The concurrency for the next objects, from the duration of the last ones.
 fn at_once_after(took: Duration) -> usize {
     let fitting = took.as_micros() / TIME_FOR_EACH.as_micros();
     usize::try_from(fitting).unwrap_or(MOST_AT_ONCE).clamp(FEWEST_AT_ONCE, MOST_AT_ONCE)

@@ -1,6 +1,6 @@
-//! A stored resource of which objects may be written anew: as what it is stored, and how much of it is stored otherwise.
+//! A stored resource with its storage kind and the number of objects stored otherwise.
 //!
-//! What is stale is counted by the cache, so nothing here reads the store.
+//! The cache counts stale objects, so nothing here reads the store.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use crate::storage_versions::entry::name_of;
 
 /// A stored resource, as it is served now.
 pub struct Subject {
-    /// By which servers publish it.
+    /// The resource that servers publish it under.
     pub(super) resource: GroupResource,
     pub(super) stored: Arc<StoredCollection>,
-    /// As which this server writes it.
+    /// The kind that this server writes.
     pub(super) kind: GroupVersionKind,
-    /// All its objects, in that version.
+    /// The target of all its objects in that version.
     pub(super) target: Target,
 }
 
 impl Subject {
-    /// A resource of a surface; `None` where it is not stored, or not served in any version.
+    /// A resource of a surface; `None` where it is not stored or has no served version.
     pub fn of(surface: &Arc<Surface>, served: &ServedResource) -> Option<Self> {
         let (stored, kind) = (served.stored()?, served.storage_kind()?);
         let target = surface.stored_target(stored)?;
@@ -29,42 +29,42 @@ impl Subject {
         Some(Self { resource, stored: stored.clone(), kind: kind.clone(), target })
     }
 
-    /// By which servers publish it.
+    /// The resource that servers publish it under.
     pub fn resource(&self) -> &GroupResource {
         &self.resource
     }
 
-    /// How many objects can be read and are to be written anew.
+    /// The number of readable objects to rewrite.
     pub fn stale(&self) -> usize {
         self.stored.count_stale(&self.kind).saturating_sub(self.unreadable())
     }
 
-    /// How many objects can't be read.
+    /// The number of unreadable objects.
     pub fn unreadable(&self) -> usize {
         self.stored.cached.count_unreadable("")
     }
 
-    /// Whether anything is stored otherwise than it would be written now, also what can't be read, as far as the cache has come.
+    /// Returns true if the cache knows objects in another stored form, unreadable ones included.
     pub fn has_stale(&self) -> bool {
         self.is_removed() || self.stored.count_stale(&self.kind) > 0
     }
 
-    /// Whether the collection was made anew since, as when its definition changes.
+    /// Returns true if the collection was replaced since, for example after a change of its definition.
     pub fn is_removed(&self) -> bool {
         self.stored.cached.is_removed()
     }
 
-    /// The name of what servers publish of it.
+    /// The name of its storage version object.
     pub(super) fn version_name(&self) -> String {
         name_of(&self.resource)
     }
 
-    /// The version in which this server writes it.
+    /// The version that this server writes.
     pub fn version(&self) -> String {
         self.kind.group_version().to_string()
     }
 
-    /// The name of what defines it, where something does.
+    /// The name of its definition, where it has one.
     pub(super) fn definition(&self) -> Option<String> {
         let GroupResource { group, resource } = &self.resource;
         (!self.target.resource.is_builtin()).then(|| format!("{resource}.{group}"))

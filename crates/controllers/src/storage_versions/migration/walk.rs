@@ -1,7 +1,7 @@
-//! The walk of a migration: what the cache knows to lie in the store in another encoding is written anew, a chunk at a time.
+//! The walk of a migration: rewrites stale objects from the cache, a chunk at a time.
 //!
-//! What was written by a walk that was cut off is known as such by every cache, so that the next one, on this server or another, goes on
-//! with what is left. Between two chunks it is seen whether the servers still agree, and whether somebody still wants the migration.
+//! Every cache knows the objects that an interrupted walk has rewritten, so the next walk, on any server, continues
+//! with the rest. Between two chunks it checks the servers' agreement and the migration itself.
 
 use std::time::Duration;
 
@@ -13,26 +13,26 @@ use super::objects::{has_ended, say_progress};
 use super::rewriter::Failures;
 use super::{Request, StorageVersionMigrator, Subject};
 
-/// How often a migration says how far it is.
+/// The interval between progress updates.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How a walk ended.
+/// The outcome of a walk.
 pub(super) enum Walked {
-    /// Everything was looked at, and this could not be written.
+    /// All objects were visited, with these failures.
     Through(Failures),
-    /// The servers no longer agree, and why.
+    /// The servers no longer agree, with the reason.
     Disagreed(String),
-    /// Nobody wants the migration any more.
+    /// The migration was deleted or ended.
     Unwanted,
-    /// The collection was made anew meanwhile, as when its definition changes.
+    /// The collection was replaced meanwhile, for example after a change of its definition.
     Replaced,
 }
 
 impl StorageVersionMigrator {
-    /// Writes anew what is stale, once through the collection.
+    /// Rewrites the stale objects in one pass through the collection.
     ///
     /// # Errors
-    /// Those of looking at the migration itself.
+    /// Errors of reading the migration.
     pub(super) async fn walk(&self, request: &Request, subject: &Subject) -> Result<Walked, ApiError> {
         let (mut failures, mut told) = (Failures::default(), Instant::now());
         let mut from = Some(String::new());
@@ -50,7 +50,7 @@ impl StorageVersionMigrator {
         Ok(self.look_up(request, subject).unwrap_or(Walked::Through(failures)))
     }
 
-    /// What ends a walk early, if something does; looked up in the cache alone.
+    /// The reason to end a walk early, if there is one. Reads only the cache.
     fn look_up(&self, request: &Request, subject: &Subject) -> Option<Walked> {
         let migrations = self.migrations.collection().ok()?;
         let is_open =

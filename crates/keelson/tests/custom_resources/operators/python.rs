@@ -1,7 +1,7 @@
-//! An operator in kopf: it registers its webhooks by itself, fills in and refuses, keeps finalizers, tells by status and events, and
-//! gives way to another one of more weight.
+//! Tests of an operator in kopf: it registers its webhooks, defaults and refuses objects, keeps finalizers, and writes
+//! status and events. It gives way to an operator of higher priority.
 //!
-//! kopf is not in this repository: `cargo xtask test` fetches it, and says so where it can't.
+//! kopf is not in this repository: `cargo xtask test` fetches it, or reports that it can't.
 
 use std::fs::File;
 use std::path::Path;
@@ -16,17 +16,17 @@ use tokio::process::{Child, Command};
 
 use crate::{MERGE, definition, establish, until, until_gone};
 
-/// Names the directory in which Python finds kopf; `cargo xtask kopf` prints it.
+/// Names the directory of kopf for Python; `cargo xtask kopf` prints it.
 const VARIABLE: &str = "KEELSON_TEST_KOPF";
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/custom_resources/operators/operator.py");
 const WIDGETS: &str = "/apis/operators.example.com/v1/namespaces/default/widgets";
 const HOOKS: &str = "/apis/admissionregistration.k8s.io/v1";
-/// Under which operators find each other.
+/// The path where operators find each other.
 const PEERS: &str = "/apis/kopf.dev/v1/clusterkopfpeerings";
-/// How long an operator may take, which asks again in longer and longer times what it was not told.
+/// The longest wait for an operator, which retries with growing intervals.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// A running operator, which is killed when this is dropped.
+/// A running operator. Killed when dropped.
 struct Operator {
     child: Child,
     name: &'static str,
@@ -49,7 +49,7 @@ impl Operator {
     }
 }
 
-/// Puts the authority, the certificate and the key of the operator's webhooks there.
+/// Writes authority, certificate and key of the operator's webhooks to files.
 fn certify(files: &Path) {
     let mut authority = CertificateParams::default();
     authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -64,7 +64,7 @@ fn certify(files: &Path) {
     }
 }
 
-/// Defines what the operator is about, and where kopf's operators find each other.
+/// Defines the operator's resource, and the one for kopf's peering.
 async fn define(raw: &Raw) {
     let any = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     let spec = json!({ "type": "object", "properties": {
@@ -83,7 +83,7 @@ async fn define(raw: &Raw) {
     raw.post(PEERS, &peering).await.expect(201);
 }
 
-/// A test's server, and the directory of what its operators are given and write.
+/// A test's server, with the directory of the operators' files.
 struct Lab {
     server: TestServer,
     raw: Raw,
@@ -91,7 +91,7 @@ struct Lab {
 }
 
 impl Lab {
-    /// Waits until what is at a path is so; shows what the operators logged where it does not become so.
+    /// Waits until the object at a path is as expected. A failure shows the operators' logs.
     async fn wait(&self, path: &str, done: impl Fn(&Value) -> bool) -> Value {
         let wait = async {
             loop {
@@ -120,7 +120,7 @@ impl Lab {
         Operator::start(&self.server, self.files.path(), name, priority)
     }
 
-    /// Makes a widget once the operator answers for it, in place of one that was killed.
+    /// Creates a widget once the operator's webhook answers, replacing that of a killed one.
     async fn make(&self, name: &str, spec: Value) -> Answer {
         let widget = json!({ "apiVersion": "operators.example.com/v1", "kind": "Widget",
             "metadata": { "name": name }, "spec": spec });
@@ -134,7 +134,7 @@ impl Lab {
             }
         };
         let made = tokio::time::timeout(PATIENCE, wait).await;
-        made.unwrap_or_else(|_| panic!("nobody answers for widgets\n{}", self.logs()))
+        made.unwrap_or_else(|_| panic!("no operator answers for widgets\n{}", self.logs()))
     }
 
     /// Waits until the operator has registered both of its webhooks.
@@ -173,13 +173,13 @@ async fn an_operator_in_kopf_fills_in_refuses_follows_and_comes_back() {
     let grown = json!({ "by": "first", "old": 10, "new": 3 });
     lab.wait(&one, |found| found["status"]["grown/spec.size"] == grown).await;
 
-    // A server that comes back finds it at work.
+    // After a restart of the server the operator still works.
     lab.server.restart().await;
     lab.raw = lab.server.raw();
     lab.raw.patch(&*one, MERGE, &json!({ "spec": { "size": 4 } })).await.expect(200);
     lab.wait(&one, |found| found["status"]["grown/spec.size"]["new"] == 4).await;
 
-    // Without it nothing that it judges is written, and it goes on with what it finds.
+    // Without the operator no write passes its webhooks. It resumes from the stored state.
     first.kill().await;
     let told = lab.raw.patch(&*one, MERGE, &json!({ "spec": { "size": 5 } })).await.expect(500).json();
     assert!(
@@ -195,7 +195,7 @@ async fn an_operator_in_kopf_fills_in_refuses_follows_and_comes_back() {
     gives_way(&lab, again).await;
 }
 
-/// An operator of more weight takes over, and what was made is taken away with what it has to do first.
+/// An operator of higher priority takes over, and objects are deleted after its finalizers have run.
 async fn gives_way(lab: &Lab, again: Operator) {
     let second = lab.start("second", 20);
     let log = lab.files.path().join(again.name);

@@ -1,5 +1,5 @@
-//! An operator in Rust: it applies its definition, keeps what it owns as it shall be, sees to finalizers, fills in and refuses by
-//! webhooks of its own, and goes on where it was after the server or itself had gone.
+//! Tests of an operator in Rust: it applies its definition, reconciles owned objects and finalizers, and defaults and
+//! refuses objects by webhooks. It resumes after restarts of the server and of itself.
 
 mod reservoirs;
 
@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 
 use crate::{DEFINITIONS, MERGE, condition, until, until_gone};
 
-/// Tells the process of the operator where its kubeconfig is.
+/// Names the kubeconfig of the operator process.
 const KUBECONFIG: &str = "KEELSON_TEST_OPERATOR_KUBECONFIG";
 const RESERVOIRS: &str = "/apis/operators.example.org/v1/namespaces/default/reservoirs";
 const GAUGES: &str = "/api/v1/namespaces/default/configmaps";
 
-/// The operator, where this program was started as that.
+/// Runs the operator, if this program was started as its process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_process_of_the_operator() {
     let Some(kubeconfig) = env::var_os(KUBECONFIG) else { return };
@@ -30,7 +30,7 @@ async fn the_process_of_the_operator() {
     }
 }
 
-/// Configures the webhooks of the operator, as who installs it does.
+/// Configures the operator's webhooks, as its installation would.
 async fn install(raw: &Raw, operator: &HookProcess) {
     for (kind, place) in [("mutating", "fill"), ("validating", "judge")] {
         let webhook = json!({
@@ -51,7 +51,7 @@ fn reservoir(name: &str, spec: &Value) -> Value {
     json!({ "apiVersion": "operators.example.org/v1", "kind": "Reservoir", "metadata": { "name": name }, "spec": spec })
 }
 
-/// Waits until the operator has told this of a reservoir.
+/// Waits until the operator has reported this event for a reservoir.
 async fn told(raw: &Raw, reason: &str, note: &str) {
     let is_it = |event: &Value| event["reason"] == reason && event["note"] == note;
     until(raw, "/apis/events.k8s.io/v1/namespaces/default/events", |found| {
@@ -80,7 +80,7 @@ async fn an_operator_in_rust_keeps_what_it_owns_and_goes_on_where_it_was() {
         raw.post(format!("{RESERVOIRS}?dryRun=All"), &reservoir("b", &json!({ "level": 31, "lining": "steel" })));
     assert_eq!(deep.await.expect(201).header("warning"), "299 - \"that is deep\"");
 
-    // It keeps what it owns, and says for which generation.
+    // It reconciles owned objects, and reports the observed generation.
     let (one, gauge) = (format!("{RESERVOIRS}/a"), format!("{GAUGES}/a"));
     let followed = until(&raw, &one, |found| found["status"] == json!({ "level": 5, "observedGeneration": 1 })).await;
     assert_eq!(followed["metadata"]["finalizers"], json!([reservoirs::FINALIZER]));
@@ -93,13 +93,13 @@ async fn an_operator_in_rust_keeps_what_it_owns_and_goes_on_where_it_was() {
     raw.patch(&*gauge, MERGE, &json!({ "data": { "level": "0" } })).await.expect(200);
     until(&raw, &gauge, |found| found["data"]["level"] == "5").await;
 
-    // A server that comes back finds it at work.
+    // After a restart of the server the operator still works.
     server.restart().await;
     raw = server.raw();
     raw.patch(&*one, MERGE, &json!({ "spec": { "level": 6 } })).await.expect(200);
     until(&raw, &one, |found| found["status"] == json!({ "level": 6, "observedGeneration": 2 })).await;
 
-    // Without it nothing that it judges is written, and it goes on with what it finds.
+    // Without the operator no write passes its webhooks. It resumes from the stored state.
     operator.kill().await;
     let told_so = raw.patch(&*one, MERGE, &json!({ "spec": { "level": 7 } })).await.expect(500).json();
     let why = "failed calling webhook \"fill.operators.example.org\"";
@@ -110,7 +110,7 @@ async fn an_operator_in_rust_keeps_what_it_owns_and_goes_on_where_it_was() {
     raw.patch(&*one, MERGE, &json!({ "spec": { "level": 8 } })).await.expect(200);
     until(&raw, &one, |found| found["status"] == json!({ "level": 8, "observedGeneration": 3 })).await;
 
-    // What was made is taken away with what has to be done first.
+    // Objects are deleted after the finalizer has run.
     raw.delete(&*one).await.expect(200);
     until_gone(&raw, &one).await;
     until_gone(&raw, &gauge).await;

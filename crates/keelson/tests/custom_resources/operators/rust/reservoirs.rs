@@ -1,7 +1,7 @@
-//! The operator itself, as people write them in Rust: it defines reservoirs, keeps a config map for each, tells by status and events,
-//! and judges and fills in what is asked of them.
+//! A typical operator in Rust: it defines reservoirs, keeps a config map for each, reports by status and events, and
+//! defaults and validates by webhooks.
 //!
-//! It knows nothing of the server, and what it does it tells in the objects alone, since that is where the test looks.
+//! It knows nothing of the server, and reports only through objects, since the test reads those.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,13 +21,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// Who the operator is to the server, where it applies.
+/// The operator's field manager for apply.
 const MANAGER: &str = "reservoirs";
 pub(super) const FINALIZER: &str = "operators.example.org/drained";
-/// How soon it tries again what did not succeed: a test shall not wait for long.
+/// The delay before a retry, short for the tests.
 const RETRY: Duration = Duration::from_millis(200);
 
-/// What somebody wants of a reservoir.
+/// The desired state of a reservoir.
 #[derive(CustomResource, Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[kube(
     group = "operators.example.org",
@@ -38,14 +38,14 @@ const RETRY: Duration = Duration::from_millis(200);
     printcolumn = r#"{"name": "Level", "type": "integer", "jsonPath": ".status.level"}"#
 )]
 pub(super) struct ReservoirSpec {
-    /// How high the water stands, in metres.
+    /// The water level in metres.
     #[schemars(range(min = 0, max = 100))]
     level: i32,
-    /// What keeps the water in.
+    /// The material that keeps the water in.
     lining: Option<String>,
 }
 
-/// How a reservoir is.
+/// The observed state of a reservoir.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ReservoirStatus {
@@ -58,7 +58,7 @@ struct Context {
     recorder: Recorder,
 }
 
-/// Runs until it is stopped.
+/// Runs until cancelled.
 pub(super) async fn run(client: Client) {
     let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
     let definition = Reservoir::crd();
@@ -92,7 +92,7 @@ async fn reconcile(reservoir: Arc<Reservoir>, context: Arc<Context>) -> Result<A
     .await
 }
 
-/// Keeps the gauge of a reservoir, which it owns, and says how the reservoir is.
+/// Reconciles the owned gauge of a reservoir, and reports its status.
 async fn fill(api: &Api<Reservoir>, reservoir: &Reservoir, context: &Context) -> Result<Action, kube::Error> {
     let (name, spec) = (reservoir.name_any(), &reservoir.spec);
     let gauges: Api<ConfigMap> = Api::namespaced(context.client.clone(), &reservoir.namespace().unwrap_or_default());
@@ -112,7 +112,7 @@ async fn fill(api: &Api<Reservoir>, reservoir: &Reservoir, context: &Context) ->
     Ok(Action::requeue(Duration::from_secs(300)))
 }
 
-/// What has to be done before a reservoir goes.
+/// Runs before a reservoir is deleted.
 async fn drain(reservoir: &Reservoir, context: &Context) -> Result<Action, kube::Error> {
     tell(reservoir, context, "Drained", format!("from {}", reservoir.spec.level)).await?;
     Ok(Action::await_change())
@@ -129,7 +129,7 @@ async fn tell(reservoir: &Reservoir, context: &Context, reason: &str, note: Stri
     context.recorder.publish(&event, &reservoir.object_ref(&())).await
 }
 
-/// Answers a review: `/fill` gives a reservoir a lining, `/judge` lets none be deeper than its lining holds.
+/// Answers a review: `/fill` defaults the lining, `/judge` refuses a depth that the lining can't hold.
 pub(super) fn admit(request: &HookRequest) -> HookReply {
     let review: AdmissionReview<Reservoir> = serde_json::from_value(request.body.clone()).expect("it is a review");
     let asked: AdmissionRequest<Reservoir> = review.try_into().expect("it asks something");
