@@ -1,7 +1,7 @@
-//! Puts schemas into the compiled form: the build script does it for the built-in kinds.
+//! Compiles schemas into tables. The build script calls it for the built-in kinds.
 //!
-//! Knows nothing of where a schema comes from. Equal anonymous schemas become one record, and a definition may be
-//! referred to before it is defined, so recursive ones work.
+//! It does not know the source of a schema. Equal anonymous schemas become one record. A definition may be referred to
+//! before it is defined, which allows recursion.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,19 +10,19 @@ use crate::layout::{
     PRESERVE_UNKNOWN, REQUIRED, SECTIONS, Type, ZERO_DEFAULT, hash,
 };
 
-/// The place of a schema in what is being built.
+/// The index of a schema in the tables being built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeId(u32);
 
 impl NodeId {
-    /// The metadata of every kind, for a field of this name alone.
+    /// Refers to the `ObjectMeta` of the built-in kinds. Valid as the schema of a field only.
     pub const OBJECT_META: Self = Self(OBJECT_META);
 }
 
 /// One schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NodeSpec {
-    /// What a value may be.
+    /// The type of the values.
     pub of: Type,
     /// The type's name in error messages.
     pub go_type: String,
@@ -30,19 +30,19 @@ pub struct NodeSpec {
     pub name: String,
     /// The definition's description.
     pub description: String,
-    /// Items of an array, values of a map, object of an either.
+    /// Items of an array, values of a map, or the object of an either.
     pub child: Option<NodeId>,
-    /// What an either is when it is no object.
+    /// The schema of an either's values that are not objects.
     pub other: Option<NodeId>,
     /// The default of the items of a list or the values of a map as JSON; empty if there is none.
     pub default_of_items: String,
     /// Fields in declared order.
     pub fields: Vec<FieldSpec>,
-    /// How a list merges.
+    /// The merge strategy of a list in server-side apply.
     pub list_type: ListType,
     /// The keys of a list of type map.
     pub list_keys: Vec<String>,
-    /// How an object or map merges.
+    /// The merge strategy of an object or map in server-side apply.
     pub map_type: MapType,
     /// Values that an enumeration allows.
     pub allowed: Vec<String>,
@@ -96,7 +96,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// The place of the definition with this name, and whether it is new and still to be defined.
+    /// Reserves the place of the definition with this name. The flag is true if the name is new and the caller has to
+    /// define it.
     pub fn reserve(&mut self, name: &str) -> (NodeId, bool) {
         if let Some(id) = self.definitions.get(name) {
             return (*id, false);
@@ -106,12 +107,12 @@ impl Builder {
         (id, true)
     }
 
-    /// Says what a reserved definition is.
+    /// Sets the schema of a reserved definition.
     pub fn define(&mut self, id: NodeId, spec: NodeSpec) {
         self.nodes[id.0 as usize] = spec;
     }
 
-    /// The place of an anonymous schema.
+    /// Adds an anonymous schema.
     pub fn add(&mut self, spec: NodeSpec) -> NodeId {
         if let Some(id) = self.anonymous.get(&spec) {
             return *id;
@@ -121,7 +122,7 @@ impl Builder {
         id
     }
 
-    /// Says which schema a kind has.
+    /// Registers the schema of a kind.
     pub fn kind(&mut self, group: &str, version: &str, kind: &str, node: NodeId) {
         self.kinds.insert([kind.to_owned(), group.to_owned(), version.to_owned()], node);
     }
@@ -150,7 +151,7 @@ impl Builder {
     }
 }
 
-/// A text in which each entry stands once.
+/// A text without repeated entries.
 #[derive(Default)]
 struct Text {
     text: String,
@@ -287,7 +288,7 @@ impl NodeSpec {
         Self { of, go_type: go_type.to_owned(), ..Self::default() }
     }
 
-    /// The same schema, keeping fields that it does not declare.
+    /// Returns the schema with `PRESERVE_UNKNOWN` set.
     #[must_use]
     pub fn preserving_unknown_fields(mut self) -> Self {
         self.flags |= PRESERVE_UNKNOWN;
