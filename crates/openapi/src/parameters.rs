@@ -1,6 +1,6 @@
-//! The parameters of requests, as tables: name, place, type and description, and which actions take which.
+//! The parameters of requests, as tables: name, place, type and description, and the actions that have them.
 //!
-//! Only parameters that this server honours are here. Those that begin with `keelson.io/` are told by the crate that reads them.
+//! Only supported parameters are listed. The crate that parses the `keelson.io/` parameters announces them.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ pub(crate) struct Parameter {
     pub(crate) description: &'static str,
 }
 
-/// Where a parameter stands.
+/// The place of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Location {
     Path,
@@ -54,10 +54,10 @@ pub(crate) const NAMESPACE: Parameter = path("namespace", "name of the namespace
 pub(crate) const PRETTY: Parameter =
     text("pretty", "If 'true', the output is pretty printed: indented JSON. Browsers and curl get that without it.");
 
-/// What reading a custom object takes.
+/// The parameters for reading a custom object.
 pub(crate) const READ: &[Parameter] = &[RESOURCE_VERSION];
 
-/// What a list and a watch take.
+/// The parameters of lists and watches.
 pub(crate) const LIST: &[Parameter] = &[
     boolean(
         "allowWatchBookmarks",
@@ -78,7 +78,7 @@ pub(crate) const LIST: &[Parameter] = &[
     ),
 ];
 
-/// What a delete of a collection takes to say which objects are meant.
+/// The parameters of a delete of a collection that select its objects.
 pub(crate) const SELECTION: &[Parameter] = &[
     CONTINUE,
     FIELD_SELECTOR,
@@ -90,10 +90,10 @@ pub(crate) const SELECTION: &[Parameter] = &[
     TIMEOUT_SECONDS,
 ];
 
-/// What a create and an update take.
+/// The parameters of creates and updates.
 pub(crate) const WRITE: &[Parameter] = &[DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION];
 
-/// What a patch takes.
+/// The parameters of patches.
 pub(crate) const PATCH: &[Parameter] = &[
     DRY_RUN,
     FIELD_MANAGER,
@@ -101,7 +101,7 @@ pub(crate) const PATCH: &[Parameter] = &[
     boolean("force", "Whether an apply takes over fields that others own."),
 ];
 
-/// What a delete takes.
+/// The parameters of deletes.
 pub(crate) const DELETE: &[Parameter] = &[
     DRY_RUN,
     integer(
@@ -123,7 +123,7 @@ pub(crate) const DELETE: &[Parameter] = &[
     ),
 ];
 
-/// What a list, a watch among them, and the read of an object take beyond what Kubernetes knows.
+/// The query parameters of lists, watches and reads in addition to those of Kubernetes.
 static QUERY_OF_LISTS: LazyLock<Box<[Parameter]>> = LazyLock::new(|| query_of(&[Request::List, Request::Watch]));
 static QUERY_OF_OBJECTS: LazyLock<Box<[Parameter]>> = LazyLock::new(|| query_of(&[Request::Get]));
 
@@ -142,17 +142,17 @@ fn query_of(requests: &[Request]) -> Box<[Parameter]> {
     taken.map(described).collect()
 }
 
-/// What a list takes beyond what Kubernetes knows.
+/// The query parameters of lists in addition to those of Kubernetes.
 pub(crate) fn query_of_lists() -> &'static [Parameter] {
     &QUERY_OF_LISTS
 }
 
-/// What the read of an object takes beyond what Kubernetes knows.
+/// The query parameters of reads in addition to those of Kubernetes.
 pub(crate) fn query_of_objects() -> &'static [Parameter] {
     &QUERY_OF_OBJECTS
 }
 
-/// All of them; some are in several lists.
+/// All parameters. Some are in several lists.
 pub(crate) fn all() -> impl Iterator<Item = &'static Parameter> {
     const OWN: &[&[Parameter]] = &[&[NAME, NAMESPACE, PRETTY], READ, LIST, SELECTION, WRITE, PATCH, DELETE];
     OWN.iter().copied().flatten().chain(query_of_lists())
