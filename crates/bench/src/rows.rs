@@ -1,7 +1,7 @@
-//! The rows of the table: what each measures and which figure it is to reach.
+//! The rows of the table: their measurements and goals.
 //!
-//! They are measured in the order of [`ALL`]: rows that begin with a fresh server first, then those that read the filled
-//! one, last those that add to it.
+//! They run in the order of [`ALL`]: rows with a fresh server first, then those that read the filled one, and last
+//! those that add to it.
 
 mod access;
 mod added;
@@ -38,10 +38,10 @@ use proxied::Proxied;
 use queries::{Asked, Beside};
 use servers::Objects;
 
-/// Connections that the row with the most of them has open, with some to spare.
+/// The connections of the row with the most, with some spare.
 pub(crate) const MOST_CONNECTIONS: usize = 6_000;
 
-/// What is measured.
+/// The measurement of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     Start,
@@ -447,11 +447,11 @@ pub(crate) const ALL: [Row; 91] = [
     ),
 ];
 
-/// The rows that were asked for.
+/// The selected rows.
 pub(crate) struct Rows(Vec<&'static Row>);
 
 impl Rows {
-    /// The named rows, or when no name is given all that say something of the store.
+    /// The named rows. Without names, all that concern the store.
     pub(crate) fn chosen(names: &[String], store: &BenchStore) -> Result<Self> {
         if let Some(unknown) = names.iter().find(|name| !ALL.iter().any(|row| row.name == **name)) {
             bail!("there is no row {unknown:?}; --rows help prints them");
@@ -465,7 +465,7 @@ impl Rows {
         Ok(Self(ALL.iter().filter(|row| if names.is_empty() { is_told(row) } else { is_named(row) }).collect()))
     }
 
-    /// Measures them in order; a failure comes with what was measured before it.
+    /// Measures them in order. A failure includes the figures measured before it.
     pub(crate) async fn measure(&self, bench: &mut Bench) -> Result<Vec<Figure>, (Vec<Figure>, Error)> {
         let mut figures = Vec::new();
         for row in &self.0 {
@@ -481,7 +481,7 @@ impl Rows {
 
 impl Row {
     fn figure(&self, value: Quantity, seen: Seen, bench: &Bench) -> Figure {
-        // With another number of pods, or another store, there is nothing to compare with.
+        // Goals apply only to the default number of pods and the embedded store.
         let is_stated = match self.work {
             Work::TwoServers(_) | Work::DefinedElsewhere => true,
             _ => bench.pods.count == FULL_SIZE && bench.store.is_embedded(),
