@@ -44,7 +44,7 @@ pub enum ExprKind {
 /// A call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
-    /// The function's name; operators are `_+_` and the like.
+    /// The function's name. Operators have names such as `_+_`.
     pub function: String,
     /// The value before the dot.
     pub target: Option<Box<Expr>>,

@@ -21,7 +21,7 @@ pub enum JsonError {
     /// A byte that is invalid at its place.
     #[error("invalid character {} {context}", quote(*.found))]
     InvalidCharacter {
-        /// The byte; Go prints it as if it were a Latin-1 character.
+        /// The byte. Go prints it as a Latin-1 character.
         found: u8,
         /// The place, such as `after object key`.
         context: &'static str,

@@ -20,7 +20,7 @@ pub enum EventType {
     Deleted,
     /// Progress only.
     Bookmark,
-    /// The watch ends; the object is a `Status`.
+    /// The end of the watch, with a `Status` as the object.
     Error,
 }
 

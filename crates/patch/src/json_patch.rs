@@ -1,12 +1,8 @@
 //! JSON patch (RFC 6902): a list of operations, applied in order, all or none.
 //!
-//! Clients rely on upstream's library (evanphx/json-patch), so this follows the library where it is more lenient than
-//! the RFC:
-//!
-//! - negative indexes count from the end
-//! - a missing `value` is null
-//! - a replaced or copied member may be absent
-//! - testing an absent member for null succeeds
+//! Clients rely on upstream's library (evanphx/json-patch). As there, negative indexes count from the end, and a
+//! missing `value` is null. A replaced or copied member may be absent, and a test of an absent member for null
+//! succeeds.
 //!
 //! The cost of operations is bounded, since a few bytes can request much work: see [`Limits`].
 

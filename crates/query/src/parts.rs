@@ -1,7 +1,7 @@
 //! Parts of an object: the members on some paths, as a tree without the rest.
 //!
-//! It must not know the reader. A reader that follows only these paths, through fields by name, finds the same values
-//! as in the object, also if a path ends early at a value that is not an object.
+//! It must not know the reader. A reader that follows only these paths by field name finds the same values as in the
+//! object. This also holds if a path ends early at a value that is not an object.
 
 use keelson_codec::cursor::Cursor;
 use keelson_codec::json;

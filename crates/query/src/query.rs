@@ -32,8 +32,8 @@ const MAX_BYTES: usize = 4096;
 const STEPS_OF_GROUPS: u64 = 8;
 
 /// Returns true for a parameter of a query, known or unknown. A name with the domain at any place, in any case, counts
-/// as one, such as one with a leading space, doubly encoded, or with a copied `amp;`. The error tells the client of the
-/// mistake, which would otherwise go unnoticed.
+/// as one, such as one with a leading space, doubly encoded, or with a copied `amp;`. The client gets an error instead
+/// of a result without the intended effect.
 ///
 /// Cost: a comparison at each byte of the name.
 pub fn is_parameter(name: &str) -> bool {

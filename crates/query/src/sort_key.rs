@@ -207,7 +207,7 @@ mod tests {
         form(of, &mut out).map(|()| out)
     }
 
-    /// Checks texts in ascending order. Those in one group are equal.
+    /// Checks texts in ascending order. Texts in one group are equal.
     #[track_caller]
     fn check_ascends(form: Form, groups: &[&[&str]]) {
         let places = |group: &[&str]| -> Vec<Vec<u8>> {

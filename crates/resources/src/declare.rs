@@ -291,7 +291,7 @@ impl Declaration {
         self
     }
 
-    /// Sets the field by which events are dispatched to watches.
+    /// Sets the field for dispatching events to watches.
     pub const fn dispatched_by(mut self, path: &'static str) -> Self {
         self.dispatch = Some(path);
         self

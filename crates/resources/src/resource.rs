@@ -47,7 +47,7 @@ pub struct Resource {
     pub field_refusal: FieldRefusal,
     /// Stored paths by which the server itself finds objects, which are not selectable.
     pub noted: Vec<Text>,
-    /// The stored path by which many watches select one value. Events are dispatched by it.
+    /// The stored path of the field for dispatching events, on which many watches select one value.
     pub dispatch: Option<Text>,
     /// True if `metadata.generation` counts the changes of the spec.
     pub generation: bool,

@@ -26,7 +26,7 @@ pub struct NodeSpec {
     pub of: Type,
     /// The type's name in error messages.
     pub go_type: String,
-    /// The definition's name; empty for an anonymous schema.
+    /// The definition's name. Empty for an anonymous schema.
     pub name: String,
     /// The definition's description.
     pub description: String,
@@ -34,7 +34,7 @@ pub struct NodeSpec {
     pub child: Option<NodeId>,
     /// The schema of an either's values that are not objects.
     pub other: Option<NodeId>,
-    /// The default of the items of a list or the values of a map as JSON; empty if there is none.
+    /// The default of the items of a list or the values of a map as JSON. Empty without one.
     pub default_of_items: String,
     /// Fields in declared order.
     pub fields: Vec<FieldSpec>,
@@ -46,7 +46,7 @@ pub struct NodeSpec {
     pub map_type: MapType,
     /// Values that an enumeration allows.
     pub allowed: Vec<String>,
-    /// Discriminator, then field and value in turn; empty if the object is no union.
+    /// The discriminator, then fields and values alternating. Empty if the object is not a union.
     pub union: Vec<String>,
     /// `PRESERVE_UNKNOWN`, `NULLABLE`, `POINTER_ITEMS`, `STRUCTURAL`.
     pub flags: u32,
@@ -63,13 +63,13 @@ pub struct FieldSpec {
     pub flags: u32,
     /// Its description.
     pub description: String,
-    /// Its default as JSON; empty if it has none.
+    /// Its default as JSON. Empty without one.
     pub default: String,
     /// `PATCH_` flags.
     pub patch: u32,
-    /// The key of a strategic merge patch; empty if it has none.
+    /// The key of a strategic merge patch. Empty without one.
     pub merge_key: String,
-    /// The structure inside the type that declares the field, where Go embeds one; empty for most.
+    /// The embedded Go structure that declares the field. Empty for most.
     pub embedded_in: String,
     /// Overrides the schema's map type.
     pub map_type: MapType,
@@ -160,7 +160,7 @@ struct Text {
 }
 
 impl Text {
-    /// The number of this entry; `NONE` for an empty one.
+    /// The number of this entry. `NONE` for an empty one.
     fn id(&mut self, entry: &str) -> u32 {
         if entry.is_empty() {
             return NONE;
@@ -210,7 +210,7 @@ impl Writer {
         self.nodes.extend(words);
     }
 
-    /// Writes the fields; returns the word with their number and the number of those that are filled in when absent.
+    /// Writes the fields. Returns the word with their number and the number of those filled in when absent.
     fn object(&mut self, node: &NodeSpec) -> u32 {
         for field in &node.fields {
             self.hashes.push(hash(&field.name));

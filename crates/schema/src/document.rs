@@ -9,7 +9,7 @@ use keelson_meta::json::Value;
 
 /// A schema that can be read again.
 pub trait SchemaDocument: Debug + Send + Sync {
-    /// The schema as it is stated (`openAPIV3Schema`); `None` if there is none.
+    /// The schema in its source form (`openAPIV3Schema`), if there is one.
     ///
     /// Cost: that of parsing what it is a part of.
     fn read(&self) -> Option<Value>;

@@ -11,7 +11,7 @@ pub struct FieldPath<'s> {
     pub path: String,
     /// The first field of the path.
     pub root: String,
-    /// Its schema; null for one that says nothing.
+    /// Its schema. Null for an empty one.
     pub schema: &'s Value,
 }
 

@@ -4,7 +4,7 @@
 //! The build script writes this form and the crate reads it in place, so both compile this file. References are indexes
 //! of records within the block. `NONE` is the null reference.
 
-/// First word of the tables; a change of the layout changes it.
+/// The first word of the tables, which changes with the layout.
 pub const MAGIC: u32 = 0x4b53_0004;
 /// No record, no text.
 pub const NONE: u32 = u32::MAX;
@@ -50,7 +50,7 @@ pub const NODE_GO_TYPE: usize = 1;
 pub const NODE_NAME: usize = 2;
 /// Description of the definition.
 pub const NODE_DOC: usize = 3;
-/// First field of an object; items of an array, values of a map; first choice of an either.
+/// First field of an object, items of an array, values of a map, or first choice of an either.
 pub const NODE_CHILD: usize = 4;
 /// Number of fields of an object (bits 0..16) and how many of them are filled in when absent (16..32). Second choice of an
 /// either. Name of the default, as JSON, of the items of an array or the values of a map.
@@ -128,7 +128,7 @@ macro_rules! tags {
         impl $name {
             const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The tag that is written as this number; the default for a number that no tag has.
+            /// The tag with this number. The default for an unknown number.
             #[inline]
             pub fn from_bits(bits: u32) -> Self {
                 Self::ALL.get(bits as usize).copied().unwrap_or_default()

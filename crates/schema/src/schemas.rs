@@ -271,13 +271,13 @@ impl<'a> SchemaRef<'a> {
         self.schemas.name(self.node_word(NODE_GO_TYPE))
     }
 
-    /// The definition's name, such as `io.k8s.api.core.v1.PodSpec`; `None` for an anonymous schema.
+    /// The definition's name, such as `io.k8s.api.core.v1.PodSpec`. `None` for an anonymous schema.
     pub fn definition_name(self) -> Option<&'a str> {
         let id = self.node_word(NODE_NAME);
         (id != NONE).then(|| self.schemas.name(id))
     }
 
-    /// The definition's description; empty if it has none.
+    /// The definition's description. Empty without one.
     pub fn definition_description(self) -> &'a str {
         self.schemas.text(Section::Docs, &self.schemas.docs, self.node_word(NODE_DOC))
     }
@@ -472,7 +472,7 @@ impl<'a> SchemaRef<'a> {
         self.flags & flag != 0
     }
 
-    /// The field's name; empty if the schema was not reached through a field.
+    /// The field's name. Empty if the schema was not reached through a field.
     pub fn field_name(self) -> &'a str {
         self.field_word(FIELD_NAME).map_or("", |id| self.schemas.name(id))
     }

@@ -158,7 +158,7 @@ impl Structural {
         1 + self.alternatives + self.states / STATES_OF_AN_ALTERNATIVE
     }
 
-    /// The expressions, compiled; `None` where there are none.
+    /// The compiled expressions, if there are any.
     fn compiled(&self) -> Option<Arc<Checks>> {
         match &self.expressions {
             Stated::Nowhere => None,

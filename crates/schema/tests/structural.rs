@@ -1,4 +1,6 @@
 //! Structural schemas compared with kube-apiserver: the faults of values, and the results of walks.
+//!
+//! Cases with several faults are in `values`.
 
 #![allow(clippy::needless_pass_by_value, reason = "callers write the value where they need it")]
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
@@ -357,7 +359,7 @@ fn null_items_and_values_get_the_default_of_their_schema() {
     check(json!({ "nested": { "a": [null, 1] } }), json!({ "nested": { "a": [7, 1] } }));
 }
 
-/// Items of an array that keeps unknown fields keep theirs; below a declared field, pruning begins again.
+/// Items of an array that keeps unknown fields keep theirs. Below a declared field, pruning begins again.
 #[test]
 fn items_of_a_preserving_array_keep_unknown_fields() {
     let part = json!({ "type": "object", "properties": { "z": { "type": "string" } } });

@@ -2,9 +2,10 @@
 //!
 //! A server depends on tasks and threads that run as long as it does: the tail that feeds the cache, the writers of
 //! stores, the compactor, the identity, the controllers. After a panic or an early return of one, the others would
-//! continue with incomplete work. All are therefore started here, under a name. The end of one is a [`Failure`], which
-//! is logged, fails `/livez` and ends the process. [`Supervisor::fail`] reports other fatal conditions, such as a store
-//! whose disk has failed.
+//! continue with incomplete work.
+//!
+//! All are therefore started here, under a name. The end of one is a [`Failure`], which is logged, fails `/livez` and
+//! ends the process. [`Supervisor::fail`] reports other fatal conditions, such as a store whose disk has failed.
 //!
 //! The watchdog thread detects and names tasks and requests that block a runtime thread.
 //!

@@ -2,8 +2,10 @@
 //!
 //! Failures are counted by subject, such as the name of a webhook. The first one of a subject is logged at once. After
 //! that, a subject gets at most one line a minute, with the number of failures since its last line. A recovery gets one
-//! line for each line about a failure. Subjects are stored as hashes in a bounded table, and excess ones share one
-//! entry. Callers write the lines, so that each keeps its level, target and fields.
+//! line for each line about a failure.
+//!
+//! Subjects are stored as hashes in a bounded table, and excess ones share one entry. Callers write the lines, so that
+//! each keeps its level, target and fields.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write as _};

@@ -1,8 +1,9 @@
 //! The subset of JSONPath for the paths of `additionalPrinterColumns`.
 //!
-//! Segments are members (`.spec.host`, `['a.b']`, `.foo\.bar`), items (`[0]`, `[-1]`), slices and unions (`[0:2]`,
-//! `[::2]`, `[0,3]`), all parts (`[*]`, `.*`), descendants (`..name`) and filters (`[?(@.type=="Ready")]`, with `==`,
-//! `!=`, `<`, `<=`, `>`, `>=`, or an existence test). The cell shows the first value of a path.
+//! Segments are members (`.spec.host`, `['a.b']`, `.foo\.bar`), items (`[0]`, `[-1]`), and slices and unions (`[0:2]`,
+//! `[::2]`, `[0,3]`). Further ones are all parts (`[*]`, `.*`), descendants (`..name`) and filters
+//! (`[?(@.type=="Ready")]`, with `==`, `!=`, `<`, `<=`, `>`, `>=`, or an existence test). The cell shows the first
+//! value of a path.
 //!
 //! Paths with several `..`, or with filters in filters, could take exponential time. All columns of a row therefore
 //! share a number of [`Looks`].

@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn names_of_scripts_of_several_words_are_accepted() {
-        // Go 1.26 refuses these by mistake; its versions before and after it accept them.
+        // Go 1.26 refuses these by mistake. Earlier and later versions accept them.
         for pattern in [r"\p{Old_Italic}", r"\p{Phags_Pa}", r"\p{SignWriting}"] {
             assert_eq!(check(pattern), Ok(()), "{pattern}");
         }

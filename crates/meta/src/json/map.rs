@@ -4,9 +4,8 @@
 //! Maps with more than [`SEARCHED_IN_ORDER`] fields, such as a config map with thousands of keys, have an index with a
 //! hash that resists collision attacks.
 //!
-//! Removing a field keeps the order of the others. In small maps the later ones move up. In large ones a hole is left,
-//! and holes are closed once they are half of all slots. Every operation on one field therefore costs at most the
-//! comparison of a few dozen names, amortized in large maps.
+//! Removing a field keeps the order of the others. In large maps a hole is left, and holes are closed once they are
+//! half of all slots. An operation on one field costs at most the comparison of a few dozen names, amortized.
 //!
 //! Invariant: only an indexed map has holes, and at most as many as fields.
 

@@ -27,7 +27,7 @@ pub struct ListOptions {
     pub watch: bool,
     /// `allowWatchBookmarks`.
     pub allow_bookmarks: bool,
-    /// `resourceVersion` as given; see [`Self::requested_version`].
+    /// `resourceVersion` as given. [`Self::requested_version`] parses it.
     pub resource_version_raw: String,
     /// `resourceVersionMatch`.
     pub resource_version_match: Option<ResourceVersionMatch>,
@@ -44,7 +44,7 @@ pub struct ListOptions {
 /// The options of a get.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GetOptions {
-    /// `resourceVersion` as given; see [`Self::requested_version`].
+    /// `resourceVersion` as given. [`Self::requested_version`] parses it.
     pub resource_version_raw: String,
 }
 

@@ -170,7 +170,7 @@ impl FieldSet {
         }
     }
 
-    /// Walks both sorted lists of nodes at once; `member` decides from membership in each set.
+    /// Walks both sorted lists of nodes in parallel. `member` decides from the membership in each set.
     fn combine(&self, other: &Self, member: &impl Fn(bool, bool) -> bool) -> Self {
         let (takes_left, takes_right) = (member(true, false), member(false, true));
         let mut nodes = Vec::with_capacity(if takes_right { self.nodes.len().max(other.nodes.len()) } else { 0 });

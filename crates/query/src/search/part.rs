@@ -1,8 +1,8 @@
 //! One immutable part of a search index, which finds words without reading the objects.
 //!
-//! Distinct texts are in one piece of memory with their objects, so searching for a part of a text is one pass over it,
-//! which is short compared with the objects. For typing errors, distinct words are stored with a bit set of their
-//! letters, so that few are compared letter by letter.
+//! Distinct texts are in one piece of memory with their objects, so searching for a part of a text is one pass over it.
+//! It is short compared with the objects. For typing errors, distinct words are stored with a bit set of their letters,
+//! so that few are compared letter by letter.
 
 use std::cmp::Reverse;
 use std::ops::Range;

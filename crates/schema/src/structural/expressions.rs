@@ -203,7 +203,7 @@ impl Checks {
         properties.chain(self.values.as_deref()).chain(self.items.as_deref())
     }
 
-    /// Compiles the rules of a schema and of all below it; `None` if there are none.
+    /// Compiles the rules of a schema and of all below it. Returns `None` without rules.
     pub(super) fn compile(schema: &Value, is_root: bool) -> Option<Self> {
         let list = |name: &str| schema.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let text = |name: &str| schema.get(name).and_then(Value::as_str).unwrap_or_default();

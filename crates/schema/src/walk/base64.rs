@@ -37,7 +37,7 @@ pub(super) fn encoded(bytes: &[u8]) -> String {
     out
 }
 
-/// Up to four digits of six bits; the number of digits says how many bytes they hold.
+/// Up to four digits of six bits. Their number determines that of the bytes.
 struct Quantum {
     bits: u32,
     digits: usize,
