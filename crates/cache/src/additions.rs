@@ -41,7 +41,7 @@ pub enum AddError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Too much was written to them during the load.
-    #[error("more is written to the collections than can be followed while they are loaded")]
+    #[error("the collections changed too much while they were loaded")]
     Overrun,
     /// The cache has stopped.
     #[error("the cache has stopped")]
@@ -110,7 +110,7 @@ impl Addition {
             Purpose::Add(done) => drop(done.send(Err(error))),
             Purpose::Repair => {
                 let prefix = self.collections.first().map(|collection| collection.prefix());
-                warn_repeated!(format_args!("{prefix:?}"); prefix, %error, "a collection that differs from the store could not be loaded anew");
+                warn_repeated!(format_args!("{prefix:?}"); prefix, %error, "reloading a collection that differs from the store failed");
             }
         }
     }
@@ -326,7 +326,7 @@ impl Additions {
         let reached = self.shared.watermark().get();
         collection.restart(reached, loaded.trees, loaded.unreadable);
         self.shared.counters().repairs.add(1);
-        warn_repeated!(collection.prefix(); collection = collection.prefix(), revision = %reached, "the cache was repaired");
+        warn_repeated!(collection.prefix(); collection = collection.prefix(), revision = %reached, "a collection that differed from the store was reloaded");
     }
 
     /// Closes the collections with these prefixes, which will not be inserted.

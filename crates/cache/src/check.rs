@@ -59,7 +59,7 @@ impl Checker {
                         error_repeated!(prefix; prefix,
                             differences,
                             ?named,
-                            "the cache differs from the store; loading it anew"
+                            "the cache differs from the store; reloading the collection"
                         );
                         if self.commands.send(Command::Repair(collection)).await.is_err() {
                             return;
@@ -67,7 +67,7 @@ impl Checker {
                     }
                 }
                 // Failures of the store are reported elsewhere, and a check can wait.
-                Err(error) => tracing::debug!(%error, "the cache could not be compared with the store"),
+                Err(error) => tracing::debug!(%error, "comparing the cache with the store failed"),
             }
         }
     }

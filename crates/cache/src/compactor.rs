@@ -60,7 +60,7 @@ impl Compactor {
                 oldest = self.store.crowded() => self.cut_early(oldest, &stopping).await,
             };
             if let Err(error) = done {
-                warn_repeated!(""; %error, "history could not be moved on; the next step tries again");
+                warn_repeated!(""; %error, "compacting history failed; retrying at the next step");
             }
         }
     }
@@ -85,7 +85,7 @@ impl Compactor {
             tracing::warn!(
                 %oldest,
                 window = ?self.window,
-                "history is cut before its time, since it takes too much room; older watches and continue tokens get 410"
+                "history was compacted early because it takes too much space; older watches and continue tokens get 410"
             );
         }
         if let Err(error) = self.store.compact(oldest).await {

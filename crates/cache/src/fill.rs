@@ -75,7 +75,7 @@ impl Filler {
                 Err(error) => {
                     attempt += 1;
                     if attempt == ATTEMPTS {
-                        tracing::warn!(%error, revision = %end, "the history of before the start stays shorter than the store's");
+                        tracing::warn!(%error, revision = %end, "the history backfill failed; the cache has less history than the store");
                         break;
                     }
                     // The store has compacted a part of the window during the read. The rest is still available.

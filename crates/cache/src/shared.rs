@@ -43,7 +43,7 @@ pub(crate) struct Routes(BTreeMap<Arc<str>, Arc<Collection>>);
 
 /// Two prefixes that are equal or of which one is below the other.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the prefix {prefix} overlaps {other}, which is there already")]
+#[error("the prefix {prefix} overlaps {other}, which exists already")]
 pub struct Overlap {
     /// The prefix to be added.
     pub prefix: String,
@@ -219,9 +219,9 @@ impl Shared {
             let before = self.counters().undecodable.add(1);
             collection.counts().undecodable.increment();
             if before < NAMED_UNREADABLE {
-                tracing::error!(key = %stored.key, %error, "a stored value can't be read and is not shown");
+                tracing::error!(key = %stored.key, %error, "a stored value is unreadable and hidden from clients");
             } else if before == NAMED_UNREADABLE {
-                tracing::error!("more stored values can't be read; from now on they are counted and not named");
+                tracing::error!("more stored values are unreadable; further ones are counted and not logged");
             }
         })
     }

@@ -29,7 +29,7 @@ pub struct Snapshot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
     /// The history does not cover the revision. The store's own history may.
-    #[error("the cache only knows revisions from {oldest} on")]
+    #[error("the oldest revision in the cache is {oldest}")]
     TooOld {
         /// The oldest revision that the cache can rebuild.
         oldest: Revision,

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 /// The tail of the store has failed. The cache serves its state and retries.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the cache has not heard from the store: {error}")]
+#[error("the cache receives no events from the store: {error}")]
 pub struct TailFault {
     /// The time of the failure.
     pub since: SystemTime,

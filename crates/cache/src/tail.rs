@@ -177,7 +177,7 @@ impl Follower {
             let reached = self.shared.watermark().get();
             if let Some(due) = BROKEN.failed("") {
                 let repeats = due.repeats;
-                tracing::warn!(%error, revision = %reached, repeats, "the store's tail has broken; trying again");
+                tracing::warn!(%error, revision = %reached, repeats, "the store's tail failed; reopening it");
             }
             self.shared.set_fault(self.config.clock.now(), &error);
             self.shared.counters().tail_restarts.add(1);
@@ -195,7 +195,7 @@ impl Follower {
                         self.shared.clear_fault();
                     }
                     if let Some(due) = BROKEN.worked("") {
-                        tracing::info!(repeats = due.repeats, "the store's tail is followed again");
+                        tracing::info!(repeats = due.repeats, "the store's tail is open again");
                     }
                     return tail;
                 }
@@ -287,7 +287,9 @@ async fn stalled(store: Arc<dyn Store>, shared: Arc<Shared>) -> StoreError {
         let Ok(newest) = answer(store.current_revision()).await else { continue };
         shared.heard_of(newest);
         if shared.watermark().wait_for(newest, STALL_PATIENCE).await.is_err() && shared.watermark().get() == reached {
-            return StoreError::Unavailable(format!("its tail is silent at {reached}, while it has {newest}"));
+            return StoreError::Unavailable(format!(
+                "its tail is silent at revision {reached}, and the newest is {newest}"
+            ));
         }
     }
 }

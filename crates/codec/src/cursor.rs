@@ -167,7 +167,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The extent of the array or object that begins here, if known. Extents skipped by the search are not found again.
+    /// The extent of the array or object that begins here, if known. The search only advances.
     #[inline]
     fn extent(&mut self) -> Option<Extent> {
         while let Some(extent) = self.extents.get(self.place) {

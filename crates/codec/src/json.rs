@@ -74,7 +74,7 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
         Value::Null => out.extend_from_slice(b"null"),
         Value::Bool(true) => out.extend_from_slice(b"true"),
         Value::Bool(false) => out.extend_from_slice(b"false"),
-        Value::Number(number) => serde_json::to_writer(out, number).expect("memory takes every byte"),
+        Value::Number(number) => serde_json::to_writer(out, number).expect("writing to a Vec cannot fail"),
         Value::String(text) => write_string(text, out),
         Value::Array(elements) => {
             if elements.len() >= LARGE_ARRAY {
@@ -124,7 +124,7 @@ pub fn is_plain(text: &str) -> bool {
 /// Appends a JSON string. Nearly every text needs no escapes.
 pub fn write_string(text: &str, out: &mut Vec<u8>) {
     if !is_plain(text) {
-        return serde_json::to_writer(out, text).expect("memory takes every byte");
+        return serde_json::to_writer(out, text).expect("writing to a Vec cannot fail");
     }
     out.reserve(text.len() + 2);
     out.push(b'"');

@@ -83,7 +83,7 @@ pub fn bookmark_frame(kind: &GroupVersionKind, revision: Revision, initial_event
 /// The last frame of a watch that failed.
 pub fn error_frame(status: &Status) -> Bytes {
     let mut out = start(EventType::Error, 512);
-    serde_json::to_writer(&mut out, status).expect("a Status has string keys and memory takes every byte");
+    serde_json::to_writer(&mut out, status).expect("a Status has string keys, and writing to a Vec cannot fail");
     finish(out)
 }
 

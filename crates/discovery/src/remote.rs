@@ -163,12 +163,19 @@ fn is(of: &Value, field: &str) -> Result<bool, String> {
 
 fn texts(of: &Value, field: &str) -> Result<Vec<Text>, String> {
     let one = |value: &Value| value.as_str().map(|text| Text::Owned(text.to_owned()));
-    list(of, field)?.iter().map(|value| one(value).ok_or_else(|| format!("{field} has what is no text"))).collect()
+    list(of, field)?
+        .iter()
+        .map(|value| one(value).ok_or_else(|| format!("{field} has an element that is not a string")))
+        .collect()
 }
 
 fn objects<'v>(of: &'v Value, field: &str) -> Result<&'v [Value], String> {
     let found = list(of, field)?;
-    if found.iter().all(Value::is_object) { Ok(found) } else { Err(format!("{field} has what is no object")) }
+    if found.iter().all(Value::is_object) {
+        Ok(found)
+    } else {
+        Err(format!("{field} has an element that is not an object"))
+    }
 }
 
 fn list<'v>(of: &'v Value, field: &str) -> Result<&'v [Value], String> {

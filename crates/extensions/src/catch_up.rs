@@ -81,7 +81,7 @@ impl Extensions {
         }
         let mut served = self.served_up_to.subscribe();
         if tokio::time::timeout(CATCH_UP, served.wait_for(|revision| *revision >= wanted)).await.is_err() {
-            warn_repeated!(subject; subject, revision = %wanted, "definitions that are stored are not served yet");
+            warn_repeated!(subject; subject, revision = %wanted, "stored definitions are not served yet");
         }
     }
 

@@ -22,7 +22,7 @@ impl Extensions {
             Ok(true) | Err(ApiError::NotFound { .. }) => Outcome::Done,
             Ok(false) | Err(ApiError::Conflict { .. }) => Outcome::Again,
             Err(error) => {
-                warn_repeated!(&name; definition = name, %error, "deleting the objects of a definition failed and is tried again");
+                warn_repeated!(&name; definition = name, %error, "deleting the objects of a definition failed; retrying");
                 Outcome::Again
             }
         }

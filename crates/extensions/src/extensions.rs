@@ -184,7 +184,7 @@ impl Extensions {
         loop {
             pace.turn().await;
             if let Err(error) = self.watch().await {
-                warn_repeated!(""; %error, "following the definitions of custom resources failed and is begun anew");
+                warn_repeated!(""; %error, "the watch of custom resource definitions failed; restarting it");
             }
         }
     }
@@ -232,7 +232,7 @@ impl Extensions {
                 }
             }
             while let Err(error) = self.serve(&changed).await {
-                warn_repeated!(""; %error, "custom resources can't be served as they are defined; it is tried again");
+                warn_repeated!(""; %error, "changed definitions of custom resources can't be served; retrying");
                 tokio::time::sleep(AGAIN).await;
             }
             self.served_up_to.send_if_modified(|before| std::mem::replace(before, up_to.max(*before)) < up_to);

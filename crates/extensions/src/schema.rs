@@ -24,7 +24,7 @@ pub(crate) fn of_version(
         Ok(schema) => Some(schema),
         Err(error) => {
             // Only an older server can have stored it.
-            warn_repeated!(format_args!("{kind:?}"); group = kind.group, version = kind.version, kind = kind.kind, %error, "a schema can't be used, so that objects are taken as they are");
+            warn_repeated!(format_args!("{kind:?}"); group = kind.group, version = kind.version, kind = kind.kind, %error, "a schema is unusable; objects are accepted unchanged");
             None
         }
     }

@@ -42,7 +42,7 @@ impl Extensions {
             // Another server changed it. The new state is examined.
             Err(ApiError::Conflict { .. }) => Outcome::Again,
             Err(error) => {
-                warn_repeated!(&name; definition = name, %error, "the status of a definition could not be written; trying again");
+                warn_repeated!(&name; definition = name, %error, "writing the status of a definition failed; retrying");
                 Outcome::Again
             }
         }

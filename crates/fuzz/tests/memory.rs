@@ -173,7 +173,7 @@ fn protobuf_is_written() {
     let mut text = String::from(r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"data":{"#);
     let mut number = 0;
     while text.len() < BODY_BYTES {
-        write!(text, "\"k{number}\":\"v\",").expect("memory takes every text");
+        write!(text, "\"k{number}\":\"v\",").expect("writing to a String cannot fail");
         number += 1;
     }
     text.pop();

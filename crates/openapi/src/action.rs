@@ -115,7 +115,7 @@ impl Action {
     /// The verb in the operation's id, and the words before the kind in its description.
     pub(crate) const fn words(self) -> (&'static str, &'static str) {
         match self {
-            Self::Discover => ("get", "say what is served of"),
+            Self::Discover => ("get", "get the resources of"),
             Self::Get => ("read", "read the specified"),
             Self::List => ("list", "list or watch objects of kind"),
             Self::Post => ("create", "create"),

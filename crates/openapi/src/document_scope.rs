@@ -112,31 +112,28 @@ impl<'d> DocumentScope<'d> {
         let (id, description, tag, answer) = match self {
             Self::CoreVersions => (
                 "getCoreAPIVersions".to_owned(),
-                "say which versions the core group is served in",
+                "get the versions of the core group",
                 "core".to_owned(),
                 format!("{META}APIVersions"),
             ),
-            Self::Groups => (
-                "getAPIVersions".to_owned(),
-                "say which groups are served",
-                "apis".to_owned(),
-                format!("{META}APIGroupList"),
-            ),
+            Self::Groups => {
+                ("getAPIVersions".to_owned(), "get the served groups", "apis".to_owned(), format!("{META}APIGroupList"))
+            }
             Self::Group(group) => (
                 format!("get{}APIGroup", operations::title(group)),
-                "say which versions the group is served in",
+                "get the served versions of the group",
                 operations::tag(group),
                 format!("{META}APIGroup"),
             ),
             Self::Version(version) => (
                 format!("get{}APIResources", operations::infix(version)),
-                "say which resources are served",
+                "get the served resources",
                 format!("{}_{}", operations::tag(&version.group), version.version),
                 format!("{META}APIResourceList"),
             ),
             Self::CodeVersion => (
                 "getCodeVersion".to_owned(),
-                "say which version the server has",
+                "get the version of the server",
                 "version".to_owned(),
                 VERSION_INFO.to_owned(),
             ),

@@ -35,10 +35,10 @@ impl ForeignPaths {
         let members = |field: &str| match &document[field] {
             Value::Null => Ok(&empty),
             Value::Object(members) => Ok(members),
-            _ => Err(format!("its {field} are no object")),
+            _ => Err(format!("{field} is not an object")),
         };
         if document["swagger"].as_str() != Some("2.0") {
-            return Err("that is no OpenAPI 2".to_owned());
+            return Err("the document is not OpenAPI 2".to_owned());
         }
         let (paths, parameters) = (members("paths")?, members("parameters")?);
         let definitions: BTreeMap<String, Value> = members("definitions")?

@@ -56,7 +56,7 @@ impl Piece {
     pub(crate) fn protobuf(&self, scope: DocumentScope<'_>, shared: &SharedDefinitions) -> Arc<Document> {
         let make = || {
             let json = self.document(scope, shared);
-            Arc::new(json.as_protobuf().expect("what was written here can be read"))
+            Arc::new(json.as_protobuf().expect("the document was rendered as JSON"))
         };
         self.protobuf.get_or_init(make).clone()
     }

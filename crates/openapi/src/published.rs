@@ -135,7 +135,7 @@ fn simplify(stated: &Map, out: &mut Map) {
     }
 }
 
-/// Sets the type and format of int-or-string and similar values, unless stated.
+/// States the alternatives of an int-or-string, unless the schema does.
 fn spell_out(out: &mut Map) {
     if !is(out, INT_OR_STRING) {
         return;

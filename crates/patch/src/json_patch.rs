@@ -373,7 +373,7 @@ fn counted_depth(value: &Value, count: &mut impl FnMut(usize) -> Result<(), Patc
 /// The length of the value as compact JSON.
 fn json_len(value: &Value) -> usize {
     let mut counter = Counter(0);
-    serde_json::to_writer(&mut counter, value).expect("keys are strings and the counter takes every byte");
+    serde_json::to_writer(&mut counter, value).expect("keys are strings, and counting cannot fail");
     counter.0
 }
 

@@ -22,7 +22,7 @@ pub enum ProtobufError {
         kind: String,
     },
     /// The object in the envelope is compressed, or is not protobuf.
-    #[error("the protobuf message carries content that is not understood: {0:?}")]
+    #[error("the protobuf message has unsupported content: {0:?}")]
     UnknownContent(String),
     /// The bytes are not a message of the expected shape.
     #[error("protobuf: {at}: {fault}")]

@@ -71,7 +71,7 @@ impl Request {
 pub(crate) const SORT_BY: &str = "keelson.io/sortBy";
 /// The number of a page.
 pub(crate) const PAGE: &str = "keelson.io/page";
-/// Requests only the counts.
+/// Requests the headers with counts.
 pub(crate) const COUNT: &str = "keelson.io/count";
 /// The path whose values are counted.
 pub(crate) const GROUP_BY: &str = "keelson.io/groupBy";
@@ -92,21 +92,21 @@ pub(crate) const OMIT_MANAGED_FIELDS: &str = "keelson.io/omitManagedFields";
 
 /// All parameters, in the order in which they are announced.
 pub const PARAMETERS: &[Parameter] = &[
-    text(SORT_BY, &[List, Watch], "Paths by whose values the list is sorted, as [-]PATH[:TYPE], separated by commas."),
+    text(SORT_BY, &[List, Watch], "Comma-separated paths of the sort order, as [-]PATH[:TYPE]."),
     Parameter {
         name: PAGE,
         value: ParameterValue::Integer,
         requests: &[List, Watch],
-        description: "Which page of limit objects is wanted, from 1.",
+        description: "The page of limit objects, from 1.",
     },
-    boolean(COUNT, &[List, Watch], "'true' asks for the counts that every query is told in its headers."),
-    text(GROUP_BY, &[List], "A path; the answer tells how many objects have which value there."),
-    text(FILTER, &[List, Watch], "An expression over fields that holds of the objects in the answer."),
-    text(WHERE, &[List, Watch], "An expression in CEL over 'object' that is true of the objects in the answer."),
-    text(SEARCH, &[List, Watch], "Words that are all found in an object of the answer; the best answers come first."),
-    boolean(MATCHES, &[List], "'true' tells where the words of a search are found, in place of the objects."),
-    text(AT, &[Get, List], "A revision, or a time in RFC 3339: what there was then is read."),
-    text(FIELDS, &[Get, List, Watch], "Paths to the fields that are shown, separated by commas."),
+    boolean(COUNT, &[List, Watch], "'true' adds the headers with counts that every query has."),
+    text(GROUP_BY, &[List], "A path. The response has the number of objects for each value there."),
+    text(FILTER, &[List, Watch], "An expression over fields that selects the objects."),
+    text(WHERE, &[List, Watch], "A CEL expression over 'object' that selects the objects."),
+    text(SEARCH, &[List, Watch], "Words that all occur in each object of the response, the best matches first."),
+    boolean(MATCHES, &[List], "'true' returns the places of the search's words instead of the objects."),
+    text(AT, &[Get, List], "A revision or an RFC 3339 time in the past at which to read."),
+    text(FIELDS, &[Get, List, Watch], "Comma-separated paths of the fields to show."),
     boolean(OMIT_MANAGED_FIELDS, &[Get, List, Watch], "'true' leaves out metadata.managedFields."),
 ];
 

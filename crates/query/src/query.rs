@@ -57,7 +57,7 @@ pub struct Query {
     pub sort_by: SortBy,
     /// `page`: the page of `limit` objects, from 1.
     pub page: Option<NonZeroUsize>,
-    /// `count`: only the counts.
+    /// `count`: the headers with counts, which every query has, for an otherwise ordinary list.
     pub counts: bool,
     /// `groupBy`: the number of objects for each value in place of the objects.
     pub group_by: Option<Path>,
@@ -112,7 +112,7 @@ impl Query {
         }
         if self.matches && !self.mask.shows_all() {
             return Err(QueryError::Together(
-                "keelson.io/matches shows no objects of which keelson.io/fields or keelson.io/omitManagedFields show a part",
+                "keelson.io/matches returns no objects, so it excludes keelson.io/fields and keelson.io/omitManagedFields",
             ));
         }
         Ok(())
@@ -123,7 +123,7 @@ impl Query {
     pub fn check_watch(&self) -> Result<(), QueryError> {
         if self.group_by.is_some() || self.matches {
             return Err(QueryError::Together(
-                "keelson.io/groupBy and keelson.io/matches are for lists alone: a watch tells of objects",
+                "keelson.io/groupBy and keelson.io/matches are for lists alone: a watch returns objects",
             ));
         }
         if self.at.is_some() {
@@ -140,7 +140,7 @@ impl Query {
         match self.is_plain() && self.page.is_none() && !self.counts {
             true => Ok(()),
             false => Err(QueryError::Together(
-                "of a single object keelson.io/at, keelson.io/fields and keelson.io/omitManagedFields can be asked",
+                "of a single object keelson.io/at, keelson.io/fields and keelson.io/omitManagedFields are supported",
             )),
         }
     }

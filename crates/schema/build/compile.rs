@@ -75,7 +75,7 @@ impl Compiler<'_> {
         let properties = schema["properties"].as_object().cloned().unwrap_or_default();
         let facts = self.facts.of(name).unwrap_or(&empty);
         for property in properties.keys() {
-            assert!(facts.fields.iter().any(|f| f.name == *property), "facts/ says nothing of {name} {property}");
+            assert!(facts.fields.iter().any(|f| f.name == *property), "facts/ has no entry for {name} {property}");
         }
         let root = properties.contains_key("apiVersion") && properties.contains_key("kind");
         let fields = facts
@@ -83,7 +83,8 @@ impl Compiler<'_> {
             .iter()
             .map(|field| {
                 let property = properties.get(&field.name);
-                let property = property.unwrap_or_else(|| panic!("{name} has no field {}; facts/ says so", field.name));
+                let property =
+                    property.unwrap_or_else(|| panic!("facts/ has a field that {name} lacks: {}", field.name));
                 // k8s-openapi requires the metadata of kinds because its Rust types cannot leave it out. The API does
                 // not require it.
                 let required = is_required(schema, &field.name) && !(root && field.name == "metadata");

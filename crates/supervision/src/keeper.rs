@@ -34,7 +34,7 @@ impl<T: Send + 'static> Keeper<T> {
         match (&mut self.keeping).await {
             Ok(kept) => kept,
             Err(error) => {
-                tracing::error!(task = self.task, %error, "a task ended badly");
+                tracing::error!(task = self.task, %error, "a task failed");
                 None
             }
         }

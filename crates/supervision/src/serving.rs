@@ -37,7 +37,7 @@ impl Serving {
         if let Some(listener) = self.listener.take()
             && let Err(error) = listener.await
         {
-            tracing::error!(%error, "the listener ended badly");
+            tracing::error!(%error, "the listener failed");
         }
     }
 

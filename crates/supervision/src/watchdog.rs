@@ -55,7 +55,7 @@ impl Supervisor {
             supervisor.0.held.lock().clear();
         };
         if let Err(error) = self.spawn_thread(WATCHDOG, stopping, watch) {
-            tracing::error!(%error, "no thread for the watchdog, which notices threads of the runtime that are held");
+            tracing::error!(%error, "the watchdog for blocked runtime threads could not start a thread");
         }
     }
 
@@ -85,7 +85,7 @@ impl Supervisor {
             if let Some(before) = seen.remove(&address_of(place)).filter(|before| before.is_told) {
                 let task = name_of(before.state).map_or("", |(_, task)| task);
                 let held = now.saturating_duration_since(before.at);
-                tracing::warn!(task, thread = place.thread(), "a thread of the runtime is back after {held:?}");
+                tracing::warn!(task, thread = place.thread(), "a runtime thread was blocked for {held:?}");
             }
             if name_of(state).is_some_and(|(supervisor, _)| supervisor == self.0.number) {
                 let waited_nanos = place.waited_nanos();
@@ -107,7 +107,11 @@ impl Supervisor {
         if !known.is_told {
             known.is_told = true;
             self.0.holds.fetch_add(1, Ordering::Relaxed);
-            tracing::error!(task, thread, "a thread of the runtime has not come back for {held:?}; others wait for it");
+            tracing::error!(
+                task,
+                thread,
+                "a runtime thread has been blocked for {held:?}, and other tasks wait for it"
+            );
         }
         Some(HeldThread { thread: thread.to_owned(), task, held })
     }

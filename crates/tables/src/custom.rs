@@ -163,7 +163,7 @@ const NO_TIME: &str = "0001-01-01T00:00:00Z";
 const BEYOND_INTEGERS: f64 = 9_223_372_036_854_775_808.0;
 
 /// A number without its fraction.
-#[allow(clippy::cast_possible_truncation, reason = "what is too large is the largest there is")]
+#[allow(clippy::cast_possible_truncation, reason = "a larger number saturates")]
 fn whole(number: &str) -> Option<i64> {
     number.parse().ok().or_else(|| number.parse::<f64>().ok().map(|number| number as i64))
 }

@@ -52,7 +52,7 @@ fn write_type(kind: &str, version: MetaVersion, out: &mut Vec<u8>) {
 }
 
 fn write_json<T: serde::Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) {
-    serde_json::to_writer(out, value).expect("keys are strings and memory takes every byte");
+    serde_json::to_writer(out, value).expect("keys are strings, and writing to a Vec cannot fail");
 }
 
 #[cfg(test)]

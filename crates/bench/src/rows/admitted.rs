@@ -84,7 +84,7 @@ pub(super) async fn figure(bench: &Bench, which: Admitted) -> Result<(Quantity, 
         Admitted::Webhook => get(&server, &pods.path(0)).await?["metadata"]["annotations"][SEEN] == "yes",
         Admitted::Quota => is_charged(&server, &pods, bench.runs * ROUND).await?,
     };
-    ensure!(is_admitted, "admission did not do what is measured");
+    ensure!(is_admitted, "admission was not active");
     server.stop().await?;
     Ok(median_of(runs))
 }
@@ -141,7 +141,7 @@ async fn post(server: &Server, path: String, object: Value) -> Result<()> {
 
 async fn get(server: &Server, path: &str) -> Result<Value> {
     let body = server.client.connect().await?.open(Request::get(path.to_owned())).await?;
-    serde_json::from_slice(&body.collect().await?.to_bytes()).with_context(|| format!("what {path} answers"))
+    serde_json::from_slice(&body.collect().await?.to_bytes()).with_context(|| format!("the response of {path}"))
 }
 
 /// Five policies that pods satisfy, and an object that they refuse.
@@ -159,7 +159,7 @@ async fn add_policies(server: &Server) -> Result<()> {
     }
     let wrong = json!({ "metadata": { "name": "wrong" }, "spec": { "containers": [{ "name": "c", "image": "other.example.org/i" }] } });
     let path = format!("/api/v1/namespaces/{}/pods", Pods::namespaces().next().unwrap_or_default());
-    ensure!(post(server, path, wrong).await.is_err(), "no policy refuses what it has to");
+    ensure!(post(server, path, wrong).await.is_err(), "no policy refuses the invalid pod");
     Ok(())
 }
 

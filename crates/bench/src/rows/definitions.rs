@@ -204,7 +204,7 @@ pub(super) async fn define(client: &Client, definition: impl Into<Bytes>, collec
 async fn until(is_so: impl AsyncFn() -> Result<bool>) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     while !is_so().await? {
-        ensure!(Instant::now() < deadline, "what was created did not appear within {PATIENCE:?}");
+        ensure!(Instant::now() < deadline, "the created objects did not appear within {PATIENCE:?}");
         tokio::time::sleep(ASK_EVERY).await;
     }
     Ok(())

@@ -38,7 +38,7 @@ pub(crate) enum Proxied {
     List,
     /// Megabytes per second of one body.
     Stream,
-    /// Megabytes per second of one body, relative to a proxy that copies bytes between connections.
+    /// Megabytes per second of one body through a proxy that only copies bytes.
     Copied,
 }
 
@@ -87,7 +87,7 @@ async fn register(server: &Server, aggregated: &AggregatedServer) -> Result<()> 
     connection.send(Request::post(path, registered.to_string())).await?;
     let deadline = Instant::now() + PATIENCE;
     while server.client.connect().await?.send(Request::get(format!("{COLLECTION}/a"))).await.is_err() {
-        ensure!(Instant::now() < deadline, "what was registered is not there within {PATIENCE:?}");
+        ensure!(Instant::now() < deadline, "the registered API did not appear within {PATIENCE:?}");
         tokio::time::sleep(ASK_EVERY).await;
     }
     Ok(())

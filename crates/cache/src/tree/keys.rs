@@ -144,7 +144,7 @@ impl Keys {
     fn written(keys: usize, prefix: &[u8], bytes: usize, write: impl FnOnce(&mut &mut [u8])) -> Self {
         // Allocated in its exact size and place, since most writes of a tree do this.
         let mut memory: Arc<[u8]> = std::iter::repeat_n(0, keys * END + prefix.len() + bytes).collect();
-        write(&mut Arc::get_mut(&mut memory).expect("nobody else has it yet"));
+        write(&mut Arc::get_mut(&mut memory).expect("it is not shared yet"));
         Self { len: end(keys), common: end(prefix.len()), memory }
     }
 

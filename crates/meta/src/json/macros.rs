@@ -52,5 +52,5 @@ macro_rules! json_value {
         $crate::json_value!(@object map [] $($inner)+);
         $crate::json::Value::Object(map)
     }};
-    ($value:expr) => { $crate::json::to_value(&$value).expect("what is written in json! is JSON") };
+    ($value:expr) => { $crate::json::to_value(&$value).expect("a json! expression is JSON") };
 }

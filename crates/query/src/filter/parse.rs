@@ -207,7 +207,7 @@ impl Parser<'_> {
             }
         }
         let why = why.lines().last().unwrap_or_default().trim().to_owned();
-        Err(self.scanner.error_at(at, format!("this is no regular expression that is taken ({why})")))
+        Err(self.scanner.error_at(at, format!("this is no regular expression that the server accepts ({why})")))
     }
 
     fn comparison(&mut self, path: Path, operator: &str) -> Read {

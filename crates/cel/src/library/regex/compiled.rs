@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(texts, ["b", "c"], "three have no room beside one another");
         assert!(kept.bytes <= KEPT_BYTES && kept.bytes > KEPT_BYTES / 2);
         kept.put("b", &compiled(1), KEPT_BYTES);
-        assert!(kept.bytes < KEPT_BYTES / 2, "what takes the place of another is counted once");
+        assert!(kept.bytes < KEPT_BYTES / 2, "a replaced entry is counted once");
     }
 
     /// Pieces of expressions, some of them invalid.

@@ -169,7 +169,7 @@ fn of_version(classes: &str) -> CodePoints {
 
 /// The code points of a class in the library's own syntax.
 fn named(class: &str) -> CodePoints {
-    let parsed = regex_syntax::parse(class).expect("the library knows all properties that are named here");
+    let parsed = regex_syntax::parse(class).expect("the library has every property used here");
     match parsed.into_kind() {
         HirKind::Class(Class::Unicode(class)) => CodePoints::of_class(&class),
         // The library turns a class of one code point into a literal.
