@@ -1,8 +1,8 @@
-//! Makes the catalogue of the built-in kinds: what the `k8s-openapi` crate says of them, completed with the facts in
+//! Builds the catalogue of the built-in kinds: the schemas of the `k8s-openapi` crate, completed with the facts in
 //! `facts/`, in the compiled form that the crate reads in place.
 //!
-//! Stops with a message where the two sources disagree about a field, so that a newer `k8s-openapi` can't silently leave
-//! a field without its facts.
+//! Fails with a message if the two sources disagree about a field, so that a newer `k8s-openapi` can't silently leave a
+//! field without its facts.
 
 // A build script speaks to cargo on standard output and may stop with a panic.
 #![allow(clippy::print_stdout, missing_docs, unreachable_pub, dead_code)]

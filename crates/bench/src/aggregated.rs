@@ -1,8 +1,7 @@
-//! An aggregated API server for measurements: objects, lists and one long body, which it answers from memory at once, and a mutating
-//! webhook.
+//! An aggregated API server for measurements: objects, lists and one long body from memory, and a mutating webhook.
 //!
-//! It has a thread and a runtime of its own, so that what is measured is the way to it and not the work of the one who measures. What
-//! it says is what the way needs: that its version is there.
+//! It has its own thread and runtime, so that the measurement covers the path to it and not its work. Its responses
+//! contain only what the path needs: that its version exists.
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener as StdListener};
@@ -29,22 +28,22 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::wire::{Client, Credentials};
 
-/// Where its objects are.
+/// The path of its objects.
 pub(crate) const COLLECTION: &str = "/apis/aggregated.bench.example.com/v1/things";
 /// Its group.
 pub(crate) const GROUP: &str = "aggregated.bench.example.com";
-/// Where it is asked as a mutating webhook, and the annotation that it gives each object that has others.
+/// Its path as a mutating webhook, and the annotation that it adds to objects with annotations.
 pub(crate) const WEBHOOK: &str = "/mutate";
 pub(crate) const SEEN: &str = "bench.example.com/seen";
-/// Bytes of the long body.
+/// The size of the long body in bytes.
 pub(crate) const STREAM_BYTES: usize = 1 << 30;
-/// Bytes of an object.
+/// The size of an object in bytes.
 const OBJECT_BYTES: usize = 2_000;
-/// Objects of the list.
+/// The number of objects in the list.
 const OBJECTS: usize = 2_000;
-/// Bytes of the long body that are written at once.
+/// The size of one write of the long body in bytes.
 const PIECE_BYTES: usize = 256 << 10;
-/// The name in its certificate, which is that of its service.
+/// The name in its certificate, that of its service.
 const NAME: &str = "aggregated.default.svc";
 
 type Body = BoxBody<Bytes, Infallible>;
@@ -58,7 +57,7 @@ pub(crate) struct AggregatedServer {
 }
 
 impl AggregatedServer {
-    /// Starts it on a free port of the loopback address.
+    /// Starts the server on a free port of the loopback address.
     pub(crate) fn start() -> Result<Self> {
         let names = vec![NAME.to_owned(), "127.0.0.1".to_owned()];
         let signed = rcgen::generate_simple_self_signed(names).context("no certificate")?;
@@ -81,18 +80,18 @@ impl AggregatedServer {
         self.addr.port()
     }
 
-    /// Its certificate, as an APIService names who may sign it.
+    /// Its certificate in the form of an APIService's CA bundle.
     pub(crate) fn ca_bundle(&self) -> String {
         STANDARD.encode(&self.certificate_pem)
     }
 
-    /// A client that goes to it without anybody between.
+    /// A client with a direct connection.
     pub(crate) fn client(&self) -> Result<Client> {
         Client::new(Credentials { authority: self.addr.to_string(), tls: self.trusting()? })
     }
 
-    /// A client of which somebody decrypts, encrypts and copies what is sent either way, with a thread of his own: the least that any
-    /// way through can cost.
+    /// A client behind a proxy with its own thread that decrypts, encrypts and copies both directions: the minimum cost
+    /// of any proxy.
     pub(crate) fn copied_client(&self) -> Result<Client> {
         let listener = StdListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
@@ -110,7 +109,7 @@ impl AggregatedServer {
     }
 }
 
-/// Copies between each connection that is made and one to `to`.
+/// Copies between each accepted connection and one to `to`.
 async fn copy(listener: StdListener, tls: TlsAcceptor, to_tls: TlsConnector, to: SocketAddr) -> Result<()> {
     let listener = TcpListener::from_std(listener)?;
     let name = ServerName::from(to.ip());
@@ -124,7 +123,7 @@ async fn copy(listener: StdListener, tls: TlsAcceptor, to_tls: TlsConnector, to:
             let (Ok(mut from), Ok(mut there)) = (tls.accept(from).await, to_tls.connect(name, there).await) else {
                 return;
             };
-            // Who asked has gone; there is nobody to tell.
+            // The client has disconnected, so errors are dropped.
             drop(copy_bidirectional_with_sizes(&mut from, &mut there, PIECE_BYTES, PIECE_BYTES).await);
         });
     }
@@ -150,7 +149,7 @@ async fn serve(listener: StdListener, tls: TlsAcceptor) -> Result<()> {
             });
             let mut server = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
             server.http2().max_send_buf_size(PIECE_BYTES);
-            // Who asked has gone; there is nobody to tell.
+            // The client has disconnected, so errors are dropped.
             drop(server.serve_connection(TokioIo::new(stream), answer).await);
         });
     }
@@ -171,7 +170,7 @@ fn answer(path: &str, object: &Bytes, list: &Bytes) -> Result<Response<Body>, ht
     Response::builder().header(CONTENT_TYPE, "application/json").body(body)
 }
 
-/// Reviews an object: a patch with one annotation more.
+/// Reviews an object: the patch adds an annotation.
 async fn review(asked: Incoming) -> Result<Response<Body>> {
     let asked: Value = serde_json::from_slice(&asked.collect().await?.to_bytes())?;
     let path = format!("/metadata/annotations/{}", SEEN.replace('/', "~1"));

@@ -1,6 +1,6 @@
-//! The state that rows share: the server, its data, and whether the pods are in it yet.
+//! The shared state of rows: the server, its data, and whether it has the pods.
 //!
-//! Rows that need pods fill the server with them at the first use, so that a single row can be run alone.
+//! Rows that need pods create them at first use, so that a single row can run alone.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -18,31 +18,31 @@ use crate::server::{Launch, Server};
 use crate::store::BenchStore;
 use crate::wire::{Client, Request};
 
-/// Creations at a time while the collection is filled.
+/// The number of concurrent creates while the collection is filled.
 const CREATING: usize = 48;
-/// What servers on one store have in common, below their data directories.
+/// The files that servers on one store share, below their data directories.
 const SHARED_KEYS: [&str; 4] = ["ca.crt", "ca.key", "sa.key", "sa.pub"];
 
 /// One measurement of all chosen rows.
 pub(crate) struct Bench {
     pub(crate) runs: usize,
-    /// How many writes precede a start under load.
+    /// The number of writes before a start under load.
     pub(crate) writes: usize,
     pub(crate) pods: Rc<Pods>,
     pub(crate) store: BenchStore,
-    /// Where the filled server keeps its objects, once it was started.
+    /// The store of the filled server, after its start.
     filled_store: Option<Option<String>>,
-    /// The programs that measure what one object costs.
+    /// The programs that measure the cost of one object.
     pub(crate) costs: Vec<PathBuf>,
     launch: Launch,
     directory: Directory,
     server: Option<Server>,
     filled: Option<(Quantity, Seen)>,
-    /// What was measured with many definitions of custom resources.
+    /// The measurements with many definitions of custom resources.
     pub(crate) definitions: Option<definitions::Measured>,
 }
 
-/// A server that was started on a directory, to be started there again.
+/// A server that can be started again on its directory.
 pub(crate) struct Again {
     launch: Launch,
     data: PathBuf,
@@ -78,7 +78,7 @@ impl Bench {
                 ensure!(std::fs::read_dir(path)?.next().is_none(), "{} is not empty", path.display());
                 Directory::Given(path.clone())
             }
-            // Beside the server's binary, not where the system keeps temporary files: that may be memory, on which
+            // Next to the server's binary instead of the system's temporary directory, which may be in memory, where
             // durability costs nothing.
             None => Directory::Temporary(TempDir::with_prefix_in(
                 "bench-",
@@ -100,17 +100,17 @@ impl Bench {
         })
     }
 
-    /// The program that is measured, which has commands besides.
+    /// The measured program, which also has other commands.
     pub(crate) fn binary(&self) -> &Path {
         &self.launch.binary
     }
 
-    /// A server of its own on an empty directory, for a row that begins with a start.
+    /// A new server on an empty directory, for a row that measures a start.
     pub(crate) async fn fresh(&self, number: usize) -> Result<Server> {
         Ok(self.restartable(number).await?.0)
     }
 
-    /// The same with more arguments.
+    /// A new server with further arguments.
     pub(crate) async fn fresh_with(&self, number: usize, args: &[&str]) -> Result<Server> {
         let data = self.directory.path().join(format!("fresh-{number}"));
         std::fs::create_dir(&data)?;
@@ -119,7 +119,7 @@ impl Bench {
         launch.start(&data, self.store.url(&format!("fresh-{number}")).as_deref()).await
     }
 
-    /// The same, with what starts it again on its data after it was stopped.
+    /// A new server that can be stopped and started again on its data.
     pub(crate) async fn restartable(&self, number: usize) -> Result<(Server, Again)> {
         let name = format!("fresh-{number}");
         let data = self.directory.path().join(&name);
@@ -128,7 +128,7 @@ impl Bench {
         Ok((again.start().await?, again))
     }
 
-    /// So many servers on one store that is none of the others', and where it is.
+    /// Starts `count` servers on one new store. Returns the store's URL and the servers.
     pub(crate) async fn together(&self, name: &str, count: usize) -> Result<(String, Vec<Server>)> {
         ensure!(self.store.is_postgres(), "this row is of servers on a PostgreSQL; --store postgres starts one");
         let url = self.store.url(name).context("it has a URL")?;
@@ -149,7 +149,7 @@ impl Bench {
         Ok((url, servers))
     }
 
-    /// The server with the collection in it.
+    /// The server with the collection.
     pub(crate) async fn filled(&mut self) -> Result<&Server> {
         self.fill().await?;
         self.server.as_ref().context("the server was started")
@@ -164,7 +164,7 @@ impl Bench {
         self.start().await
     }
 
-    /// Fills the collection, once, and returns how fast that went.
+    /// Fills the collection once and returns the rate.
     pub(crate) async fn fill(&mut self) -> Result<(Quantity, Seen)> {
         if let Some(figure) = &self.filled {
             return Ok(figure.clone());
@@ -199,7 +199,7 @@ impl Bench {
     }
 }
 
-/// CPU time and memory of the server from one moment on.
+/// CPU time and memory of the server since a point in time.
 pub(crate) struct Meter {
     process: Process,
     cpu: std::time::Duration,
@@ -212,7 +212,7 @@ impl Meter {
         Ok(Self { process: process.clone(), cpu: process.cpu()?, memory: process.memory()? })
     }
 
-    /// Adds what the server used since then.
+    /// Adds the server's usage since then.
     pub(crate) fn stop(self, seen: Seen) -> Result<Seen> {
         let peak = self.process.peak_memory()?;
         Ok(Seen {
@@ -224,7 +224,7 @@ impl Meter {
     }
 }
 
-/// Creates everything that pods need, and returns pods that fit it.
+/// Creates all dependencies of pods, and returns the pods.
 pub(crate) async fn populate(client: &Client, count: usize) -> Result<Pods> {
     create_namespaces(client).await?;
     let owners = create_owners(client).await?;
@@ -245,7 +245,7 @@ async fn create_namespaces(client: &Client) -> Result<()> {
     Ok(())
 }
 
-/// Creates the replica sets that own the pods, and returns their uids in the order of the pods' numbers.
+/// Creates the replica sets of the pods, and returns their uids by pod number.
 async fn create_owners(client: &Client) -> Result<Vec<String>> {
     let mut connection = client.connect().await?;
     let mut uids = Vec::new();
@@ -256,10 +256,10 @@ async fn create_owners(client: &Client) -> Result<Vec<String>> {
     Ok(uids)
 }
 
-/// Pods that are stored in the size that the figures are stated for, whatever the server drops or adds.
+/// Pods of the stored size that the goals assume, whatever the server drops or adds.
 async fn sized(client: &Client, mut pods: Pods) -> Result<Pods> {
     let mut connection = client.connect().await?;
-    // Not one of the numbers that will be filled, and removed at once.
+    // A number outside of the collection, deleted at once.
     let probe = pods.count;
     connection.send(Request::post(pods.collection(probe), pods.body(probe))).await?;
     let stored = connection.send(Request::get(pods.path(probe))).await?.bytes;

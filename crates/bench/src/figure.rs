@@ -1,20 +1,20 @@
-//! One measured figure, what it is to be compared with, and what was seen beside it.
+//! One measured figure, its goal, and additional observations.
 //!
-//! A figure has a goal or none, and says by itself whether it reached it. The table of all is in `report`.
+//! A figure compares itself with its goal, if it has one. `report` has the table.
 
 use std::fmt;
 use std::time::Duration;
 
-/// A quantity with its unit; the unit says which direction is better.
+/// A quantity with its unit, which determines the better direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Quantity {
-    /// A time; less is better.
+    /// A time. Less is better.
     Time(Duration),
-    /// Memory in bytes; less is better.
+    /// Memory in bytes. Less is better.
     Memory(u64),
-    /// Things done in a second; more is better.
+    /// Operations per second. More is better.
     Rate(f64),
-    /// One rate over another; more is better.
+    /// A ratio of two rates. More is better.
     Ratio(f64),
 }
 
@@ -31,7 +31,7 @@ impl Quantity {
         Self::Memory(megabytes * 1_000_000)
     }
 
-    /// Whether this is at least as good as the other; false for quantities of different kinds.
+    /// Returns true if this is at least as good as the other. False for different kinds.
     pub(crate) fn reaches(self, other: Self) -> bool {
         match (self, other) {
             (Self::Time(a), Self::Time(b)) => a <= b,
@@ -41,7 +41,7 @@ impl Quantity {
         }
     }
 
-    /// The number that medians are taken of.
+    /// The number used for medians.
     fn size(self) -> f64 {
         match self {
             Self::Time(time) => time.as_secs_f64(),
@@ -68,32 +68,32 @@ pub(crate) struct Figure {
     pub(crate) name: &'static str,
     pub(crate) what: String,
     pub(crate) value: Quantity,
-    /// The figure to reach, where one is stated.
+    /// The goal, if any.
     pub(crate) at_least: Option<Quantity>,
     pub(crate) seen: Seen,
 }
 
-/// What was seen beside the figure; absent where it means nothing.
+/// Additional observations, if meaningful.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
-    /// Until the head of an answer, at the median.
+    /// The median time to the first byte of a response.
     pub(crate) first_byte: Option<Duration>,
     pub(crate) p50: Option<Duration>,
     pub(crate) p99: Option<Duration>,
-    /// Body bytes that arrived in a second.
+    /// Body bytes received per second.
     pub(crate) bytes_per_second: Option<f64>,
-    /// The server's CPU time over all of the measurement.
+    /// The server's CPU time during the measurement.
     pub(crate) cpu: Option<Duration>,
-    /// The server's memory at its highest, and how much that is above where it began.
+    /// The server's peak memory, and its growth since the start of the measurement.
     pub(crate) peak: Option<u64>,
     pub(crate) growth: Option<u64>,
     pub(crate) note: Option<String>,
 }
 
-/// The measurement whose figure is the median; its note names the figures of all.
+/// The run with the median figure. Its note lists the figures of all runs.
 ///
 /// # Panics
-/// When there is none.
+/// Without runs.
 pub(crate) fn median_of(mut runs: Vec<(Quantity, Seen)>) -> (Quantity, Seen) {
     let all: Vec<String> = runs.iter().map(|(value, _)| value.to_string()).collect();
     runs.sort_by(|a, b| a.0.size().total_cmp(&b.0.size()));
@@ -104,13 +104,13 @@ pub(crate) fn median_of(mut runs: Vec<(Quantity, Seen)>) -> (Quantity, Seen) {
     (value, Seen { note: (!notes.is_empty()).then(|| notes.join("; ")), ..seen })
 }
 
-/// The value below which this part of the values lie (nearest rank); zero when there are none.
+/// The percentile of sorted values (nearest rank). Zero without values.
 pub(crate) fn percentile(sorted: &[Duration], part: f64) -> Duration {
     let rank = (part * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).copied().unwrap_or_default()
 }
 
-/// Three digits and the unit that suits.
+/// Formats three digits with a suitable unit.
 pub(crate) fn duration(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     if seconds >= 1.0 {
@@ -122,7 +122,7 @@ pub(crate) fn duration(time: Duration) -> String {
     }
 }
 
-/// Megabytes or gigabytes, decimal.
+/// Formats decimal megabytes or gigabytes.
 pub(crate) fn memory(bytes: u64) -> String {
     let megabytes = bytes as f64 / 1e6;
     if megabytes >= 1000.0 { format!("{:.2} GB", megabytes / 1e3) } else { format!("{megabytes:.1} MB") }

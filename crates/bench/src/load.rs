@@ -1,6 +1,6 @@
-//! Many workers, each with its own connection, sending one kind of request until a count or a time is reached.
+//! Many workers, each with its own connection, send one kind of request up to a count or a time.
 //!
-//! The rate and the latencies come from what the workers saw. What each of them sends is said by the row.
+//! Rate and latencies come from the workers' observations. Rows define the requests.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,16 +12,16 @@ use tokio::task::LocalSet;
 use crate::figure::{Seen, percentile};
 use crate::wire::{Client, Request};
 
-/// When a load ends.
+/// The end of a load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Until {
     /// After this many requests.
     Count(usize),
-    /// When this time has passed.
+    /// After this time.
     Elapsed(Duration),
 }
 
-/// What a load did.
+/// The result of a load.
 pub(crate) struct Done {
     pub(crate) requests: usize,
     pub(crate) elapsed: Duration,
@@ -30,7 +30,7 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// Requests in a second.
+    /// Requests per second.
     pub(crate) fn rate(&self) -> f64 {
         self.requests as f64 / self.elapsed.as_secs_f64()
     }
@@ -46,7 +46,7 @@ impl Done {
     }
 }
 
-/// Sends `request(n)` for n = 0, 1, 2, ... with `in_flight` of them at a time. Connecting is not part of the time.
+/// Sends `request(n)` for n = 0, 1, 2, ... with `in_flight` of them concurrently. The time excludes connecting.
 pub(crate) async fn load(
     client: &Client,
     in_flight: usize,

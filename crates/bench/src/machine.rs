@@ -1,6 +1,6 @@
-//! The machine that is measured on: how to name it, and how many files it lets a process open.
+//! The measured machine: its description, and its limit of open files.
 //!
-//! Figures are only compared when they come from the same machine, so each report says which one that was.
+//! Figures are only comparable on the same machine, so each report names it.
 
 use std::process::Command;
 
@@ -25,7 +25,7 @@ pub(crate) fn describe() -> String {
     format!("{day}; {processor}, {cores} cores{memory}; Linux {}", kernel.trim())
 }
 
-/// Raises this process's limit of open files, which the server inherits, to what many connections need.
+/// Raises this process's limit of open files, which the server inherits.
 pub(crate) fn allow_open_files(needed: usize) -> Result<()> {
     let limits = std::fs::read_to_string("/proc/self/limits").context("cannot read the limits of this process")?;
     let soft = limits
@@ -35,7 +35,7 @@ pub(crate) fn allow_open_files(needed: usize) -> Result<()> {
     if soft.is_some_and(|soft| soft == "unlimited" || soft.parse().is_ok_and(|soft: usize| soft >= needed)) {
         return Ok(());
     }
-    // The standard library cannot set limits; util-linux can, for another process too.
+    // The standard library cannot set limits. util-linux can, also for another process.
     let pid = std::process::id().to_string();
     let status = Command::new("prlimit").args(["--pid", &pid, &format!("--nofile={needed}:")]).status();
     ensure!(

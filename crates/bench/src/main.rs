@@ -1,8 +1,8 @@
-//! `keelson-bench`: measures a keelson server from outside, over the wire, on data that looks like a cluster's.
+//! `keelson-bench`: measures a keelson server over the wire, on data similar to a cluster's.
 //!
-//! It starts the server as a child on a fresh data directory and fills it, so that what is measured is what a user gets:
-//! TLS, durable writes, the real store. Client and server share the machine, so the client is kept cheap: bodies are
-//! counted and dropped as they come, and nothing is parsed while a clock runs.
+//! It starts the server as a child on a fresh data directory and fills it, so that the measurement equals a user's
+//! experience: TLS, durable writes, the real store. Client and server share the machine, so the client is kept cheap:
+//! bodies are counted and dropped on arrival, and nothing is parsed during a measurement.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool talks on its streams")]
 
 mod aggregated;
@@ -28,7 +28,7 @@ use crate::bench::Bench;
 use crate::rows::Rows;
 use crate::store::BenchStore;
 
-// The client shares the cores with what it measures.
+// The client shares the cores with the server.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -39,37 +39,37 @@ struct Options {
     /// The server to start.
     #[arg(long, value_name = "FILE")]
     server: PathBuf,
-    /// A program that measures what one object costs, for the rows of that kind; may be repeated.
+    /// A program that measures the cost of one object, for the rows of that kind (repeatable).
     #[arg(long, value_name = "FILE")]
     costs: Vec<PathBuf>,
-    /// An argument for the server's `serve`; may be repeated.
+    /// An argument for the server's `serve` (repeatable).
     #[arg(long = "server-arg", value_name = "ARG", allow_hyphen_values = true)]
     server_args: Vec<String>,
-    /// The store to measure: `postgres` or `etcd` for private ones, which are started for it and keep their data where temporary
-    /// files are (TMPDIR), or the URL of an empty one. The embedded store otherwise.
+    /// The store to measure: `postgres` or `etcd` for a private one with its data in the temporary directory (TMPDIR),
+    /// or the URL of an empty one. The default is the embedded store.
     #[arg(long, value_name = "STORE")]
     store: Option<String>,
-    /// How many pods the large collection has. The figures to reach are meant for the default.
+    /// The number of pods in the large collection. The goals assume the default.
     #[arg(long, default_value_t = FULL_SIZE)]
     pods: usize,
-    /// Only these rows (names as in the first column; `help` prints them all).
+    /// Only these rows, by the names in the first column (`help` prints all).
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     rows: Vec<String>,
-    /// How often a row is measured; its median counts.
+    /// The number of runs of a row, of which the median counts.
     #[arg(long, default_value_t = 3)]
     runs: usize,
-    /// How many writes precede the start under load, all within the window of history.
+    /// The number of writes before the start under load, all within the history window.
     #[arg(long, default_value_t = 100_000)]
     writes: usize,
-    /// Where the server keeps its data; must be empty or absent. A temporary directory otherwise.
+    /// The server's data directory, which must be empty or absent. The default is a temporary directory.
     #[arg(long, value_name = "DIRECTORY")]
     data_dir: Option<PathBuf>,
-    /// Also write the table to this file, as Markdown with machine and date.
+    /// Also write the table as Markdown with machine and date to this file.
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
 }
 
-/// The size of the collection that the figures to reach are stated for.
+/// The size of the collection that the goals assume.
 const FULL_SIZE: usize = 100_000;
 
 fn main() -> Result<()> {
@@ -80,7 +80,7 @@ fn main() -> Result<()> {
         }
         return Ok(());
     }
-    // One thread: the server is to have the rest of the machine.
+    // One thread, which leaves the rest of the machine to the server.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("no async runtime")?;
     runtime.block_on(run(options))
 }
@@ -95,7 +95,7 @@ async fn run(options: Options) -> Result<()> {
     bench.stop().await?;
     let (figures, error) = match measured {
         Ok(figures) => (figures, None),
-        // What was measured before a failure is still worth printing.
+        // Figures measured before a failure are printed.
         Err((figures, error)) => (figures, Some(error)),
     };
     print!("{}", report::text(&figures));

@@ -1,43 +1,44 @@
-//! Pods that look like a cluster's: a deployment's pod with probes, volumes, status and the owners that the server notes, 4.9 KB each.
+//! Pods similar to a cluster's: a deployment's pod with probes, volumes, status and the server's managedFields, 4.9 KB
+//! each.
 //!
-//! A pod is a function of its number, so a worker can make any of them without state. The text is prepared once and only
-//! the few places that differ are filled in, which costs the client next to nothing.
+//! A pod is a function of its number, so workers can create any of them without state. The template is prepared once
+//! and only the differing places are filled in, which costs the client almost nothing.
 
 use serde_json::{Value, json};
 
-/// Size of a stored pod that the figures to reach are stated for, in bytes.
+/// The stored size of a pod that the goals assume, in bytes.
 pub(crate) const STORED_SIZE: usize = 4_880;
 
-/// What a stored config map has besides its text: metadata and the owners of its fields, in bytes.
+/// The size of a stored config map without its text, in bytes: metadata and managedFields.
 const CONFIG_MAP_FRAME: usize = 470;
 
 const NAMESPACES: usize = 20;
 const APPS: usize = 100;
-/// Nodes that pods are spread over.
+/// The number of nodes.
 pub(crate) const NODES: usize = 4_000;
-/// How many pods carry the label of the selector row, whatever the size of the collection.
+/// The number of pods with the label of the selector row, whatever the size of the collection.
 pub(crate) const SAMPLED: usize = 200;
 
-/// Bytes of shared text between two identifiers in the padding.
+/// The length of shared text between two identifiers in the padding, in bytes.
 const DESCRIBED: usize = 128;
 
-/// What stands in the template where pods differ, in the order of [`Pods::values`].
+/// The placeholders of the template, in the order of [`Pods::values`].
 const MARKS: [&str; 7] = ["@name@", "@namespace@", "@app@", "@node@", "@sample@", "@padding@", "@owner@"];
 
 /// The pods of one measurement.
 pub(crate) struct Pods {
     pub(crate) count: usize,
-    /// The template, cut at its marks: each piece with the mark that follows it.
+    /// The template, split at its placeholders: each piece with the one that follows it.
     pieces: Vec<(String, Option<usize>)>,
     description: String,
     padding: usize,
-    /// The uid of the replica set that owns the pods of each app in each namespace. Pods whose owner does not exist are
-    /// garbage, and would be collected while they are measured.
+    /// The uid of the replica set for the pods of each app in each namespace. Pods without an existing owner would be
+    /// garbage-collected during the measurement.
     owners: Vec<String>,
 }
 
 impl Pods {
-    /// `owners` are the uids of the replica sets of [`Pods::owners`], in that order.
+    /// `owners` has the uids of the replica sets of [`Pods::owners`], in that order.
     pub(crate) fn new(count: usize, owners: Vec<String>) -> Self {
         Self {
             count,
@@ -48,7 +49,7 @@ impl Pods {
         }
     }
 
-    /// Makes the pods as much larger as one that was stored fell short of [`STORED_SIZE`].
+    /// Enlarges the pods by the difference between a stored one and [`STORED_SIZE`].
     pub(crate) fn pad(&mut self, stored: usize) {
         self.padding = STORED_SIZE.saturating_sub(stored);
     }
@@ -57,7 +58,7 @@ impl Pods {
         (0..NAMESPACES).map(|number| format!("bench-{number:02}"))
     }
 
-    /// The replica sets that own the pods: where each is created, and its body.
+    /// The replica sets of the pods: the path for creating each, and its body.
     pub(crate) fn owners() -> impl Iterator<Item = (String, Vec<u8>)> {
         (0..NAMESPACES * APPS).map(|number| {
             let labels = json!({"app": app(number)});
@@ -88,7 +89,7 @@ impl Pods {
         body
     }
 
-    /// About what the server stores of an object with this body, for rows that are written past the server.
+    /// Approximately the stored form of an object with this body, for rows written directly to the store.
     pub(crate) fn row(&self, number: usize, body: Vec<u8>) -> Vec<u8> {
         let mut row = body;
         let rest = STORED_SIZE.saturating_sub(row.len());
@@ -96,7 +97,7 @@ impl Pods {
         row
     }
 
-    /// The body of pod `number` with a label of the write that it comes by, so that each write changes something.
+    /// The body of pod `number` with a label for this write, so that each write is a change.
     pub(crate) fn labelled(&self, number: usize, write: usize) -> Vec<u8> {
         let body = self.body(number);
         let mark = b"\"pod-template-hash\":";
@@ -108,27 +109,27 @@ impl Pods {
         labelled
     }
 
-    /// The number of the pod with this place in the first namespace.
+    /// The number of the pod at this index in the first namespace.
     pub(crate) fn in_one_namespace(place: usize) -> usize {
         place * NAMESPACES
     }
 
-    /// Where pod `number` is created.
+    /// The path for creating pod `number`.
     pub(crate) fn collection(&self, number: usize) -> String {
         format!("/api/v1/namespaces/{}/pods", namespace(number))
     }
 
-    /// Where pod `number` is.
+    /// The path of pod `number`.
     pub(crate) fn path(&self, number: usize) -> String {
         format!("/api/v1/namespaces/{}/pods/{}", namespace(number), name(number))
     }
 
-    /// Where config map `number` is created.
+    /// The path for creating config map `number`.
     pub(crate) fn config_maps(&self, number: usize) -> String {
         format!("/api/v1/namespaces/{}/configmaps", namespace(number))
     }
 
-    /// The body that creates config map `number`, which is stored in about as many bytes as a pod: as much text, but few fields.
+    /// The body of config map `number`, which has about the stored size of a pod: as much text, but few fields.
     pub(crate) fn config_map(&self, number: usize) -> Vec<u8> {
         let name = name(number);
         let text = filler(number, &self.description, STORED_SIZE - CONFIG_MAP_FRAME);
@@ -146,7 +147,7 @@ impl Pods {
         name(number)
     }
 
-    /// Text of this length that no other object has.
+    /// Unique text of this length.
     pub(crate) fn text(&self, number: usize, length: usize) -> String {
         filler(number, &self.description, length)
     }
@@ -180,12 +181,13 @@ fn app(number: usize) -> String {
 }
 
 fn name(number: usize) -> String {
-    // Scattered like random suffixes, so that creation order is not key order. The multiplier is odd: no two are equal.
+    // Scattered like random suffixes, so that the order of creation differs from that of keys. The multiplier is odd,
+    // so all are distinct.
     let scattered = (number as u32).wrapping_mul(0x9E37_79B1);
     format!("{}-6d4f8b7c9-{scattered:08x}", app(number))
 }
 
-/// Text like what annotations hold: a description that all pods share, with identifiers that no other pod has.
+/// Text similar to annotations: a description common to all pods, with unique identifiers.
 fn filler(number: usize, description: &str, length: usize) -> String {
     let mut state = (number as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut text = String::with_capacity(length + DESCRIBED + 16);
@@ -283,7 +285,7 @@ fn spec() -> Value {
         "terminationGracePeriodSeconds": 30,
         "dnsPolicy": "ClusterFirst",
         "serviceAccountName": "default",
-        // Or else admission adds a volume and a mount to each, which makes them a fifth larger.
+        // Otherwise admission adds a volume and a mount, which enlarges each pod by a fifth.
         "automountServiceAccountToken": false,
         "nodeName": "@node@",
         "securityContext": {"runAsNonRoot": true, "runAsUser": 65532},

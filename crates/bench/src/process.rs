@@ -1,13 +1,13 @@
-//! CPU time and memory of a process, as the kernel counts them. Linux only.
+//! CPU time and memory of a process from the kernel. Linux only.
 //!
-//! The server runs as a child, so that its numbers do not contain those of the load.
+//! The server is a child process, so its numbers do not include the client's.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-/// The kernel counts CPU time for user space in hundredths of a second on every architecture.
+/// The kernel reports CPU time in hundredths of a second on every architecture.
 const TICK: Duration = Duration::from_millis(10);
 
 /// A process, by its entry in /proc.
@@ -21,27 +21,27 @@ impl Process {
         Self { directory: PathBuf::from(format!("/proc/{pid}")) }
     }
 
-    /// User and system time of all its threads so far, to 10 ms.
+    /// User and system time of all its threads so far, in units of 10 ms.
     pub(crate) fn cpu(&self) -> Result<Duration> {
         let text = self.read("stat")?;
-        // The second field is the name, in parentheses, and may hold spaces.
+        // The second field is the name in parentheses, which may contain spaces.
         let after_name = text.rsplit_once(')').context("stat has no name")?.1;
         let mut fields = after_name.split_whitespace().skip(11);
         let mut ticks = || fields.next().and_then(|field| field.parse::<u32>().ok()).context("stat has no times");
         Ok(TICK * (ticks()? + ticks()?))
     }
 
-    /// Memory in use now, in bytes.
+    /// The memory in use, in bytes.
     pub(crate) fn memory(&self) -> Result<u64> {
         self.status("VmRSS:")
     }
 
-    /// The most memory in use since the last [`forget_peak`](Self::forget_peak), in bytes.
+    /// The peak memory since the last [`forget_peak`](Self::forget_peak), in bytes.
     pub(crate) fn peak_memory(&self) -> Result<u64> {
         self.status("VmHWM:")
     }
 
-    /// Lets the peak begin anew from what is in use now.
+    /// Resets the peak to the memory in use.
     pub(crate) fn forget_peak(&self) -> Result<()> {
         std::fs::write(self.directory.join("clear_refs"), "5").context("cannot reset the peak of memory")
     }

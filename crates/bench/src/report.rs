@@ -1,6 +1,6 @@
 //! The table of figures, for a terminal and as Markdown.
 //!
-//! Both are made from the same cells. Nothing here knows how a figure was measured.
+//! Both have the same cells. This module must not know the measurements.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use crate::figure::{Figure, duration, memory};
 const HEAD: [&str; 12] =
     ["row", "work", "measured", "at least", "", "first byte", "p50", "p99", "MB/s", "server CPU", "peak", "growth"];
 
-/// Aligned columns.
+/// The table in aligned columns.
 pub(crate) fn text(figures: &[Figure]) -> String {
     let rows: Vec<Vec<String>> = std::iter::once(head()).chain(figures.iter().map(cells)).collect();
     let widths: Vec<usize> =
         (0..HEAD.len()).map(|c| rows.iter().map(|r| r[c].chars().count()).max().unwrap_or(0)).collect();
     let mut text = String::new();
     for row in rows {
-        // Names to the left, numbers to the right.
+        // Names are left-aligned, numbers right-aligned.
         let aligned = row.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match column {
             0 | 1 => format!("{cell:<width$}"),
             _ => format!("{cell:>width$}"),
@@ -32,7 +32,7 @@ pub(crate) fn text(figures: &[Figure]) -> String {
     text
 }
 
-/// A document with what was measured where.
+/// A document with the figures and the machine.
 pub(crate) fn markdown(figures: &[Figure], machine: &str, store: &str, pods: usize) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let mut text = format!("Measured on {machine}. {pods} pods on {store}; client and server on the same machine.\n\n");

@@ -1,7 +1,7 @@
-//! The rows of the table: what each measures and which figure it is to reach.
+//! The rows of the table: their measurements and goals.
 //!
-//! They are measured in the order of [`ALL`]: rows that begin with a fresh server first, then those that read the filled
-//! one, last those that add to it.
+//! They run in the order of [`ALL`]: rows with a fresh server first, then those that read the filled one, and last
+//! those that add to it.
 
 mod access;
 mod added;
@@ -38,10 +38,10 @@ use proxied::Proxied;
 use queries::{Asked, Beside};
 use servers::Objects;
 
-/// Connections that the row with the most of them has open, with some to spare.
+/// The connections of the row with the most, with some spare.
 pub(crate) const MOST_CONNECTIONS: usize = 6_000;
 
-/// What is measured.
+/// The measurement of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
     Start,
@@ -127,19 +127,19 @@ pub(crate) const ALL: [Row; 91] = [
     ),
     row(
         "query-number-900",
-        "jump to page 900 of the list that is not sorted",
+        "jump to page 900 of the unsorted list",
         Work::Query(Asked::NumberedPage, Beside::Nothing),
         Some(Quantity::millis(2)),
     ),
     row(
         "query-fields-900",
-        "jump to page 900 of the sorted list, of which two fields are shown",
+        "jump to page 900 of the sorted list, with two fields",
         Work::Query(Asked::Masked, Beside::Nothing),
         Some(Quantity::millis(2)),
     ),
     row(
         "query-past-900",
-        "jump to page 900 of the sorted list as it was",
+        "jump to page 900 of the sorted list at an old revision",
         Work::Query(Asked::Past, Beside::Nothing),
         Some(Quantity::millis(2)),
     ),
@@ -153,104 +153,104 @@ pub(crate) const ALL: [Row; 91] = [
     ),
     row(
         "query-search-900",
-        "jump to page 900 of what was found",
+        "jump to page 900 of a search",
         Work::Query(Asked::FoundPage, Beside::Nothing),
         Some(Quantity::millis(2)),
     ),
     row(
         "query-scan",
-        "filter by a path that nothing is known of",
+        "filter by an unindexed path",
         Work::Query(Asked::Scan, Beside::Nothing),
         Some(Quantity::millis(80)),
     ),
     row(
         "query-filter-900",
-        "jump to page 900 of what a filter leaves, known",
+        "jump to page 900 of a known filter",
         Work::Query(Asked::ChosenPage, Beside::Nothing),
         Some(Quantity::millis(2)),
     ),
-    row("query-where", "condition in CEL that is new", Work::Query(Asked::Condition, Beside::Nothing), None),
+    row("query-where", "a new CEL condition", Work::Query(Asked::Condition, Beside::Nothing), None),
     row(
         "query-where-900",
-        "jump to page 900 of what a condition leaves, known",
+        "jump to page 900 of a known condition",
         Work::Query(Asked::ConditionPage, Beside::Nothing),
         Some(Quantity::millis(2)),
     ),
     row(
         "query-page-writes",
-        "sorted page of 100, order known, 1,000 writes a second beside",
+        "sorted page of 100, order known, with 1,000 writes per second",
         Work::Query(Asked::SortedPage, Beside::Writes),
         Some(Quantity::millis(2)),
     ),
     row(
         "query-page-900-writes",
-        "jump to page 900 of it, 1,000 writes a second beside",
+        "jump to page 900 of it, with 1,000 writes per second",
         Work::Query(Asked::DeepPage, Beside::Writes),
         Some(Quantity::millis(2)),
     ),
     row(
         "query-number-900-writes",
-        "jump to page 900 of the list that is not sorted, 1,000 writes a second beside",
+        "jump to page 900 of the unsorted list, with 1,000 writes per second",
         Work::Query(Asked::NumberedPage, Beside::Writes),
         Some(Quantity::millis(2)),
     ),
     row(
         "query-fields-900-writes",
-        "jump to page 900 of the sorted list, of which two fields are shown, 1,000 writes a second beside",
+        "jump to page 900 of the sorted list, with two fields, with 1,000 writes per second",
         Work::Query(Asked::Masked, Beside::Writes),
         Some(Quantity::millis(2)),
     ),
     row(
         "query-past-900-writes",
-        "jump to page 900 of the sorted list as it was, 1,000 writes a second beside",
+        "jump to page 900 of the sorted list at an old revision, with 1,000 writes per second",
         Work::Query(Asked::Past, Beside::Writes),
         Some(Quantity::millis(2)),
     ),
     row(
         "query-count-writes",
-        "count of two terms, 1,000 writes a second beside",
+        "count of two terms, with 1,000 writes per second",
         Work::Query(Asked::Count, Beside::Writes),
         Some(Quantity::millis(1)),
     ),
     row(
         "query-groups-writes",
-        "pods by phase, known, 1,000 writes a second beside",
+        "pods by phase, known, with 1,000 writes per second",
         Work::Query(Asked::Groups, Beside::Writes),
         Some(Quantity::millis(2)),
     ),
     row(
         "query-search-writes",
-        "search for a new word, 1,000 writes a second beside",
+        "search for a new word, with 1,000 writes per second",
         Work::Query(Asked::Search, Beside::Writes),
         Some(Quantity::millis(20)),
     ),
     row(
         "query-search-900-writes",
-        "jump to page 900 of what was found, 1,000 writes a second beside",
+        "jump to page 900 of a search, with 1,000 writes per second",
         Work::Query(Asked::FoundPage, Beside::Writes),
         Some(Quantity::millis(2)),
     ),
     row(
         "query-scan-writes",
-        "filter by a path that nothing is known of, 1,000 writes a second beside",
+        "filter by an unindexed path, with 1,000 writes per second",
         Work::Query(Asked::Scan, Beside::Writes),
         Some(Quantity::millis(80)),
     ),
     row(
         "query-filter-900-writes",
-        "jump to page 900 of what a filter leaves, known, 1,000 writes a second beside",
+        "jump to page 900 of a known filter, with 1,000 writes per second",
         Work::Query(Asked::ChosenPage, Beside::Writes),
         Some(Quantity::millis(2)),
     ),
     row(
         "query-where-writes",
-        "condition in CEL that is new, 1,000 writes a second beside",
+        "a new CEL condition, with 1,000 writes per second",
         Work::Query(Asked::Condition, Beside::Writes),
         None,
     ),
     row(
         "query-where-900-writes",
-        "jump to page 900 of what a condition leaves, known, 1,000 writes a second beside",
+        "jump to page 900 of a known condition, with 1,000 writes per second",
         Work::Query(Asked::ConditionPage, Beside::Writes),
         Some(Quantity::millis(2)),
     ),
@@ -265,39 +265,39 @@ pub(crate) const ALL: [Row; 91] = [
     ),
     row(
         "selector-watchers",
-        "update, 2,000 watchers of one label each, of which one is concerned, CPU",
+        "update that matches one of 2,000 watchers of one label each, CPU",
         Work::SelectorWatchers,
         Some(Quantity::micros(400)),
     ),
     row("restart", "start to ready with the pods", Work::Restart, Some(Quantity::millis(2_000))),
     row(
         "restart-loaded",
-        "start to ready with the pods, written to until the end",
+        "start to ready with the pods, after many writes",
         Work::RestartLoaded,
         Some(Quantity::millis(6_000)),
     ),
-    row("order-memory", "memory that an order of the pods adds", Work::AddedMemory(Added::Order), None),
-    row("index-memory", "memory that an index of a field adds", Work::AddedMemory(Added::Index), None),
-    row("search-memory", "memory that the index of searches adds", Work::AddedMemory(Added::Search), None),
+    row("order-memory", "memory added by a sorted index of the pods", Work::AddedMemory(Added::Order), None),
+    row("index-memory", "memory added by an index of a field", Work::AddedMemory(Added::Index), None),
+    row("search-memory", "memory added by the search index", Work::AddedMemory(Added::Search), None),
     row(
         "order-create",
-        "create a pod, an order in use over none",
+        "create a pod with a sorted index in use, relative to none",
         Work::CreateBeside(Added::Order),
         Some(Quantity::Ratio(0.8)),
     ),
     row(
         "index-create",
-        "create a pod, an index in use over none",
+        "create a pod with an index in use, relative to none",
         Work::CreateBeside(Added::Index),
         Some(Quantity::Ratio(0.8)),
     ),
     row(
         "search-create",
-        "create a pod, the index of searches in use over none",
+        "create a pod with the search index in use, relative to none",
         Work::CreateBeside(Added::Search),
         Some(Quantity::Ratio(0.8)),
     ),
-    row("list-converted", "20,000 autoscalers, stored in v2, in v1", Work::Converted, None),
+    row("list-converted", "list of 20,000 autoscalers in v1, stored in v2", Work::Converted, None),
     row(
         "definitions",
         "3,000 definitions, until all are discovered",
@@ -306,19 +306,19 @@ pub(crate) const ALL: [Row; 91] = [
     ),
     row(
         "definitions-memory",
-        "memory that 3,000 definitions add",
+        "memory added by 3,000 definitions",
         Work::Definitions(Definitions::Memory),
         Some(Quantity::megabytes(300)),
     ),
     row(
         "definition",
-        "one more, until its objects are answered, p99",
+        "one more definition, until its objects are served, p99",
         Work::Definitions(Definitions::Served),
         Some(Quantity::millis(200)),
     ),
     row(
         "definition-cpu",
-        "server CPU of one more, when nobody asks",
+        "server CPU of one more definition, without requests",
         Work::Definitions(Definitions::Cpu),
         Some(Quantity::millis(2)),
     ),
@@ -337,7 +337,7 @@ pub(crate) const ALL: [Row; 91] = [
     ),
     row(
         "custom-create",
-        "create a custom resource with 5 rules over a config map of its size",
+        "create a custom resource with 5 rules, relative to a config map of its size",
         Work::Custom(Custom::Create),
         Some(Quantity::Ratio(0.8)),
     ),
@@ -351,52 +351,57 @@ pub(crate) const ALL: [Row; 91] = [
     ),
     row(
         "migration",
-        "as many autoscalers as pods written anew in another version, beside a client",
+        "rewrite as many autoscalers as pods in another version, with a client",
         Work::Migration,
         Some(Quantity::millis(30_000)),
     ),
     row(
         "proxied-added",
-        "what passing a get on to an aggregated server adds, median",
+        "latency added by proxying a get to an aggregated server, median",
         Work::Proxied(Proxied::Added),
         Some(Quantity::micros(150)),
     ),
-    row("proxied-get", "gets passed on, 32 in flight", Work::Proxied(Proxied::Get), None),
-    row("proxied-list", "lists of 4 MB passed on, 4 in flight", Work::Proxied(Proxied::List), None),
+    row("proxied-get", "proxied gets, 32 in flight", Work::Proxied(Proxied::Get), None),
+    row("proxied-list", "proxied lists of 4 MB, 4 in flight", Work::Proxied(Proxied::List), None),
     row(
         "proxied-stream",
-        "MB of one body passed on, in a second",
+        "one proxied body, MB per second",
         Work::Proxied(Proxied::Stream),
         Some(Quantity::Rate(1_000.0)),
     ),
-    row("proxied-copied", "the same copied between two TLS connections", Work::Proxied(Proxied::Copied), None),
+    row(
+        "proxied-copied",
+        "one body copied between two TLS connections, MB per second",
+        Work::Proxied(Proxied::Copied),
+        None,
+    ),
     row(
         "roles-create",
-        "create a pod as a user of a role, with 5,000 bindings, over AlwaysAllow",
+        "create a pod as a user with a role among 5,000 bindings, relative to AlwaysAllow",
         Work::Access(Access::RolesCreate),
         Some(Quantity::Ratio(0.97)),
     ),
     row(
         "roles-get",
-        "get a pod as a user of a role, with 5,000 bindings, over AlwaysAllow",
+        "get a pod as a user with a role among 5,000 bindings, relative to AlwaysAllow",
         Work::Access(Access::RolesGet),
         Some(Quantity::Ratio(0.97)),
     ),
     row(
         "roles-audit-create",
-        "the same create, audited at Metadata as well, over AlwaysAllow without audit",
+        "that create with audit at Metadata, relative to AlwaysAllow without audit",
         Work::Access(Access::AuditedCreate),
         Some(Quantity::Ratio(0.92)),
     ),
     row(
         "roles-audit-get",
-        "the same get, audited at Metadata as well, over AlwaysAllow without audit",
+        "that get with audit at Metadata, relative to AlwaysAllow without audit",
         Work::Access(Access::AuditedGet),
         Some(Quantity::Ratio(0.92)),
     ),
     row(
         "policies-create",
-        "create a pod, judged by five policies over none",
+        "create a pod with five policies, relative to none",
         Work::Admitted(Admitted::Policies),
         Some(Quantity::Ratio(0.9)),
     ),
@@ -414,44 +419,44 @@ pub(crate) const ALL: [Row; 91] = [
     ),
     row(
         "unasked-create",
-        "create a pod, with no policy and no webhook over a server without these plugins",
+        "create a pod without policies and webhooks, relative to a server without these plugins",
         Work::Admitted(Admitted::Unasked),
         Some(Quantity::Ratio(0.97)),
     ),
-    row("expression", "a simple expression of a policy, of a pod", Work::Cost("expression"), Some(Quantity::micros(5))),
+    row("expression", "a simple policy expression on a pod", Work::Cost("expression"), Some(Quantity::micros(5))),
     row(
         "decision",
-        "what a user may do, with 5,000 bindings and 2,000 roles",
+        "an authorization decision, with 5,000 bindings and 2,000 roles",
         Work::Cost("decision"),
         Some(Quantity::micros(2)),
     ),
-    row("walker", "walk a pod of 4.9 KB along its schema", Work::Cost("walk"), Some(Quantity::micros(50))),
-    row("lacks", "look for missing defaults in a stored pod", Work::Cost("lacks"), Some(Quantity::micros(5))),
+    row("walker", "walk a pod of 4.9 KB by its schema", Work::Cost("walk"), Some(Quantity::micros(50))),
+    row("lacks", "find missing defaults in a stored pod", Work::Cost("lacks"), Some(Quantity::micros(5))),
     row(
         "definition-elsewhere",
-        "one definition more than 3,000, until another server's document has it, p99 (PostgreSQL)",
+        "one more than 3,000 definitions, until another server's document has it, p99 (PostgreSQL)",
         Work::DefinedElsewhere,
         Some(Quantity::millis(200)),
     ),
     row(
         "two-servers-create",
-        "pod creates through two servers over straight inserts by 16 (PostgreSQL)",
+        "pod creates through two servers, relative to direct inserts of 16 rows (PostgreSQL)",
         Work::TwoServers(Objects::Pods),
         Some(Quantity::Ratio(0.5)),
     ),
     row(
         "two-servers-config-maps",
-        "the same with config maps of as many bytes",
+        "config map creates of that size, relative to direct inserts",
         Work::TwoServers(Objects::ConfigMaps),
         Some(Quantity::Ratio(0.5)),
     ),
 ];
 
-/// The rows that were asked for.
+/// The selected rows.
 pub(crate) struct Rows(Vec<&'static Row>);
 
 impl Rows {
-    /// The named rows, or when no name is given all that say something of the store.
+    /// The named rows. Without names, all that concern the store.
     pub(crate) fn chosen(names: &[String], store: &BenchStore) -> Result<Self> {
         if let Some(unknown) = names.iter().find(|name| !ALL.iter().any(|row| row.name == **name)) {
             bail!("there is no row {unknown:?}; --rows help prints them");
@@ -465,7 +470,7 @@ impl Rows {
         Ok(Self(ALL.iter().filter(|row| if names.is_empty() { is_told(row) } else { is_named(row) }).collect()))
     }
 
-    /// Measures them in order; a failure comes with what was measured before it.
+    /// Measures them in order. A failure includes the figures measured before it.
     pub(crate) async fn measure(&self, bench: &mut Bench) -> Result<Vec<Figure>, (Vec<Figure>, Error)> {
         let mut figures = Vec::new();
         for row in &self.0 {
@@ -481,7 +486,7 @@ impl Rows {
 
 impl Row {
     fn figure(&self, value: Quantity, seen: Seen, bench: &Bench) -> Figure {
-        // With another number of pods, or another store, there is nothing to compare with.
+        // Goals apply only to the default number of pods and the embedded store.
         let is_stated = match self.work {
             Work::TwoServers(_) | Work::DefinedElsewhere => true,
             _ => bench.pods.count == FULL_SIZE && bench.store.is_embedded(),

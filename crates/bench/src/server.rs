@@ -1,6 +1,6 @@
-//! The server under measurement: a child process on a data directory.
+//! The measured server: a child process on a data directory.
 //!
-//! It is started as an operator would start it, and stopped and started again where a row measures that.
+//! It is started as an operator does, and stopped and restarted if a row measures that.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,32 +13,32 @@ use tokio::process::{Child, Command};
 use crate::process::Process;
 use crate::wire::{Client, Credentials, Request};
 
-/// How often a starting server is asked whether it is ready: also the error of the measured time.
+/// The polling interval of readiness, which is also the error of the measured time.
 const ASK_EVERY: Duration = Duration::from_millis(1);
-/// Longest time to wait for a start or an end.
+/// The maximum time of a start or stop.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How servers are started.
+/// The command that starts servers.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
     pub(crate) binary: PathBuf,
     pub(crate) args: Vec<String>,
-    /// How many threads a server has; one for each processor unless given.
+    /// The number of server threads. One for each processor by default.
     pub(crate) threads: Option<usize>,
 }
 
-/// A server that runs; it is killed when this is dropped.
+/// A running server, killed on drop.
 pub(crate) struct Server {
     child: Child,
     pub(crate) process: Process,
     pub(crate) client: Client,
     kubeconfig: PathBuf,
-    /// From its start to its first answer that it is ready.
+    /// The time from its start to its first ready response.
     pub(crate) ready_after: Duration,
 }
 
 impl Launch {
-    /// The same for one of several servers, each of which has its share of the machine's processors.
+    /// Returns the command for one of several servers, with its share of the machine's processors.
     pub(crate) fn sharing(&self, servers: usize) -> Self {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).div_ceil(servers);
         Self { threads: Some(threads), ..self.clone() }
@@ -47,7 +47,7 @@ impl Launch {
     /// Starts a server on the directory, with its objects there or in another store, and waits until it is ready.
     pub(crate) async fn start(&self, data: &Path, store: Option<&str>) -> Result<Server> {
         let kubeconfig = data.join("kubeconfig");
-        // The file of an earlier start names another port.
+        // The file of an earlier start has another port.
         if kubeconfig.exists() {
             std::fs::remove_file(&kubeconfig).context("cannot remove the old kubeconfig")?;
         }
@@ -59,10 +59,10 @@ impl Launch {
             command.args(["--store", store]);
         }
         if let Some(threads) = self.threads {
-            // Not an argument: builds that do not know it can be measured too.
+            // A variable instead of an argument, so that older builds can be measured too.
             command.env("KEELSON_THREADS", threads.to_string());
         }
-        // The pods are on nodes that do not exist, and shall stay.
+        // The pods are on nodes that do not exist, and must not be collected.
         command.args(["--controllers", "*,-pod-garbage-collector-controller"]);
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).kill_on_drop(true);
         let began = Instant::now();
@@ -77,12 +77,12 @@ impl Launch {
 }
 
 impl Server {
-    /// The administrator's kubeconfig, which it wrote.
+    /// The kubeconfig of the administrator, written by the server.
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// Sends it a signal, such as `-HUP`, unless it has ended.
+    /// Sends a signal such as `-HUP`, unless it has ended.
     pub(crate) async fn signal(&self, signal: &str) -> Result<()> {
         if let Some(pid) = self.child.id() {
             Command::new("kill").args([signal, &pid.to_string()]).status().await.context("cannot send a signal")?;
@@ -90,7 +90,7 @@ impl Server {
         Ok(())
     }
 
-    /// Asks it to end and waits until it has.
+    /// Stops it and waits for its end.
     pub(crate) async fn stop(mut self) -> Result<()> {
         self.signal("-TERM").await?;
         tokio::time::timeout(PATIENCE, self.child.wait()).await.context("the server does not end")??;

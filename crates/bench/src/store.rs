@@ -1,29 +1,30 @@
-//! The stores that servers are measured on: their own, one that a URL names, or a private PostgreSQL or etcd that goes with the
-//! measurement.
+//! The stores of measured servers: embedded, given by a URL, or a private PostgreSQL or etcd.
+//!
+//! A private one is started for the measurement and ends with it.
 
 use anyhow::{Context as _, Result};
 use keelson_teststores::{EtcdServer, PostgresServer};
 
-/// Settings of a PostgreSQL that is there to work; those of the private one for tests keep it small.
+/// Settings of a production PostgreSQL. The private one for tests is kept small.
 const POSTGRES: [(&str, &str); 3] =
     [("shared_buffers", "1GB"), ("max_wal_size", "4GB"), ("autovacuum_naptime", "1min")];
-/// Flags of such an etcd, as `docs/how-to/stores/etcd.md` has them.
+/// Flags of a production etcd, as in `docs/how-to/stores/etcd.md`.
 const ETCD: [&str; 2] = ["--quota-backend-bytes=8589934592", "--max-request-bytes=4194304"];
 
-/// Where the servers keep objects.
+/// The store of the servers' objects.
 pub(crate) enum BenchStore {
-    /// Each in its data directory.
+    /// Each server in its data directory.
     Embedded,
-    /// All in this one, which has to be empty.
+    /// All servers in this one, which must be empty.
     Given(String),
-    /// Each in a database of this PostgreSQL.
+    /// Each server in a database of this PostgreSQL.
     Postgres(Box<PostgresServer>),
-    /// Each below a prefix in this etcd.
+    /// Each server below a prefix in this etcd.
     Etcd(Box<EtcdServer>),
 }
 
 impl BenchStore {
-    /// Reads `--store`, and starts what it asks for.
+    /// Parses `--store` and starts a private store if requested.
     pub(crate) fn open(store: Option<&str>) -> Result<Self> {
         Ok(match store {
             None => Self::Embedded,
@@ -41,7 +42,7 @@ impl BenchStore {
         })
     }
 
-    /// What a server is given as `--store` to have a store by this name for itself, where it can.
+    /// The `--store` URL of a server's own store with this name, if supported.
     pub(crate) fn url(&self, name: &str) -> Option<String> {
         match self {
             Self::Embedded => None,
@@ -55,7 +56,7 @@ impl BenchStore {
         matches!(self, Self::Embedded)
     }
 
-    /// Whether rows can be inserted past the servers.
+    /// Returns true if rows can be inserted directly.
     pub(crate) fn is_postgres(&self) -> bool {
         match self {
             Self::Postgres(_) => true,
@@ -64,7 +65,7 @@ impl BenchStore {
         }
     }
 
-    /// For the head of the table.
+    /// The name in the head of the table.
     pub(crate) const fn name(&self) -> &'static str {
         match self {
             Self::Embedded => "the embedded store",

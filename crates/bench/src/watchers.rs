@@ -1,6 +1,6 @@
-//! Many watches at once, each on its own connection, whose events are counted and dropped.
+//! Many concurrent watches, each on its own connection, whose events are counted and dropped.
 //!
-//! Events are told apart only as far as counting them takes, so that the clients cost less than the server.
+//! Events are parsed only as far as counting requires, so that clients cost less than the server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,14 +13,14 @@ use tokio::task::JoinSet;
 
 use crate::wire::{Client, Connection, Request};
 
-/// Longest time to wait for events that should have come.
+/// The maximum wait for expected events.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How often the count is looked at while waiting.
+/// The polling interval of the count.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
-/// Handshakes at a time while the watches are opened.
+/// The number of concurrent handshakes while watches are opened.
 const OPENING: usize = 32;
 
-/// Open watches; they are closed when this is dropped.
+/// Open watches, closed on drop.
 pub(crate) struct Watchers {
     events: Arc<AtomicU64>,
     tasks: JoinSet<()>,
@@ -52,7 +52,7 @@ impl Watchers {
     fn add(&mut self, (connection, mut body): (Connection, Incoming)) {
         let events = Arc::clone(&self.events);
         self.tasks.spawn(async move {
-            // Kept as long as the body is read: the connection ends with it.
+            // The body ends with its connection.
             let _connection = connection;
             while let Some(Ok(frame)) = body.frame().await {
                 if let Some(data) = frame.data_ref() {
@@ -63,7 +63,7 @@ impl Watchers {
         });
     }
 
-    /// Waits until this many events have come in all.
+    /// Waits until this total number of events has arrived.
     pub(crate) async fn received(&self, expected: u64) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {

@@ -1,6 +1,6 @@
-//! A cheap client: HTTP/1.1 over TLS, one connection per worker, bodies counted and dropped.
+//! A cheap client: HTTP/1.1 over TLS, one connection for each worker, bodies counted and dropped.
 //!
-//! A real client would cost as much as the server that is measured, on the same machine.
+//! A real client would cost as much as the measured server, on the same machine.
 
 mod connection;
 mod credentials;

@@ -1,8 +1,8 @@
-//! Measures a start of the cache, without the server around it: a SQLite store is filled with pods, which are then written
-//! over and over, and a cache is started on it.
+//! Measures a start of the cache alone: a SQLite store is filled with pods, which are then overwritten many times, and
+//! a cache is started on it.
 //!
-//! `cargo run --release -p keelson-cache --example restart -- 100000 0` is 100,000 pods at rest; the second number is how
-//! many writes follow. The directory of a third argument is kept, and found filled by the next run.
+//! `cargo run --release -p keelson-cache --example restart -- 100000 0` is 100,000 pods without further writes. The
+//! second number is that of writes. A third argument names a directory, which is kept and reused by the next run.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a program that measures talks, and may panic")]
 
 use std::path::PathBuf;
@@ -19,9 +19,9 @@ use keelson_storage_sql::{SqliteConfig, SqliteStore};
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const PREFIX: &str = "/registry/pods/";
-/// About the size of a pod, in bytes.
+/// The approximate size of a pod in bytes.
 const POD_BYTES: usize = 4900;
-/// How many writes share a transaction while the store is filled.
+/// The number of writes in one transaction while the store is filled.
 const TOGETHER: usize = 500;
 /// Not a divisor of any usual number of pods.
 const STRIDE: usize = 7919;
@@ -51,13 +51,13 @@ async fn fill(store: &SqliteStore, pods: usize, writes: usize) {
         let writes = last.into_iter().map(|(number, write)| put(number, write)).collect();
         store.commit(Transaction { writes, ..Transaction::default() }).await.unwrap();
         if place * TOGETHER < pods && (place + 1) * TOGETHER >= pods {
-            // The pods at rest are no history.
+            // Creates are not history.
             store.compact(store.current_revision().await.unwrap()).await.unwrap();
         }
     }
 }
 
-/// Resident memory now and at its highest, in MB.
+/// Current and peak resident memory in MB.
 fn memory() -> (u64, u64) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let of = |name: &str| {

@@ -1,11 +1,11 @@
-//! Collections on their way into the cache: loaded beside the tail, spliced in between two of its batches.
+//! Adds collections to a running cache: loaded in parallel with the tail, and inserted between two of its batches.
 //!
-//! An addition is loaded at the watermark of the moment in which it was asked for. What the tail tells of its keys from
-//! then on waits, decoded, until the load is done; then it is applied to what was loaded, and the routes lead to it. So
-//! nothing is lost and nothing is applied twice, and the tail never waits for a load. A collection that has turned out to
-//! differ from the store is loaded in the same way, while readers still see what it was.
+//! An addition is loaded at the watermark of its request. Later tail events of its keys wait, decoded, until the load
+//! is complete. They are then applied, and the collection is added to the routes. No event is lost or applied twice,
+//! and the tail never waits for a load. A collection that differs from the store is reloaded in the same way, while
+//! readers still see its old state.
 //!
-//! This is driven by the tail's task (`tail`), which alone knows when no batch is half applied.
+//! The tail's task (`tail`) drives this, since only it knows when no batch is half applied.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -22,79 +22,80 @@ use crate::load::{self, Loaded};
 use crate::shared::{Overlap, Routes, Shared};
 use crate::spec::CollectionSpec;
 
-/// How many bytes of objects may wait for one load. Beyond, the load begins again at the watermark it has by then.
+/// The maximum size of objects waiting for one load in bytes. Beyond it, the load starts again at the current
+/// watermark.
 const WAITING_BYTES: usize = 64 << 20;
-/// How often a load begins, because too much happened meanwhile or the store was compacted.
+/// The maximum number of attempts of a load, restarted for too many events or a compaction.
 const ATTEMPTS: u32 = 6;
 
-/// Why collections were not added.
+/// The reason why collections were not added.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum AddError {
-    /// A prefix is in the way.
+    /// The prefix overlaps another one.
     #[error(transparent)]
     Overlap(#[from] Overlap),
-    /// There is no collection with this prefix that could be replaced.
+    /// There is no collection with this prefix to replace.
     #[error("there is no collection {0}")]
     Missing(String),
-    /// They could not be loaded.
+    /// The load failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// More was written to them than could be followed while they were loaded.
-    #[error("more is written to the collections than can be followed while they are loaded")]
+    /// Too much was written to them during the load.
+    #[error("the collections changed too much while they were loaded")]
     Overrun,
-    /// The cache follows the store no more.
+    /// The cache has stopped.
     #[error("the cache has stopped")]
     Stopped,
 }
 
-/// What is to be added, and whom to tell.
+/// A request to add collections, and its sender.
 pub(crate) struct AddRequest {
     pub(crate) specs: Vec<CollectionSpec>,
-    /// Whether the collections with these prefixes are replaced, rather than in the way.
+    /// True to replace the collections with these prefixes.
     pub(crate) replaces: bool,
     pub(crate) done: oneshot::Sender<Result<Vec<Arc<Collection>>, AddError>>,
 }
 
-/// All additions that are under way.
+/// All current additions.
 pub(crate) struct Additions {
     store: Arc<dyn Store>,
     shared: Arc<Shared>,
-    /// In the order in which they were asked for.
+    /// In the order of requests.
     under_way: Vec<Addition>,
-    /// The collections of all of them.
+    /// The collections of all additions.
     routes: Routes,
     loads: JoinSet<Done>,
     next_id: u64,
 }
 
-/// Collections that are added together.
+/// Collections added together.
 struct Addition {
     id: u64,
     /// In the order of the request.
     collections: Vec<Arc<Collection>>,
-    /// Their prefixes, by which an event finds the addition that waits for it: of thousands each is asked for at every event.
+    /// Their prefixes, by which events find their addition. Of thousands, each is checked at every event.
     prefixes: HashSet<Arc<str>>,
-    /// What happened since the load began, by prefix.
+    /// Events since the start of the load, by prefix.
     waiting: BTreeMap<Arc<str>, Vec<Change>>,
     waiting_bytes: usize,
-    /// How often the load has begun.
+    /// The number of started loads.
     attempt: u32,
-    /// Whether the store has compacted the watermark, so that the load has to wait until the tail has got on.
+    /// True if the store has compacted the watermark, so that the load has to wait for the tail.
     behind: bool,
     purpose: Purpose,
 }
 
-/// What a load is for.
+/// The purpose of a load.
 enum Purpose {
-    /// New collections, for who waits for them.
+    /// New collections, with the receiver of the result.
     Add(oneshot::Sender<Result<Vec<Arc<Collection>>, AddError>>),
-    /// One that the routes lead to already, and that differs from the store. Nobody waits; where it fails, the next comparison
-    /// finds it again.
+    /// A routed collection that differs from the store. It has no receiver: after a failure, the next comparison finds
+    /// it again.
     Repair,
 }
 
 impl Addition {
-    /// Whether it loads the collection of this prefix.
+    /// Returns true if it loads the collection of this prefix.
     fn loads(&self, prefix: &str) -> bool {
         self.prefixes.contains(prefix)
     }
@@ -103,19 +104,19 @@ impl Addition {
         matches!(self.purpose, Purpose::Repair)
     }
 
-    /// Says that nothing comes of it.
+    /// Reports a failure.
     fn fail(self, error: AddError) {
         match self.purpose {
             Purpose::Add(done) => drop(done.send(Err(error))),
             Purpose::Repair => {
                 let prefix = self.collections.first().map(|collection| collection.prefix());
-                warn_repeated!(format_args!("{prefix:?}"); prefix, %error, "a collection that differs from the store could not be loaded anew");
+                warn_repeated!(format_args!("{prefix:?}"); prefix, %error, "reloading a collection that differs from the store failed");
             }
         }
     }
 }
 
-/// A load that is done.
+/// A complete load.
 pub(crate) struct Done {
     id: u64,
     /// Only the latest attempt of an addition counts.
@@ -130,9 +131,9 @@ impl Additions {
         Self { store, shared, under_way, routes, loads, next_id: 0 }
     }
 
-    /// Begins to load what is asked for.
+    /// Starts loading the requested collections.
     ///
-    /// ORDER: no batch is half applied, so that what the tail tells from now on is what happened after the watermark.
+    /// ORDER: no batch is half applied, so later tail events are those after the watermark.
     pub(crate) fn begin(&mut self, request: AddRequest) {
         let AddRequest { specs, replaces, done } = request;
         match self.accept(specs, replaces) {
@@ -141,7 +142,7 @@ impl Additions {
         }
     }
 
-    /// Begins to load a collection that differs from the store, unless it is on its way out or is loaded anew already.
+    /// Starts reloading a collection that differs from the store, unless it is being removed or reloaded already.
     ///
     /// ORDER: as in [`Additions::begin`].
     pub(crate) fn repair(&mut self, collection: Arc<Collection>) {
@@ -161,7 +162,7 @@ impl Additions {
         self.under_way.push(addition);
     }
 
-    /// Gives up repairs: all of them, or those of what has this prefix.
+    /// Cancels all repairs, or those of this prefix.
     fn give_up_repairs(&mut self, prefix: Option<&str>) {
         let is_meant = |addition: &Addition| addition.is_repair() && prefix.is_none_or(|prefix| addition.loads(prefix));
         for addition in self.under_way.extract_if(.., |addition| is_meant(addition)) {
@@ -169,11 +170,11 @@ impl Additions {
         }
     }
 
-    /// Makes the collections and leads the tail to them, all or none.
+    /// Creates the collections and routes the tail's events to them, all or none.
     fn accept(&mut self, specs: Vec<CollectionSpec>, replaces: bool) -> Result<Vec<Arc<Collection>>, AddError> {
         let mut collections = Vec::with_capacity(specs.len());
         let accepted = specs.into_iter().try_for_each(|spec| {
-            // What takes its place is loaded too.
+            // Its replacement is loaded anyway.
             self.give_up_repairs(Some(&spec.prefix));
             self.routes.is_free(&spec.prefix)?;
             self.shared.routes(|routes| match (replaces, routes.get(&spec.prefix)) {
@@ -199,7 +200,7 @@ impl Additions {
         }
     }
 
-    /// Loads an addition at the watermark. What waited for an earlier load is in this one.
+    /// Loads an addition at the watermark. Events that waited for an earlier load are included in this one.
     fn load(&mut self, addition: &mut Addition) {
         addition.attempt += 1;
         addition.behind = false;
@@ -214,7 +215,7 @@ impl Additions {
         });
     }
 
-    /// Keeps what a batch says of the collections that are being loaded.
+    /// Keeps the events of a batch for collections being loaded.
     pub(crate) fn note(&mut self, batch: &TailBatch, after: Revision) {
         if self.routes.is_empty() {
             return;
@@ -229,16 +230,16 @@ impl Additions {
         }
     }
 
-    /// Begins those loads anew for which too much waits, or which the store had compacted before the tail got on.
+    /// Restarts loads with too many waiting events, and those for which the tail was behind a compaction.
     ///
     /// ORDER: no batch is half applied.
     pub(crate) fn got_on(&mut self) {
         self.again(|addition| addition.behind || addition.waiting_bytes > WAITING_BYTES);
     }
 
-    /// Begins all loads anew: the tail has lost its place, and what waits has a gap.
+    /// Restarts all loads: the tail has lost its position, so waiting events have a gap.
     pub(crate) fn begin_again(&mut self) {
-        // What is in the cache was loaded anew with everything else.
+        // Existing collections were reloaded with everything else.
         self.give_up_repairs(None);
         self.again(|_| true);
     }
@@ -259,7 +260,7 @@ impl Additions {
         }
     }
 
-    /// Waits for a load; `None` when there is none.
+    /// Waits for a load. `None` without one.
     pub(crate) async fn next(&mut self) -> Option<Done> {
         match self.loads.join_next().await? {
             Ok(done) => Some(done),
@@ -268,9 +269,9 @@ impl Additions {
         }
     }
 
-    /// Splices in what was loaded.
+    /// Inserts loaded collections.
     ///
-    /// ORDER: no batch is half applied, so that what waits ends at the watermark.
+    /// ORDER: no batch is half applied, so waiting events end at the watermark.
     pub(crate) fn finish(&mut self, done: Done) {
         let current = |addition: &Addition| (addition.id, addition.attempt) == (done.id, done.attempt);
         let Some(place) = self.under_way.iter().position(current) else { return };
@@ -318,17 +319,17 @@ impl Additions {
         }
     }
 
-    /// Replaces what a collection holds by what the store has, up to the watermark at once: readers see no older state in between.
-    /// Its watches end, since what they have missed is not known.
+    /// Replaces the contents of a collection by those of the store at the watermark, in one step: readers see no older
+    /// state in between. Its watches end, since their missed events are unknown.
     fn mend(&self, collection: &Collection, mut loaded: Loaded, changes: Vec<Change>) {
         changes.into_iter().for_each(|change| loaded.apply(change));
         let reached = self.shared.watermark().get();
         collection.restart(reached, loaded.trees, loaded.unreadable);
         self.shared.counters().repairs.add(1);
-        warn_repeated!(collection.prefix(); collection = collection.prefix(), revision = %reached, "the cache was repaired");
+        warn_repeated!(collection.prefix(); collection = collection.prefix(), revision = %reached, "a collection that differed from the store was reloaded");
     }
 
-    /// Closes those with these prefixes, which will not be spliced in.
+    /// Closes the collections with these prefixes, which will not be inserted.
     pub(crate) fn close(&mut self, prefixes: &[String]) {
         for prefix in prefixes {
             if let Some(collection) = self.routes.remove(prefix) {

@@ -1,7 +1,7 @@
-//! The cache of one server: all collections, one watermark, and the tasks that keep them fed.
+//! The cache of one server: all collections, one watermark, and the tasks that feed them.
 //!
-//! This is the face of the crate: it starts the tasks, hands out collections, and passes on what is to be added or
-//! removed. What follows the store is in `tail`; what is shared with it is in `shared`.
+//! This is the interface of the crate: it starts the tasks, returns collections, and forwards additions and removals.
+//! `tail` follows the store, and `shared` has the state shared with it.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -23,14 +23,14 @@ use crate::stats::{CacheStats, Counters, TailFault};
 use crate::tail::{Command, Follower};
 use crate::watermark::Behind;
 
-/// How many requests to the tail's task may wait, each of which may be about thousands of collections.
+/// The maximum number of pending requests to the tail's task, each for up to thousands of collections.
 const COMMANDS: usize = 64;
 
 /// All collections of a store, as of one watermark.
 pub struct Cache {
     shared: Arc<Shared>,
     commands: mpsc::Sender<Command>,
-    /// How far the history of before the start has been filled in.
+    /// The progress of the history backfill.
     history: watch::Receiver<Filled>,
     tasks: Vec<AbortHandle>,
     /// Cancelled before the tasks are aborted.
@@ -38,12 +38,12 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Loads the newest state of the collections and follows the store from then on. Returns then; what happened before is
-    /// filled in afterwards, as far as the store knows it and there is room. So old snapshots and watches work again after
+    /// Loads the newest state of the collections and follows the store from then on. Older history is filled in after
+    /// this returns, as far as the store has it and memory allows. Old snapshots and watches therefore work again after
     /// a restart: see [`wait_for_history`](Self::wait_for_history).
     ///
     /// # Errors
-    /// When the store fails, or two prefixes overlap.
+    /// A failure of the store, or overlapping prefixes.
     pub async fn start(
         store: Arc<dyn Store>,
         specs: Vec<CollectionSpec>,
@@ -80,40 +80,38 @@ impl Cache {
     /// Waits until the watermark has reached a revision.
     ///
     /// # Errors
-    /// [`Behind`] when it has not within `timeout`.
+    /// [`Behind`] after `timeout`.
     pub async fn wait_for(&self, revision: Revision, timeout: Duration) -> Result<(), Behind> {
         self.shared.watermark().wait_for(revision, timeout).await
     }
 
-    /// The collection of what is stored below a prefix. O(log n).
+    /// The collection of a prefix. O(log n).
     pub fn collection(&self, prefix: &str) -> Option<Arc<Collection>> {
         self.shared.routes(|routes| routes.get(prefix).cloned())
     }
 
-    /// All collections there are at this moment, by prefix.
+    /// All current collections, by prefix.
     pub fn collections(&self) -> Vec<Arc<Collection>> {
         self.shared.collections()
     }
 
-    /// Adds collections, all of them or none, and returns them in the order of the specs. Each has all that is stored up to
-    /// the watermark when this returns, and a history from about the moment of the call on: for older revisions only the
-    /// store can answer.
+    /// Adds collections, all or none, and returns them in the order of the specs. When this returns, each has all
+    /// objects up to the watermark, and a history from about the time of the call. Only the store has older revisions.
     ///
-    /// The objects are read beside the tail, which goes on meanwhile. Who drops the future adds nothing, unless it was done.
-    /// What is [removed](Self::remove) meanwhile is returned too, as a collection that [was](Collection::is_removed).
+    /// Objects are loaded while the tail continues. Dropping the future adds nothing, unless the addition was complete.
+    /// Collections [removed](Self::remove) meanwhile are returned too, in the state [removed](Collection::is_removed).
     ///
     /// # Errors
-    /// [`AddError`]; nothing has been added then.
+    /// [`AddError`]. Nothing has been added then.
     pub async fn add(&self, specs: Vec<CollectionSpec>) -> Result<Vec<Arc<Collection>>, AddError> {
         self.join(specs, false).await
     }
 
-    /// Replaces collections by others with the same prefixes, whose objects are looked at in another way: all of them at one
-    /// moment, or none. The ones before are removed in that moment, so their watches end; what is held of them is read as
-    /// they were.
+    /// Replaces collections by others with the same prefixes and another layout, all at once or none. The old ones are
+    /// removed at the same time, so their watches end. Snapshots of them keep the old layout.
     ///
     /// # Errors
-    /// [`AddError`]; nothing has changed then.
+    /// [`AddError`]. Nothing has changed then.
     pub async fn replace(&self, specs: Vec<CollectionSpec>) -> Result<Vec<Arc<Collection>>, AddError> {
         self.join(specs, true).await
     }
@@ -125,69 +123,69 @@ impl Cache {
         joined.await.map_err(|_| AddError::Stopped)?
     }
 
-    /// Removes the collections with these prefixes; others are ignored. Their watches end with
-    /// [`TooOld`](crate::TooOld), and their histories are dropped; a handle that somebody still has shows the last state,
-    /// at the last revision, and keeps its memory.
+    /// Removes the collections with these prefixes, ignoring unknown ones. Their watches end with
+    /// [`TooOld`](crate::TooOld), and their histories are dropped. Existing handles keep the last state, at the last
+    /// revision, and its memory.
     pub async fn remove(&self, prefixes: &[String]) {
         let (done, removed) = oneshot::channel();
         let command = Command::Remove { prefixes: prefixes.to_vec(), done };
         if self.commands.send(command).await.is_ok() {
-            // A cache that has stopped has nothing left to remove.
+            // A stopped cache has nothing to remove.
             let _stopped = removed.await;
         }
     }
 
-    /// The oldest revision of which a state may still be shown: older ones have left the window for which history is kept,
-    /// and the store may or may not have dropped them already.
+    /// The oldest revision whose state may be shown. Older ones have left the history window, whether or not the store
+    /// has compacted them.
     pub fn unexpired(&self) -> Revision {
         self.shared.environment.unexpired()
     }
 
-    /// The newest revision at a time, as far as this server knows; `None` where it knows nothing of that time, because it is longer ago
-    /// than history is kept, or before its start. It is as exact as a tenth of a second, and less where history is kept for long.
+    /// The newest revision at a time, if known. `None` for times before the history window or this server's start. The
+    /// resolution is a tenth of a second, and less with a long history.
     pub fn revision_at(&self, time: SystemTime) -> Option<Revision> {
         self.shared.environment.times.revision_at(time)
     }
 
-    /// Waits until the history of before the start has been filled in down to a revision, or as far as it will be, but no
-    /// longer than `timeout`. Returns at once when that is done. Whether a collection has the revision then it says itself.
+    /// Waits until the backfill has reached a revision or its end, for at most `timeout`. Returns at once after its
+    /// end. A collection itself reports whether it has the revision.
     pub async fn wait_for_history(&self, revision: Revision, timeout: Duration) {
         let reached = |filled: &Filled| match filled {
             Filled::DownTo(begin) => *begin <= revision,
             Filled::Entirely => true,
         };
         let mut history = self.history.clone();
-        // Who has waited in vain, or for a cache that stops, finds out by asking.
+        // After a timeout, or if the cache stops, the caller's next read reports the result.
         let _waited = tokio::time::timeout(timeout, history.wait_for(reached)).await;
     }
 
-    /// Notes that the store has a revision, for the figure by how much the cache is behind.
+    /// Records a revision of the store, for the lag of the cache.
     pub fn heard_of(&self, revision: Revision) {
         self.shared.heard_of(revision);
     }
 
-    /// Whether the cache hears from the store.
+    /// Checks that the cache receives events from the store.
     ///
     /// # Errors
-    /// What is wrong, and since when.
+    /// The fault and its time.
     pub fn healthy(&self) -> Result<(), TailFault> {
         self.shared.fault().map_or(Ok(()), Err)
     }
 
-    /// Drops all history up to a revision, as the store has done or is about to do. Snapshots and watches at or after
-    /// it are not affected; [snapshots](Collection::snapshot_at) before it are too old from then on, also of collections in
-    /// which nothing has happened since.
+    /// Drops all history up to a revision, which the store has compacted or is about to. Snapshots and watches at or
+    /// after it are not affected. Earlier [snapshots](Collection::snapshot_at) are too old from then on, even of
+    /// collections without changes since.
     pub fn compacted(&self, oldest: Revision) {
         self.shared.trim(oldest);
     }
 
-    /// How many bytes of objects were replaced or deleted so far, ever growing. A snapshot that is held keeps at most what was
-    /// replaced since it was taken.
+    /// The total bytes of objects replaced or deleted so far. A held snapshot keeps at most those replaced since it was
+    /// taken.
     pub fn replaced_bytes(&self) -> u64 {
         self.shared.environment.budget.replaced()
     }
 
-    /// What the cache has done so far.
+    /// Statistics of the cache.
     pub fn stats(&self) -> CacheStats {
         let Counters { events, undecodable, tail_restarts, reloads, checks, repairs, snapshots_rebuilt } =
             self.shared.counters();

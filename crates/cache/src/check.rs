@@ -1,11 +1,10 @@
-//! Compares the cache with the store now and then, and has what differs loaded anew.
+//! Compares the cache with the store periodically, and reloads collections that differ.
 //!
-//! An event that was lost on the way would stay unnoticed for ever: the watermark passes it, and nothing comes back to
-//! its object until somebody writes it again. Each collection is compared once in an interval, key by key and revision by
-//! revision, at one revision; small ones share a read of the store. There are pauses between the reads, so that nobody
-//! feels it.
+//! A lost event would never be noticed otherwise: the watermark passes it, and its object is read again only after its
+//! next write. Each collection is compared once in an interval, by key and revision, at one revision. Small ones share
+//! a read of the store. Pauses between the reads limit the load.
 //!
-//! Invariant: what is equal is never touched.
+//! Invariant: an equal collection is never changed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +20,9 @@ use crate::shared::Shared;
 use crate::snapshot::Snapshot;
 use crate::tail::Command;
 
-/// How long to wait between two pages.
+/// The pause between two pages.
 const PAUSE: Duration = Duration::from_millis(20);
-/// How many of the keys that differ are named in the log.
+/// The maximum number of differing keys in the log.
 const NAMED: usize = 5;
 
 pub(crate) struct Checker {
@@ -33,20 +32,20 @@ pub(crate) struct Checker {
     pub(crate) commands: mpsc::Sender<Command>,
 }
 
-/// A collection that is being compared with the store.
+/// A collection under comparison.
 struct Compared {
     collection: Arc<Collection>,
-    /// At the revision at which the store is read.
+    /// At the revision of the store's read.
     snapshot: Snapshot,
-    /// Everything below this relative key has been compared.
+    /// All relative keys below this one have been compared.
     up_to: String,
     differences: usize,
-    /// The first of the keys that differ.
+    /// The first differing keys.
     named: Vec<String>,
 }
 
 impl Checker {
-    /// Checks one group of collections after the other, for ever.
+    /// Checks one group of collections after the other, forever.
     pub(crate) async fn run(self) {
         let mut last = String::new();
         loop {
@@ -60,21 +59,21 @@ impl Checker {
                         error_repeated!(prefix; prefix,
                             differences,
                             ?named,
-                            "the cache differs from the store; loading it anew"
+                            "the cache differs from the store; reloading the collection"
                         );
                         if self.commands.send(Command::Repair(collection)).await.is_err() {
                             return;
                         }
                     }
                 }
-                // Whoever needs the store says so; a check can wait.
-                Err(error) => tracing::debug!(%error, "the cache could not be compared with the store"),
+                // Failures of the store are reported elsewhere, and a check can wait.
+                Err(error) => tracing::debug!(%error, "comparing the cache with the store failed"),
             }
         }
     }
 
-    /// The collections behind a prefix that have about a page of objects together, and which part of all they are; the
-    /// first ones behind the last.
+    /// The collections after a prefix with about a page of objects together, and their share of all collections. After
+    /// the last one, the first ones follow.
     fn group_behind(&self, prefix: &str) -> (Vec<Arc<Collection>>, f64) {
         self.shared.routes(|routes| {
             let mut objects = 0;
@@ -84,16 +83,16 @@ impl Checker {
                 more
             };
             let group: Vec<_> = routes.behind(prefix).take_while(is_more).cloned().collect();
-            // With nothing left the round is over; with nothing at all it takes as long as any.
+            // An empty rest ends the round. Without any collections a round takes as long as any other.
             let share = if routes.is_empty() { 1.0 } else { group.len() as f64 / routes.len() as f64 };
             (group, share)
         })
     }
 
-    /// Those of the collections that differ from the store.
+    /// The collections that differ from the store.
     async fn check(&self, group: &[Arc<Collection>]) -> Result<Vec<Compared>, StoreError> {
         let revision = self.shared.watermark().get();
-        // What is removed or loaded anew at this moment is looked at in the next round.
+        // Collections being removed or reloaded are compared in the next round.
         let state = |collection: &Arc<Collection>| {
             let snapshot = collection.snapshot_at(revision).ok()?;
             let (collection, up_to, named) = (collection.clone(), String::new(), Vec::new());
@@ -123,7 +122,7 @@ impl Checker {
 }
 
 impl Compared {
-    /// Compares the next part of what the store has with the same keys of the snapshot.
+    /// Compares the next part of the store with the same keys of the snapshot.
     fn compare(&mut self, part: &[KeyValue]) {
         let collection = self.collection.clone();
         let relative = |stored: &KeyValue| collection.relative(stored.key.as_str()).to_owned();
@@ -137,7 +136,7 @@ impl Compared {
             }
             match cached.next_if(|entry| *entry.key == *key) {
                 Some(entry) if entry.revision == stored.revision => {}
-                // What is no object is not shown.
+                // Values that are not objects are not in the cache.
                 None if collection.decode(stored).is_err() => {}
                 Some(_) | None => self.differs(&key),
             }
@@ -146,7 +145,7 @@ impl Compared {
         self.up_to = end;
     }
 
-    /// Nothing is left of what the store has.
+    /// Compares the rest of the snapshot after the end of the store's keys.
     fn finish(&mut self) {
         let snapshot = self.snapshot.clone();
         snapshot.range(&self.up_to, None).for_each(|extra| self.differs(&extra.key));

@@ -1,7 +1,7 @@
-//! One collection: its newest state, its history, and who watches it.
+//! One collection: its newest state, its history, and its watches.
 //!
 //! Only the server's tail writes, through [`Collection::apply`]. Readers take the newest state with one short lock.
-//! ORDER: where both locks are needed, `history` is taken before `live`. Wakers are called after both are released.
+//! ORDER: if both locks are needed, `history` is taken before `live`. Wakers are called after both are released.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -31,12 +31,12 @@ use crate::trees::Trees;
 use crate::views::{Found, KeptIndex, Room, View, ViewOwner};
 use crate::written::DecoderId;
 
-/// About how many events are applied under one lock: readers wait for no more than these.
+/// The approximate number of events applied under one lock, which bounds the wait of readers.
 const APPLY_EVENTS: usize = 64;
-/// How many events are dropped under one lock.
+/// The number of events dropped under one lock.
 const TRIM_EVENTS: usize = 1024;
 
-/// How many objects are looked at under one lock for those that are stored in another encoding: a millisecond's work.
+/// The number of objects examined under one lock for outdated encodings: about a millisecond of work.
 const STALE_LOOKS: usize = 5000;
 
 /// One collection of the cache.
@@ -52,17 +52,17 @@ pub struct Collection {
 /// The newest state.
 struct Live {
     trees: Trees,
-    /// In which encodings the store has the objects.
+    /// The encodings of the stored objects.
     encodings: EncodingCounts,
-    /// The revision of the newest event, or at which the collection was loaded.
+    /// The revision of the newest event, or of the load.
     revision: Revision,
-    /// The keys whose values can't be read, and why not.
+    /// The keys with unreadable values, and the reasons.
     unreadable: Unreadable,
-    /// The watermark at which the collection was removed from the cache: nothing is known of what came after.
+    /// The watermark of the collection's removal, after which nothing is known.
     removed: Option<Revision>,
 }
 
-/// Keys, relative to their collection, whose values are no objects, and why not.
+/// Relative keys whose values are not objects, and the reasons.
 pub(crate) type Unreadable = BTreeMap<Arc<str>, DecodeError>;
 
 /// A change to apply. The key is relative.
@@ -72,16 +72,16 @@ pub(crate) struct Change {
     pub(crate) content: Content,
 }
 
-/// What a key holds after a change.
+/// The content of a key after a change.
 pub(crate) enum Content {
     Entry(Arc<Entry>),
     Gone,
-    /// A value that is no object. It is not shown, since the old content would be wrong.
+    /// A value that is not an object. The key is hidden, since the old content would be wrong.
     Unreadable(DecodeError),
 }
 
 impl Content {
-    /// Puts this under a key. Returns what is shown there now, and what was before.
+    /// Applies the content to a key. Returns the new and the old visible entry.
     pub(crate) fn put_in(
         self,
         key: &Arc<str>,
@@ -105,18 +105,18 @@ impl Content {
     }
 }
 
-/// What a collection holds, for metrics.
+/// Statistics of a collection, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CollectionStats {
-    /// How many objects.
+    /// The number of objects.
     pub objects: usize,
     /// Their size in a list, in bytes.
     pub bytes: u64,
-    /// How many events the history has.
+    /// The number of events in the history.
     pub events: usize,
-    /// How many watches there are.
+    /// The number of watches.
     pub watchers: usize,
-    /// How many states of old revisions are remembered for lists.
+    /// The number of remembered old states for lists.
     pub remembered: usize,
 }
 
@@ -157,21 +157,20 @@ impl Collection {
         &self.prefix
     }
 
-    /// What is looked at of its objects. Never changes: where something else is to be looked at, another collection takes
-    /// the place of this one.
+    /// The layout of its objects. Immutable: another layout needs another collection in its place.
     pub const fn layout(&self) -> &Arc<Layout> {
         &self.decoder.layout
     }
 
-    /// A key of the store as it is among those of the collection.
+    /// The relative key of a store key.
     pub(crate) fn relative<'a>(&self, key: &'a str) -> &'a str {
         key.strip_prefix(&*self.prefix).unwrap_or(key)
     }
 
-    /// Reads what the store holds under one of the collection's keys, and completes it.
+    /// Decodes a stored value of one of the collection's keys, and completes it.
     ///
     /// # Errors
-    /// When the value is not an object.
+    /// A value that is not an object.
     pub fn decode(&self, stored: &KeyValue) -> Result<Arc<Entry>, DecodeError> {
         let key = self.relative(stored.key.as_str()).into();
         let entry = match self.environment.written.take(&stored.key, &stored.value, self.decoder.id) {
@@ -181,33 +180,33 @@ impl Collection {
         entry.map(Arc::new)
     }
 
-    /// An object of the collection as it is read once it is stored, where something is filled in then; `None` where nothing is.
+    /// The completed form of a stored object of the collection. `None` if it lacks nothing.
     pub fn completed(&self, object: &Checked) -> Option<StoredObject> {
         self.decoder.complete.as_ref()?.complete(object)
     }
 
-    /// Says that this server is about to write an object under one of the collection's keys: when it comes back from the store
-    /// with these bytes, it is taken as it is. It must lack nothing that [`CollectionSpec::complete`] adds: what was completed for a
-    /// collection that this one has taken the place of is not announced.
+    /// Announces a write of this server to one of the collection's keys: when the store returns these bytes, the event
+    /// uses this object. It must lack nothing that [`CollectionSpec::complete`] adds. An object completed for a
+    /// replaced collection must not be announced.
     pub fn announce(&self, key: StoreKey, object: Checked) {
         self.environment.written.announce(key, object, self.decoder.id);
     }
 
-    /// The newest state. Its revision is the watermark of the whole server, so a collection at rest is as fresh as a
-    /// busy one. Of a collection that was removed it is the last state, at the revision of that moment.
+    /// The newest state. Its revision is the watermark of the whole server, so an idle collection is as fresh as a busy
+    /// one. For a removed collection it is the last state, at the revision of the removal.
     pub fn snapshot(&self) -> Snapshot {
-        // ORDER: the watermark is read before the state, so that the state has everything up to it.
+        // ORDER: the watermark is read before the state, so that the state includes all events up to it.
         let reached = self.reached();
         let live = self.live.read();
         Snapshot { revision: live.up_to(reached), trees: live.trees.clone() }
     }
 
-    /// Whether the collection was removed from the cache, so that it follows the store no more.
+    /// Returns true if the collection was removed from the cache.
     pub fn is_removed(&self) -> bool {
         self.live.read().removed.is_some()
     }
 
-    /// The revision of the newest change of an object, or at which the collection was loaded.
+    /// The revision of the newest change of an object, or of the load.
     ///
     /// Cost: one short lock.
     pub fn changed_at(&self) -> Revision {
@@ -219,13 +218,13 @@ impl Collection {
         self.live.read().trees.entries.get(key).cloned()
     }
 
-    /// Why an object is not shown although the store has a value under its key. What can't be read is not absent: whoever
-    /// acts on absence must ask.
+    /// The reason why the value of a key is unreadable. Such an object is hidden but not absent: code that acts on
+    /// absence must check this.
     pub fn unreadable(&self, key: &str) -> Option<DecodeError> {
         self.live.read().unreadable.get(key).cloned()
     }
 
-    /// Keys that begin like this and hold values that can't be read, with why: so many at the most.
+    /// Keys with this prefix and unreadable values, with the reasons, at most `most`.
     pub fn unreadable_below(&self, prefix: &str, most: usize) -> Vec<(Arc<str>, DecodeError)> {
         let live = self.live.read();
         let from = live.unreadable.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
@@ -233,40 +232,41 @@ impl Collection {
         found.map(|(key, error)| (key.clone(), error.clone())).collect()
     }
 
-    /// How many keys that begin like this hold values that can't be read.
+    /// The number of keys with this prefix and unreadable values.
     pub fn count_unreadable(&self, prefix: &str) -> usize {
         let live = self.live.read();
         let from = live.unreadable.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
         from.take_while(|(key, _)| key.starts_with(prefix)).count()
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     pub fn len(&self) -> usize {
         self.live.read().trees.entries.len()
     }
 
-    /// Whether there are no objects.
+    /// Returns true if there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// In which encodings the store has the objects, and how many in each. Cost: that of their number, which is small.
+    /// The encodings of the stored objects, with the number of objects in each. Cost: linear in the small number of
+    /// encodings.
     pub fn encodings(&self) -> Vec<(Arc<Encoding>, usize)> {
         let counts = self.live.read().encodings.clone();
         let all = self.decoder.encodings.all().into_iter().zip(counts.each().iter().copied());
         all.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// Whether the store has an object of the collection in an encoding of which `is_current` says that it is as it should be.
+    /// Returns true if the stored object of an entry has a current encoding.
     pub fn is_current(&self, entry: &Entry, is_current: impl Fn(&Encoding) -> bool) -> bool {
         let all = self.decoder.encodings.all();
         entry.encoding.among(&all).is_some_and(|encoding| is_current(encoding))
     }
 
-    /// The next objects from a key on that the store has in another encoding: so many at the most, of some thousand that are looked at.
+    /// The next objects from a key whose encoding is outdated, at most `most`, among a few thousand examined.
     pub fn stale(&self, is_current: impl Fn(&Encoding) -> bool, from: &str, most: usize) -> StalePage {
         let snapshot = self.snapshot();
-        // Of the encodings after the entries were taken, so that each of them is known.
+        // Encodings are read after the entries, so that all are known.
         let current: Vec<bool> = self.decoder.encodings.all().iter().map(|encoding| is_current(encoding)).collect();
         let mut page = StalePage::default();
         for (looked, entry) in snapshot.range(from, None).enumerate() {
@@ -281,18 +281,18 @@ impl Collection {
         page
     }
 
-    /// The oldest revision that [`watch`](Self::watch) accepts, and [`snapshot_at`](Self::snapshot_at) unless it has left the
-    /// window for which history is kept: a watch that begins there misses nothing, while a state of then is too old.
+    /// The oldest revision accepted by [`watch`](Self::watch), and by [`snapshot_at`](Self::snapshot_at) unless it has
+    /// left the history window. A watch from there misses nothing, while its state may be too old.
     pub fn oldest(&self) -> Revision {
         self.history().floor()
     }
 
-    /// The state at a revision, rebuilt from the nearest state that is kept.
+    /// The state at a revision, rebuilt from the nearest kept state.
     ///
-    /// Cost: at most some hundred tree writes; nothing when the state is remembered.
+    /// Cost: at most a few hundred tree writes, and none for a remembered state.
     ///
     /// # Errors
-    /// When the history does not reach back that far, or the revision has not been seen yet.
+    /// A revision before the history, or after the watermark.
     pub fn snapshot_at(&self, revision: Revision) -> Result<Snapshot, SnapshotError> {
         let reached = self.reached();
         let (mut trees, steps) = {
@@ -321,8 +321,8 @@ impl Collection {
         Ok(snapshot)
     }
 
-    /// Keeps the state of a snapshot at hand for a continue token that names its revision: as long as the history covers
-    /// the revision and no more than a bounded number of others are used more.
+    /// Remembers the state of a snapshot for a continue token with its revision, while the history covers it and it is
+    /// among the most recently used ones.
     pub fn pin(&self, snapshot: &Snapshot) {
         let mut history = self.history();
         if snapshot.revision >= history.floor() {
@@ -331,64 +331,63 @@ impl Collection {
         }
     }
 
-    /// Follows the events after a revision. A revision in the future is allowed: events up to it are not delivered.
+    /// Follows the events after a revision. For a future revision, events up to it are not delivered.
     ///
     /// # Errors
-    /// When the history does not reach back to the revision.
+    /// A revision before the history.
     pub fn watch(&self, after: Revision, scope: Scope) -> Result<WatchCursor, TooOld> {
         WatchCursor::new(self.feed.clone(), after, scope)
     }
 
-    /// What is kept that is of use for the view of this name of a snapshot. Whoever names a view names all that it depends on.
+    /// A kept view for this name and snapshot. The name must include everything that the view depends on.
     pub fn find_view(&self, name: &str, snapshot: &Snapshot) -> Found {
         self.environment.views.find(self.decoder.id, name, snapshot)
     }
 
-    /// Keeps a view of a snapshot that was made for a user, for all requests for the same. It goes when the history no longer covers the
-    /// snapshot, or when others need its bytes.
+    /// Keeps a view of a snapshot, built for a user, for equal requests. It is dropped when the history no longer
+    /// covers the snapshot, or to free memory for others.
     pub fn keep_view(&self, owner: ViewOwner, name: &str, snapshot: &Snapshot, view: &View) {
-        // Of a past that is over nobody can ask.
+        // Expired snapshots can't be requested.
         if snapshot.revision >= self.oldest() && !self.is_removed() {
             self.environment.views.keep(owner, (self.decoder.id, name), snapshot, view);
         }
     }
 
-    /// The index of this name, and the moment that it is of. It is of use for any other moment: who has it leads it on by
-    /// [what has changed](Snapshot::changes_to).
+    /// The index of this name, and its snapshot. Callers update it to another snapshot by its
+    /// [changes](Snapshot::changes_to).
     pub fn find_index(&self, name: &str) -> Option<(Snapshot, KeptIndex)> {
         self.environment.views.find_index(self.decoder.id, name)
     }
 
-    /// Keeps an index of a snapshot as views are kept, and within the same bound, in place of that of another moment.
+    /// Keeps an index of a snapshot like a view, within the same limit, in place of one of another snapshot.
     pub fn keep_index(&self, owner: ViewOwner, name: &str, snapshot: &Snapshot, index: KeptIndex) {
-        // Of a past that is over nobody can ask.
+        // Expired snapshots can't be requested.
         if snapshot.revision >= self.oldest() && !self.is_removed() {
             self.environment.views.keep_index(owner, (self.decoder.id, name), snapshot, index);
         }
     }
 
-    /// How many bytes an index may take: it leaves a fourth of those of all views to others.
+    /// The maximum size of an index in bytes: three quarters of the limit of all views.
     pub fn index_bytes(&self) -> u64 {
         self.environment.views.bytes() / 4 * 3
     }
 
-    /// Notes that the view of this name, which is not kept, would have been of use, and tells how often that was so, as far as that is
-    /// remembered.
+    /// Records that a view of this name was missing. Returns the number of misses, as far as remembered.
     pub fn miss_view(&self, name: &str) -> usize {
         self.environment.views.miss(self.decoder.id, name)
     }
 
-    /// The turn to make a view, so that many who want the same have it made once.
+    /// The lock for building a view, so that concurrent requests build it once.
     pub fn view_turn(&self, name: &str) -> Arc<tokio::sync::Mutex<()>> {
         self.environment.views.turn(self.decoder.id, name)
     }
 
-    /// Room for a view that is to be made for a user.
+    /// The memory reservation for building a view for a user.
     pub fn view_room(&self, owner: ViewOwner) -> Room {
         self.environment.views.room(owner)
     }
 
-    /// What the collection holds.
+    /// Statistics of the collection.
     pub fn stats(&self) -> CollectionStats {
         let mut history = self.history();
         let live = self.live.read();
@@ -415,8 +414,8 @@ impl Collection {
         self.feed.history()
     }
 
-    /// Applies changes, which ascend by revision and are newer than everything applied before. A revision becomes
-    /// visible as a whole. Returns whether the history has events now. A collection that was removed stays as it is.
+    /// Applies changes, in ascending order of revisions and newer than all before. A revision becomes visible as a
+    /// whole. Returns true if the history has events now. A removed collection is not changed.
     pub(crate) fn apply(&self, changes: Vec<Change>) -> bool {
         let mut changes = changes.into_iter().peekable();
         let mut woken = Vec::new();
@@ -441,18 +440,18 @@ impl Collection {
             woken.drain(..).for_each(Waker::wake);
         }
         if let Some(oldest) = dropped_to {
-            // The history had no room for all.
+            // The history had no room for all events.
             self.environment.views.trim(Some(self.decoder.id), oldest);
         }
         self.has_events()
     }
 
-    /// Whether the history has events.
+    /// Returns true if the history has events.
     pub(crate) fn has_events(&self) -> bool {
         self.history().len() > 0
     }
 
-    /// Replaces everything by a state that was loaded at `revision`. Watches end with [`TooOld`].
+    /// Replaces everything by a state loaded at `revision`. Watches end with [`TooOld`].
     pub(crate) fn restart(&self, revision: Revision, trees: Trees, unreadable: Unreadable) {
         let mut woken = Vec::new();
         let encodings = EncodingCounts::of(trees.entries.iter().map(|entry| entry.encoding));
@@ -472,10 +471,10 @@ impl Collection {
         drop(old);
     }
 
-    /// The collection is no longer in the cache. Watches end with [`TooOld`], the history goes, and the last state stays as
-    /// it is for whoever still holds it.
+    /// Closes a removed collection. Watches end with [`TooOld`], the history is dropped, and the last state remains for
+    /// existing handles.
     ///
-    /// ORDER: no batch is half applied, so that the state is that of the watermark.
+    /// ORDER: no batch is half applied, so the state is that of the watermark.
     pub(crate) fn close(&self) {
         let mut woken = Vec::new();
         {
@@ -490,7 +489,7 @@ impl Collection {
         self.environment.views.forget(self.decoder.id);
     }
 
-    /// Whether what happened before `floor`, where the history begins, is wanted.
+    /// Returns true if history before `floor`, where it begins now, can be added.
     pub(crate) fn wants_past(&self, floor: Revision) -> bool {
         self.history().wants_past(floor)
     }
@@ -506,19 +505,19 @@ impl Collection {
         trees
     }
 
-    /// Puts what happened before `floor` in front of the history, as far as there is room.
+    /// Prepends events before `floor` to the history, as far as there is room.
     pub(crate) fn prepend(&self, floor: Revision, past: Past) {
         self.history().prepend(floor, past);
     }
 
-    /// Drops events up to a revision: what happened before it can't be read any more.
+    /// Drops events up to a revision, whose states become unreadable.
     pub(crate) fn trim(&self, oldest: Revision) {
         while self.history().trim(oldest, TRIM_EVENTS) {}
     }
 }
 
 impl Live {
-    /// The revision that the state is of, when the watermark was here before the state was looked at.
+    /// The revision of the state, given the watermark that was read before it.
     fn up_to(&self, reached: Revision) -> Revision {
         self.removed.unwrap_or_else(|| reached.max(self.revision))
     }
@@ -547,7 +546,7 @@ mod tests {
 
     use super::*;
 
-    /// Looks at the collection at the moment of the wake-up.
+    /// Reads the collection in the wake-up.
     struct Looks {
         collection: Arc<Collection>,
         seen: Mutex<Vec<(Revision, usize)>>,

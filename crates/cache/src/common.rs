@@ -1,24 +1,24 @@
-//! Labels and fields that many objects of a collection have: they are counted, and not indexed.
+//! Labels and fields that many objects of a collection have, which are counted instead of indexed.
 //!
-//! Selecting by such a label scans the range, where many objects usually match, while an index would have to note
-//! each of them. So most of the labels of a usual object, which its neighbours have too, cost a write nothing but a number.
+//! Selecting by such a label scans the range, where usually many objects match, while an index would have an entry for
+//! each. Most labels of a typical object are common, so a write only updates a count.
 //!
-//! Invariant: the number of a term is that of the objects that have it.
+//! Invariant: the count of a term is the number of objects with it.
 
 use std::sync::Arc;
 
-/// A term becomes common when at least one in so many objects has it.
+/// A term becomes common when at least one in this number of objects has it.
 const COMMON: usize = 2;
-/// A common term becomes rare when fewer than one in so many objects have it. Further away, so that whole collections are
-/// only looked through once in many writes.
+/// A common term becomes rare when fewer than one in this number of objects have it. The gap keeps scans of the whole
+/// collection rare.
 const RARE: usize = 4;
-/// No term of a collection with fewer objects is common.
+/// The minimum size of a collection with common terms.
 const MIN_OBJECTS: usize = 16;
 
-/// Common terms and how many objects have each. A clone is a snapshot.
+/// Common terms with their counts. A clone is a snapshot.
 #[derive(Clone, Default)]
 pub(crate) struct CommonTerms {
-    /// Ascending. At most [`RARE`] times as many as an object has terms.
+    /// Sorted. At most [`RARE`] times the terms of an object.
     terms: Arc<Vec<Counted>>,
 }
 
@@ -28,7 +28,7 @@ struct Counted {
     count: usize,
 }
 
-/// Whether a term that so many of the objects have is common, if it was not.
+/// Returns true if a rare term with this count becomes common.
 pub(crate) const fn is_common(count: usize, objects: usize) -> bool {
     objects >= MIN_OBJECTS && count * COMMON >= objects
 }
@@ -38,24 +38,24 @@ impl CommonTerms {
         self.find(text).is_ok()
     }
 
-    /// Notes that so many objects have the term.
+    /// Adds a term with its count.
     pub(crate) fn add(&mut self, text: &[u8], count: usize) {
         if let Err(place) = self.find(text) {
             Arc::make_mut(&mut self.terms).insert(place, Counted { text: text.into(), count });
         }
     }
 
-    /// Notes that one more has the term, if it is common; whether it is.
+    /// Increments the count of a common term. Returns false for others.
     pub(crate) fn gain(&mut self, text: &[u8]) -> bool {
         self.change(text, |count| count + 1)
     }
 
-    /// Notes that one fewer has the term, if it is common; whether it is.
+    /// Decrements the count of a common term. Returns false for others.
     pub(crate) fn lose(&mut self, text: &[u8]) -> bool {
         self.change(text, |count| count - 1)
     }
 
-    /// Takes out the terms that have become rare among so many objects.
+    /// Removes the terms that are rare among this number of objects, and returns them.
     pub(crate) fn take_rare(&mut self, objects: usize) -> Vec<Arc<[u8]>> {
         let is_rare = |term: &Counted| term.count * RARE < objects;
         if !self.terms.iter().any(is_rare) {
@@ -78,7 +78,7 @@ impl CommonTerms {
 
 #[cfg(test)]
 impl CommonTerms {
-    /// The terms and their numbers.
+    /// The terms with their counts.
     pub(crate) fn counts(&self) -> impl Iterator<Item = (&str, usize)> {
         self.terms.iter().map(|term| (std::str::from_utf8(&term.text).expect("terms are texts"), term.count))
     }

@@ -1,8 +1,8 @@
-//! Keeps the store's history as long as configured and no longer, and lets expired objects go.
+//! Compacts the store's history below the retention window, and expires objects.
 //!
-//! A revision may be compacted once it has been seen to be older than the window. After a restart nothing is known of
-//! ages, so the window starts anew: history is kept for at least the window. It is kept for less only where the store says that it takes
-//! too much room.
+//! A revision may be compacted after it was observed to be older than the window. Ages are unknown after a restart, so
+//! the window starts again and history is kept for at least the window. It is kept for less only if the store reports
+//! that it takes too much space.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cache::Cache;
 
-/// How many times in a window its end is moved on.
+/// The number of steps of the window's end in one window.
 const STEPS_PER_WINDOW: u32 = 10;
-/// The shortest time between two steps.
+/// The minimum interval of steps.
 const SHORTEST_STEP: Duration = Duration::from_millis(100);
-/// The longest time between two steps, which is also how late an expired object may go.
+/// The maximum interval of steps, which also bounds the delay of expiry.
 const LONGEST_STEP: Duration = Duration::from_secs(10);
 
-/// When it is tried again to cut history that takes too much room.
+/// The wait before another attempt to cut history that takes too much space.
 const CUT_RETRY: Duration = Duration::from_secs(5);
-/// The shortest time between two cuts of history that takes too much room.
+/// The minimum interval of such cuts.
 const CUT_INTERVAL: Duration = Duration::from_millis(100);
-/// The shortest time between two lines of the log that say that history was cut before its time.
+/// The minimum interval of log lines about early cuts.
 const CUT_LOG_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Moves the end of history on.
+/// Advances the end of history.
 pub struct Compactor {
     store: Arc<dyn Store>,
     cache: Arc<Cache>,
@@ -38,7 +38,7 @@ pub struct Compactor {
     window: Duration,
     /// The newest revision at each step, oldest first.
     seen: VecDeque<(Instant, Revision)>,
-    /// When it was last logged that history was cut before its time.
+    /// The time of the last log line about an early cut.
     cut_logged: Option<Instant>,
 }
 
@@ -60,20 +60,20 @@ impl Compactor {
                 oldest = self.store.crowded() => self.cut_early(oldest, &stopping).await,
             };
             if let Err(error) = done {
-                warn_repeated!(""; %error, "history could not be moved on; the next step tries again");
+                warn_repeated!(""; %error, "compacting history failed; retrying at the next step");
             }
         }
     }
 
-    /// Lets expired objects go, and history that is older than the window.
+    /// Expires objects and compacts history older than the window.
     async fn step(&mut self) -> Result<(), keelson_storage::StoreError> {
-        // What goes wrong with one of the two does not keep the other: history that is never cut fills the disk.
+        // A failure of expiry must not prevent compaction, without which history fills the disk.
         let expired = self.store.expire(self.clock.now()).await;
         self.cut().await?;
         expired.map(|_| ())
     }
 
-    /// Gives up history that is younger than the window, since it takes too much room.
+    /// Compacts history younger than the window, because it takes too much space.
     async fn cut_early(
         &mut self,
         oldest: Revision,
@@ -85,16 +85,16 @@ impl Compactor {
             tracing::warn!(
                 %oldest,
                 window = ?self.window,
-                "history is cut before its time, since it takes too much room; older watches and continue tokens get 410"
+                "history was compacted early because it takes too much space; older watches and continue tokens get 410"
             );
         }
         if let Err(error) = self.store.compact(oldest).await {
-            // The store would ask for it again at once.
+            // The store would request it again at once.
             let _: Option<()> = stopping.run_until_cancelled(tokio::time::sleep(CUT_RETRY)).await;
             return Err(error);
         }
         self.cache.compacted(oldest);
-        // What else is given up meanwhile is cut together.
+        // Further requests during the wait are handled together.
         let _: Option<()> = stopping.run_until_cancelled(tokio::time::sleep(CUT_INTERVAL)).await;
         Ok(())
     }

@@ -1,7 +1,6 @@
-//! Settings of a cache: how much of the past it keeps, and how often it is compared with its store.
+//! Settings of a cache: the amount of history, and the interval of comparisons with its store.
 //!
-//! The defaults are those of API servers on etcd. What is served and from which store is not said here: see
-//! [`CollectionSpec`](crate::CollectionSpec).
+//! Defaults are those of API servers on etcd. [`CollectionSpec`](crate::CollectionSpec) defines collections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,34 +8,34 @@ use std::time::Duration;
 use keelson_meta::Clock;
 use keelson_supervision::Supervisor;
 
-/// How long history is kept unless configured: what etcd-backed API servers compact after.
+/// The default duration of history: the compaction interval of API servers on etcd.
 pub const DEFAULT_HISTORY: Duration = Duration::from_secs(5 * 60);
-/// How often the cache is compared with the store, unless a server is told otherwise.
+/// The default interval of comparisons with the store.
 pub const DEFAULT_CHECK_INTERVAL: Duration = Duration::from_mins(10);
-/// How many bytes all histories may hold unless configured.
+/// The default limit of all histories in bytes.
 pub const DEFAULT_HISTORY_BYTES: u64 = 256 << 20;
-/// How many bytes the views of queries that are kept may take, unless it is set otherwise.
+/// The default limit of kept query views in bytes.
 pub const DEFAULT_VIEW_BYTES: u64 = 128 << 20;
 
-/// How much of the past a cache keeps.
+/// The settings of a cache.
 #[derive(Clone)]
 pub struct CacheConfig {
-    /// For how long an event stays in the history.
+    /// The retention of events in the history.
     pub history: Duration,
-    /// How many bytes all histories together may hold beyond the newest state. What goes over it is dropped early.
+    /// The limit of all histories in bytes, beyond the newest state. Excess events are dropped early.
     pub history_bytes: u64,
-    /// How many bytes the views of queries that are kept may take together. While they are made they may take twice as much.
+    /// The limit of kept query views in bytes. Views being built may take twice as much.
     pub view_bytes: u64,
-    /// In what time every collection is compared with the store once; `None` is never.
+    /// The interval of one comparison of every collection with the store. `None` disables it.
     pub check_interval: Option<Duration>,
-    /// Is told when a task of the cache dies.
+    /// Supervises the tasks of the cache.
     pub supervisor: Supervisor,
-    /// Tells how old events are.
+    /// Measures the age of events.
     pub clock: Arc<dyn Clock>,
 }
 
 impl CacheConfig {
-    /// The default bounds, by this clock, and no comparisons with the store.
+    /// The default limits with this clock, without comparisons with the store.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             history: DEFAULT_HISTORY,

@@ -1,31 +1,31 @@
-//! Work on many objects, shared between two cores.
+//! Splits work on many objects between two cores.
 //!
-//! For what a load does once all objects are there, where every other core would have nothing to do.
+//! It serves the phase of a load after all objects were read, in which other cores would be idle.
 
 use std::cmp::Ordering;
 
-/// From how many objects on a second thread is worth what it costs to start one.
+/// The number of objects from which a second thread is worth its start.
 const MANY: usize = 10_000;
-/// How many bytes of a text are kept at hand to be compared, in words of eight: the keys and labels of most objects.
+/// The prefix of a text kept for comparisons, in words of eight bytes. It covers the keys and labels of most objects.
 const BEGINNING: usize = 5;
 
-/// How a text begins, so that texts that lie all over the memory are put in order without a look at each again and again.
+/// The prefix of a text, so that sorting does not access scattered texts repeatedly.
 type Beginning = [u64; BEGINNING];
 
-/// What two pieces of work on so many objects make, done at the same time if they are many.
+/// The results of two pieces of work, run in parallel for many objects.
 pub(crate) fn both<A: Send, B>(objects: usize, one: impl FnOnce() -> A + Send, other: impl FnOnce() -> B) -> (A, B) {
     if objects < MANY {
         return (one(), other());
     }
     std::thread::scope(|scope| {
-        // A system that refuses a thread panics here, as it does where a runtime needs one.
+        // A system that refuses a thread panics here, as it does in the runtime.
         let one = scope.spawn(one);
         let other = other();
         (one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), other)
     })
 }
 
-/// The places of items in the order of their texts, each of which may be in two parts.
+/// The indexes of items sorted by their texts, each of which may have two parts.
 pub(crate) fn order<T: Sync>(items: &[T], text: impl for<'a> Fn(&'a T) -> [&'a str; 2] + Sync) -> Vec<u32> {
     let mut places: Vec<(Beginning, u32)> =
         (0..).zip(items).map(|(place, item)| (beginning(text(item)), place)).collect();
@@ -36,7 +36,7 @@ pub(crate) fn order<T: Sync>(items: &[T], text: impl for<'a> Fn(&'a T) -> [&'a s
     places.into_iter().map(|(_, place)| place).collect()
 }
 
-/// The first bytes of a text, which are in the order of the texts as far as they differ.
+/// The first bytes of a text, which compare like the texts unless they are equal.
 fn beginning(text: [&str; 2]) -> Beginning {
     let mut bytes = [[0; size_of::<u64>()]; BEGINNING];
     let mut room = bytes.as_flattened_mut();
@@ -56,14 +56,14 @@ fn whole(one: [&str; 2], other: [&str; 2]) -> Ordering {
     bytes(one).cmp(&bytes(other))
 }
 
-/// Sorts, on two cores if it is much.
+/// Sorts, on two cores for a large input.
 fn sort<T: Send>(items: &mut [T], order: impl Fn(&T, &T) -> Ordering + Sync) {
     if items.len() < MANY {
         return items.sort_unstable_by(order);
     }
     let (left, right) = items.split_at_mut(items.len() / 2);
     both(MANY, || left.sort_unstable_by(&order), || right.sort_unstable_by(&order));
-    // This sort finds the two halves in order, and merges them.
+    // This sort detects the two sorted halves and merges them.
     items.sort_by(order);
 }
 

@@ -1,6 +1,6 @@
-//! Counts of one collection, for metrics that name its resource.
+//! Counts of one collection, for metrics by resource.
 //!
-//! They begin anew with a collection that takes the place of another, as counters of Prometheus may.
+//! They restart with a replaced collection, which Prometheus counters allow.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,19 +13,19 @@ static WAIT_BUCKETS: Buckets = Buckets::of_durations(&[
     3_000_000,
 ]);
 
-/// The index that a list was read from.
+/// The index used for a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListIndex {
     /// None: a range of keys.
     None,
-    /// That of a field.
+    /// The index of a field.
     Field,
-    /// That of a label.
+    /// The index of a label.
     Label,
 }
 
 impl ListIndex {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 3] = [Self::None, Self::Field, Self::Label];
 
     /// The value of a label in metrics.
@@ -38,24 +38,24 @@ impl ListIndex {
     }
 }
 
-/// The lists of one index.
+/// The lists with one index.
 #[derive(Debug, Default)]
 pub struct ListCounts {
     /// Their number.
     pub lists: Count,
-    /// The objects that were looked at.
+    /// The objects examined.
     pub fetched: Count,
 }
 
-/// What happened to a collection.
+/// The counts of a collection.
 pub struct CollectionCounts {
-    /// Events from the store, each of which all its watches were offered.
+    /// Events from the store, each of which is dispatched to its watches.
     pub events: Count,
     /// Loads of all objects.
     pub loads: Count,
     /// Objects of these loads.
     pub loaded: Count,
-    /// Stored values that are no objects.
+    /// Stored values that are not objects.
     pub undecodable: Count,
     /// Comparisons with the store that found no difference.
     pub checks: Count,
@@ -69,11 +69,11 @@ pub struct CollectionCounts {
     pub returned: Count,
     /// Lists from the history of the store.
     pub lists_from_store: Count,
-    /// Lists of the newest state that were answered.
+    /// Consistent lists that were answered.
     pub consistent_reads: Count,
-    /// Lists of the newest state that were refused, since the cache did not reach it.
+    /// Consistent lists that were refused, since the cache did not reach the newest state.
     pub inconsistent_reads: Count,
-    /// The times for which lists waited until the cache was fresh enough.
+    /// The waits of lists for a fresh enough cache.
     pub waits: AtomicHistogram,
 }
 
@@ -98,7 +98,7 @@ impl Default for CollectionCounts {
 }
 
 impl CollectionCounts {
-    /// Counts a list from the cache that looked at `fetched` objects, tested `evaluated` and returned `returned`.
+    /// Counts a list from the cache with `fetched` examined, `evaluated` tested and `returned` objects.
     pub fn listed(&self, index: ListIndex, fetched: usize, evaluated: usize, returned: usize) {
         let of_index = &self.lists[index as usize];
         of_index.lists.increment();
@@ -107,7 +107,7 @@ impl CollectionCounts {
         self.returned.add(returned as u64);
     }
 
-    /// Counts a list of the newest state that waited so long for it.
+    /// Counts a consistent list with its wait.
     pub fn waited(&self, time: Duration, was_reached: bool) {
         self.waits.observe_duration(time);
         if was_reached { self.consistent_reads.increment() } else { self.inconsistent_reads.increment() }

@@ -1,10 +1,11 @@
-//! A watcher's place in the history.
+//! The position of a watch in the history.
 //!
-//! A cursor holds a position and nothing else: no queue, no copy of events. It first looks through the part of the ring
-//! that lies before its scope was known to the dispatch index, then follows the scope's postings.
+//! A cursor has only a position: no queue, no copy of events. It first scans the part of the ring from before its scope
+//! was registered, then follows the scope's postings.
 //!
-//! Invariants: no event of the scope is skipped or delivered twice, in the order of the ring; whoever may have missed
-//! one is told [`TooOld`]. A wake-up can't be lost: a cursor finds nothing and registers its waker under one lock.
+//! Invariants: no event of the scope is skipped or delivered twice, in the order of the ring. A cursor that may have
+//! missed one returns [`TooOld`]. A wake-up can't be lost, because the search for events and the registration of the
+//! waker hold one lock.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -17,34 +18,34 @@ use crate::feed::Feed;
 use crate::history::History;
 use crate::scope::Scope;
 
-/// How many events a cursor looks at before it lets others have the lock.
+/// The number of events examined under one lock.
 const LOOK_EVENTS: u64 = 4096;
 
-/// A watcher's place in the history of a collection. Dropping it ends the watch.
+/// The position of a watch in the history of a collection. Dropping it ends the watch.
 pub struct WatchCursor {
     feed: Arc<Feed>,
     id: WatcherId,
     place: CursorPosition,
 }
 
-/// What a watcher is to be told next.
+/// The next events of a watch.
 #[derive(Clone)]
 pub struct CursorBatch {
     /// Events of the scope, in order of revision.
     pub events: Vec<Arc<Event>>,
-    /// With these events delivered, no event of the scope at or below this revision is left to come.
+    /// After these events, no event of the scope at or below this revision will follow.
     pub watermark: Revision,
-    /// How many cursors follow the same scope, this one among them.
+    /// The number of cursors on the same scope, including this one.
     pub watchers: usize,
 }
 
-/// The history no longer has everything after the revision that was asked for.
+/// The history does not cover everything after the requested revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too old resource version: {requested} ({oldest})")]
 pub struct TooOld {
-    /// The revision that was asked for, or up to which the watcher has seen everything.
+    /// The requested revision, or that up to which the watch was complete.
     pub requested: Revision,
-    /// The oldest revision that still works.
+    /// The oldest available revision.
     pub oldest: Revision,
 }
 
@@ -52,7 +53,7 @@ struct CursorPosition {
     scope: Scope,
     /// Events at or below this revision are not delivered.
     after: Revision,
-    /// Events below this position have been delivered, or are not in the scope.
+    /// Events below this position were delivered, or are outside of the scope.
     position: u64,
     /// The watermark of the last step.
     seen: Revision,
@@ -60,7 +61,7 @@ struct CursorPosition {
 
 struct Progress {
     batch: CursorBatch,
-    /// Whether there was nothing left to look at.
+    /// True if no events were left to examine.
     at_end: bool,
 }
 
@@ -71,7 +72,7 @@ impl WatchCursor {
             return Err(TooOld { requested: after, oldest: history.floor() });
         }
         if history.is_closed() {
-            // Nothing that will happen is told here, from wherever the watch begins.
+            // A closed history has no further events, whatever the start.
             return Err(TooOld { requested: after, oldest: history.floor().max(after).next() });
         }
         let position = history.position_after(after);
@@ -81,20 +82,20 @@ impl WatchCursor {
         Ok(Self { feed, id, place: CursorPosition { scope, after, position, seen: after } })
     }
 
-    /// Waits for events and takes as many as there are, up to `max`. Never returns an empty batch.
+    /// Waits for events and takes the available ones, at most `max`. Never returns an empty batch.
     ///
-    /// Dropping the future loses nothing: events are taken in the same step that returns them.
+    /// Dropping the future loses nothing: events are taken in the step that returns them.
     ///
     /// # Errors
-    /// [`TooOld`] when events that this watcher has not seen have left the history; then the watch is over.
+    /// [`TooOld`] if events that this watch has not delivered have left the history. The watch is then over.
     pub async fn next(&mut self, max: usize) -> Result<CursorBatch, TooOld> {
         std::future::poll_fn(|context| self.poll_next(context, max)).await
     }
 
-    /// As [`next`](Self::next), for use in hand-written futures.
+    /// [`next`](Self::next) for hand-written futures.
     pub fn poll_next(&mut self, context: &mut Context<'_>, max: usize) -> Poll<Result<CursorBatch, TooOld>> {
         loop {
-            // ORDER: the watermark is read before the ring, so that the ring holds everything up to it.
+            // ORDER: the watermark is read before the ring, so that the ring has all events up to it.
             let reached = self.feed.reached();
             let mut history = self.feed.history();
             let step = self.place.step(&history, reached, max)?;
@@ -102,14 +103,14 @@ impl WatchCursor {
                 return Poll::Ready(Ok(step.batch));
             }
             if step.at_end {
-                // ORDER: still under the lock of the step that found nothing, so no event can come in between.
+                // ORDER: still under the lock of the step that found no events, so none can be added in between.
                 history.dispatch.wait(&self.place.scope, self.id, context.waker());
                 return Poll::Pending;
             }
         }
     }
 
-    /// Takes the events there are, up to `max`, without waiting. An empty batch still has a watermark.
+    /// Takes the available events, at most `max`, without waiting. An empty batch still has a watermark.
     ///
     /// # Errors
     /// As [`next`](Self::next).
@@ -123,8 +124,8 @@ impl WatchCursor {
         }
     }
 
-    /// The revision up to which everything has been delivered, when nothing is left to deliver now. It grows with the
-    /// whole server's watermark, also while the scope is at rest: what a bookmark may say.
+    /// The revision of complete delivery, if no event is pending. It grows with the whole server's watermark, also for
+    /// an idle scope, and is suitable for bookmarks.
     pub fn delivered_up_to(&self) -> Option<Revision> {
         let reached = self.feed.reached();
         let history = self.feed.history();
@@ -142,7 +143,7 @@ impl Drop for WatchCursor {
 }
 
 impl CursorPosition {
-    /// Looks on from where the watcher stands, at most [`LOOK_EVENTS`] events or `max` of the scope.
+    /// Continues from the current position, for at most [`LOOK_EVENTS`] events or `max` of the scope.
     fn step(&mut self, history: &History, reached: Revision, max: usize) -> Result<Progress, TooOld> {
         let state = history.dispatch.state(&self.scope);
         let mut events = Vec::new();
@@ -161,7 +162,7 @@ impl CursorPosition {
             take(state.postings_from(self.position), history, max, wanted, &mut events).unwrap_or(history.end())
         };
         let watermark = match history.event(self.position) {
-            // The next event may have the revision of one that is delivered: only what is below it is complete.
+            // The next event may have the revision of a delivered one, so only revisions below it are complete.
             Some(next) => Revision::new(next.revision.get().saturating_sub(1)),
             None => reached.max(history.newest()),
         };
@@ -171,13 +172,13 @@ impl CursorPosition {
         Ok(Progress { batch, at_end })
     }
 
-    /// Whether everything at `needed` is still there, when the history has it from `available` on.
+    /// Checks that everything from `needed` is available, given the start of the history.
     fn check(&self, needed: u64, available: u64, history: &History) -> Result<(), TooOld> {
         if needed < available { Err(TooOld { requested: self.seen, oldest: history.floor() }) } else { Ok(()) }
     }
 }
 
-/// Collects up to `max` (at least one) wanted events. Returns the position of the first one there was no room for.
+/// Collects up to `max` (at least one) events of the scope. Returns the position of the first one that did not fit.
 fn take(
     positions: impl Iterator<Item = u64>,
     history: &History,

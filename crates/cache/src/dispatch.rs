@@ -1,9 +1,8 @@
-//! The dispatch index: which watchers an event concerns.
+//! The dispatch index: the watches that an event concerns.
 //!
-//! Only scopes that have watchers are known here. Each has a list of the positions of its events, so that a cursor finds
-//! what to deliver without looking at other events, and the wakers of the cursors that wait. An event costs a few hash
-//! look-ups, the watchers of its own scopes and a look at the selectors that demand a term which its object has, however many watchers
-//! there are.
+//! It has only scopes with watches. Each has the positions of its events, so that cursors find them without examining
+//! others, and the wakers of waiting cursors. An event costs a few hash lookups, the watches of its own scopes, and the
+//! selectors that require a term of its object, whatever the number of watches.
 
 mod selected;
 
@@ -17,26 +16,26 @@ use crate::event::Event;
 use crate::scope::{Scope, SelectedScope};
 use crate::spec::Layout;
 
-/// Tells the cursors of one scope apart.
+/// Identifies a cursor within its scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct WatcherId(u64);
 
-/// A scope with watchers.
+/// A scope with watches.
 #[derive(Default)]
 pub(crate) struct ScopeState {
-    /// The positions of the scope's events from [`Self::since`] on, as far as the ring still has them.
+    /// The positions of the scope's events from [`Self::since`] on that are still in the ring.
     postings: VecDeque<u64>,
-    /// From here on the postings are complete; before, a cursor must look at every event of the ring itself.
+    /// The position from which postings are complete. Before it, a cursor must examine every event of the ring.
     pub(crate) since: u64,
-    /// Events of the scope below this position are lost: a cursor below it is too old.
+    /// Events of the scope below this position are lost. A cursor below it is too old.
     pub(crate) lost: u64,
     watchers: usize,
     waiting: HashMap<WatcherId, Waker>,
 }
 
-/// All scopes with watchers.
+/// All scopes with watches.
 pub(crate) struct Dispatch {
-    /// Has no postings: every event is in it.
+    /// Without postings, as it contains every event.
     all: ScopeState,
     namespaces: HashMap<Box<str>, ScopeState>,
     objects: HashMap<Box<str>, ScopeState>,
@@ -46,23 +45,23 @@ pub(crate) struct Dispatch {
     next_id: u64,
 }
 
-/// Where a scope's state is kept.
+/// The place of a scope's state.
 enum ScopeSlot<'a, 'n> {
     All(&'a mut ScopeState),
     Named(&'a mut HashMap<Box<str>, ScopeState>, &'n str),
     Selected(&'a mut SelectedScopes, &'n SelectedScope, &'a Layout),
 }
 
-/// Why a scope is found.
+/// The reason why a scope exists.
 const REGISTERED: &str = "a scope is known as long as a cursor is registered in it";
 
 impl ScopeState {
-    /// The positions of the scope's events at or after `position`, which is not below `since`.
+    /// The positions of the scope's events from `position`, which must be at least `since`.
     pub(crate) fn postings_from(&self, position: u64) -> impl Iterator<Item = u64> {
         self.postings.range(self.postings.partition_point(|at| *at < position)..).copied()
     }
 
-    /// How many cursors follow the scope.
+    /// The number of cursors on the scope.
     pub(crate) const fn watchers(&self) -> usize {
         self.watchers
     }
@@ -96,13 +95,12 @@ impl Dispatch {
         }
     }
 
-    /// What is looked at of the objects.
+    /// The layout of the objects.
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Adds an event to its scopes and takes the wakers of all who wait for it. `first` is the oldest position that the
-    /// ring has.
+    /// Adds an event to its scopes and takes the wakers waiting for it. `first` is the oldest position in the ring.
     pub(crate) fn post(&mut self, event: &Event, position: u64, first: u64, woken: &mut Vec<Waker>) {
         self.all.wake(woken);
         if !self.objects.is_empty()
@@ -127,12 +125,12 @@ impl Dispatch {
         self.selected.concerned(event, |state| state.post(position, first, woken));
     }
 
-    /// Takes the wakers of everybody.
+    /// Takes all wakers.
     pub(crate) fn wake_all(&mut self, woken: &mut Vec<Waker>) {
         self.states().for_each(|state| state.wake(woken));
     }
 
-    /// All events below a position are lost to every scope.
+    /// Marks events below a position as lost for every scope.
     pub(crate) fn lose_before(&mut self, position: u64) {
         self.states().for_each(|state| {
             state.postings.clear();
@@ -140,7 +138,7 @@ impl Dispatch {
         });
     }
 
-    /// How many cursors there are.
+    /// The number of cursors.
     pub(crate) fn watchers(&mut self) -> usize {
         self.states().map(|state| state.watchers).sum()
     }
@@ -150,7 +148,7 @@ impl Dispatch {
         std::iter::once(&mut self.all).chain(scoped).chain(self.selected.states())
     }
 
-    /// Adds a watcher to a scope. `end` is the position that the next event will have.
+    /// Adds a watch to a scope. `end` is the position of the next event.
     pub(crate) fn register(&mut self, scope: &Scope, end: u64) -> WatcherId {
         self.next_id += 1;
         let id = WatcherId(self.next_id);
@@ -164,7 +162,7 @@ impl Dispatch {
         id
     }
 
-    /// Takes a watcher out of a scope, and the scope out of the index when it was the last one.
+    /// Removes a watch from a scope, and an empty scope from the index.
     pub(crate) fn unregister(&mut self, scope: &Scope, id: WatcherId) {
         let state = self.state_mut(scope);
         state.waiting.remove(&id);
@@ -181,7 +179,7 @@ impl Dispatch {
         }
     }
 
-    /// Has the watcher woken by the next event of its scope.
+    /// Registers a waker for the next event of the scope.
     pub(crate) fn wait(&mut self, scope: &Scope, id: WatcherId, waker: &Waker) {
         match self.state_mut(scope).waiting.entry(id) {
             hash_map::Entry::Occupied(mut known) => known.get_mut().clone_from(waker),
@@ -191,7 +189,7 @@ impl Dispatch {
         }
     }
 
-    /// The state of a scope that has a watcher.
+    /// The state of a scope with a watch.
     pub(crate) fn state(&self, scope: &Scope) -> &ScopeState {
         let found = match scope {
             Scope::All => Some(&self.all),

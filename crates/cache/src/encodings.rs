@@ -1,37 +1,38 @@
-//! The encodings in which the values of a collection lie in the store, and how many lie in each: counted as they change, so that nobody
-//! has to walk through a collection to know that there is nothing to be written anew.
+//! The encodings of a collection's stored values with the number of values in each, counted as they change, so that
+//! finding no outdated ones needs no scan.
 
 use std::sync::Arc;
 
 use keelson_codec::stored::{Encoding, StoredObject};
 use parking_lot::RwLock;
 
-/// How many encodings a collection tells apart: more than any has versions. What is in one more counts as the last of them.
+/// The maximum number of distinct encodings of a collection, more than any has versions. Further ones count as the
+/// last.
 const MOST: usize = 256;
 
-/// The place of an encoding among those of its collection.
+/// The index of an encoding in its collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EncodingId(u8);
 
-/// The encodings that a collection has seen. None is forgotten.
+/// The encodings seen by a collection. None is removed.
 #[derive(Default)]
 pub(crate) struct Encodings(RwLock<Vec<Arc<Encoding>>>);
 
-/// How many objects are stored in each encoding.
+/// The number of objects in each encoding.
 #[derive(Clone, Default)]
 pub(crate) struct EncodingCounts(Vec<usize>);
 
-/// Objects that lie in the store in another encoding than they should.
+/// Stored objects with an outdated encoding.
 #[derive(Debug, Default)]
 pub struct StalePage {
     /// Their keys, relative to the collection.
     pub keys: Vec<Arc<str>>,
-    /// Where to look on; `None` at the end.
+    /// The key to continue from. `None` at the end.
     pub next: Option<String>,
 }
 
 impl Encodings {
-    /// The encoding of a value, which is this object.
+    /// The encoding of a value with this object.
     pub(crate) fn of(&self, value: &[u8], object: &StoredObject) -> EncodingId {
         let find = |known: &[Arc<Encoding>]| known.iter().position(|known| known.is_of(value, object));
         if let Some(place) = find(&self.0.read()) {
@@ -47,7 +48,7 @@ impl Encodings {
         EncodingId::at(place)
     }
 
-    /// All of them, in the order of their places.
+    /// All encodings, by index.
     pub(crate) fn all(&self) -> Vec<Arc<Encoding>> {
         self.0.read().clone()
     }
@@ -58,21 +59,21 @@ impl EncodingId {
         Self(u8::try_from(place).unwrap_or(u8::MAX))
     }
 
-    /// The encoding, among all of its collection.
+    /// The encoding, given all of its collection.
     pub(crate) fn among<T>(self, all: &[T]) -> Option<&T> {
         all.get(usize::from(self.0))
     }
 }
 
 impl EncodingCounts {
-    /// Those of some objects.
+    /// The counts of some objects.
     pub(crate) fn of(encodings: impl Iterator<Item = EncodingId>) -> Self {
         let mut counts = Self::default();
         encodings.for_each(|encoding| counts.add(encoding));
         counts
     }
 
-    /// Notes that an object has taken the place of another.
+    /// Records the replacement of an object.
     pub(crate) fn replace(&mut self, before: Option<EncodingId>, after: Option<EncodingId>) {
         if before == after {
             return;
@@ -87,7 +88,7 @@ impl EncodingCounts {
         }
     }
 
-    /// How many there are in each place.
+    /// The number of objects by index.
     pub(crate) fn each(&self) -> &[usize] {
         &self.0
     }

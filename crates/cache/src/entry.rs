@@ -1,6 +1,6 @@
-//! One object in the cache: its bytes, and the little beside them that selecting and ordering need.
+//! One object in the cache: its bytes, and the parts needed for selection and order.
 //!
-//! Entries are immutable and shared. Everything beside the object's own bytes is kept small: with 100,000 objects, a
+//! Entries are immutable and shared. Their size beyond the object's bytes is kept small: with 100,000 objects, a
 //! hundred bytes here are ten megabytes.
 
 use std::borrow::Cow;
@@ -17,38 +17,38 @@ use crate::labels::{LabelInterner, Labels, PartInterner};
 use crate::spec::{Complete, Layout};
 use crate::written::DecoderId;
 
-/// An object as it is at one revision.
+/// An object at one revision.
 #[derive(Debug)]
 pub struct Entry {
-    /// `<namespace>/<name>`, or `<name>` where objects have no namespace.
+    /// `<namespace>/<name>`, or `<name>` for cluster-scoped objects.
     pub key: Arc<str>,
-    /// The revision that wrote it.
+    /// The revision of the write.
     pub revision: Revision,
     /// Its labels.
     pub labels: Labels,
     /// The object.
     pub object: StoredObject,
-    /// Whether the store has it in other bytes: in protobuf, in JSON of another form, or without what
-    /// [`CollectionSpec::complete`](crate::CollectionSpec::complete) adds.
+    /// True if the stored bytes differ: protobuf, JSON in another form, or without the additions of
+    /// [`CollectionSpec::complete`](crate::CollectionSpec::complete).
     pub rewritten: bool,
-    /// Whether it is being deleted.
+    /// True if it is being deleted.
     pub terminating: bool,
-    /// In which encoding the store has it.
+    /// The encoding in the store.
     pub(crate) encoding: EncodingId,
-    /// Where in the object's skeleton its owners begin.
+    /// The offset of the owner references in the object's skeleton.
     owners: Option<NonZeroU32>,
-    /// Where the parts of the object begin in that.
+    /// The offsets of the object's parts in the skeleton.
     marks: Marks,
-    /// How many bytes the object takes in a list. Trees sum this up, also for objects that nobody has looked at for long.
+    /// The size of the object in a list in bytes. Trees add it up, also for objects that have not been read for long.
     list_bytes: u32,
-    /// Where which field is.
+    /// The layout of `fields`.
     layout: Arc<Layout>,
     fields: Fields,
 }
 
-/// Reads what is stored as entries of a collection.
+/// Decodes stored values into entries of a collection.
 pub(crate) struct Decoder {
-    /// Which one it is.
+    /// Its identity.
     pub(crate) id: DecoderId,
     pub(crate) layout: Arc<Layout>,
     pub(crate) complete: Option<Arc<dyn Complete>>,
@@ -57,9 +57,9 @@ pub(crate) struct Decoder {
     pub(crate) encodings: Encodings,
 }
 
-/// The texts of the fields that the collection asks for, joined by NUL.
+/// The texts of the collection's fields, joined by NUL.
 ///
-/// A NUL inside a value is replaced, so that a value is never taken for two; no valid value of such a field holds one.
+/// A NUL inside a value is replaced, so that a value is never split. No valid value of such a field contains one.
 #[derive(Debug)]
 struct Fields(Option<Box<str>>);
 
@@ -67,10 +67,10 @@ const SEPARATOR: char = '\0';
 const REPLACEMENT: &str = "\u{fffd}";
 
 impl Decoder {
-    /// Reads what a store holds under a key.
+    /// Decodes the stored value of a key.
     pub(crate) fn decode(&self, key: Arc<str>, value: &Bytes, revision: Revision) -> Result<Entry, DecodeError> {
         let checked = Checked::parse(value.clone())?;
-        // That of what is stored: what completes an object may lead it to another version.
+        // The encoding in the store: completion may convert the object to another version.
         let encoding = self.encodings.of(value, checked.object());
         let completed = self.complete.as_ref().and_then(|known| known.complete(&checked));
         let checked = completed.map_or(checked, Checked::from);
@@ -78,7 +78,7 @@ impl Decoder {
         self.entry(key, &checked, (rewritten, encoding), revision)
     }
 
-    /// The same of an object that this server has written.
+    /// Builds the entry of an object written by this server.
     pub(crate) fn written(&self, key: Arc<str>, written: &Checked, revision: Revision) -> Result<Entry, DecodeError> {
         let object = written.object();
         debug_assert!(
@@ -118,8 +118,8 @@ impl Decoder {
 }
 
 impl Entry {
-    /// The same entry with its object in another form, such as another version of its kind. What it is found by stays that of the
-    /// stored object.
+    /// Returns the entry with another form of its object, such as another version. Its labels and fields remain those
+    /// of the stored object.
     #[must_use]
     pub fn with_object(&self, object: StoredObject) -> Self {
         Self {
@@ -135,9 +135,9 @@ impl Entry {
         }
     }
 
-    /// A copy of the entry with its object in another form, and with the fields of that form, by which selectors find it.
+    /// Returns the entry with another form of its object and the fields of that form, for selectors.
     ///
-    /// Cost: a look at all of the object.
+    /// Cost: a scan of the object.
     #[must_use]
     pub fn with_fields_of(&self, object: StoredObject) -> Self {
         let checked = Checked::from(object.clone());
@@ -151,48 +151,48 @@ impl Entry {
         self.key.rsplit_once('/').map_or(&*self.key, |(_, name)| name)
     }
 
-    /// The namespace of the object, where objects have one.
+    /// The namespace of the object, if namespaced.
     pub fn namespace(&self) -> Option<&str> {
         namespace_of(&self.key)
     }
 
-    /// Which fields are kept, and at which places.
+    /// The layout of the fields.
     pub const fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
 
-    /// The text of a field that is kept, by its [place](Layout::place); empty when the object does not have it.
+    /// The text of a field by its [index](Layout::place). Empty if absent.
     pub fn field(&self, place: usize) -> &str {
         self.fields.0.as_deref().and_then(|texts| texts.split(SEPARATOR).nth(place)).unwrap_or_default()
     }
 
-    /// The texts of the fields that are kept; empty ones of those that the object does not have.
+    /// The texts of all fields in the layout. Empty ones are absent.
     pub fn fields(&self) -> impl Iterator<Item = &str> {
         self.fields.0.as_deref().into_iter().flat_map(|texts| texts.split(SEPARATOR))
     }
 
-    /// The text of a field by its path, such as `spec.nodeName`; empty when it is not kept, or the object does not have it.
+    /// The text of a field by its path, such as `spec.nodeName`. Empty if it is not in the layout, or absent.
     pub fn field_named(&self, path: &str) -> &str {
         self.layout.place(path).map_or("", |place| self.field(place))
     }
 
-    /// The JSON text of `metadata.ownerReferences`; `None` of an object that has none.
+    /// The JSON text of `metadata.ownerReferences`. `None` without owners.
     pub fn owner_references(&self) -> Option<&str> {
         let mut cursor = Cursor::new(self.object.skeleton(), self.owners?.get() as usize);
         std::str::from_utf8(cursor.raw()).ok()
     }
 
-    /// Where the parts of the object begin in its [skeleton](StoredObject::skeleton).
+    /// The offsets of the object's parts in its [skeleton](StoredObject::skeleton).
     pub const fn marks(&self) -> Marks {
         self.marks
     }
 
-    /// Whether it names its kind and version in lists too.
+    /// Returns true if list items include kind and apiVersion.
     pub fn is_typed_item(&self) -> bool {
         self.layout.typed_items
     }
 
-    /// Appends the object as it stands in a list.
+    /// Appends the object as a list item.
     pub fn write_item(&self, out: &mut Vec<u8>) {
         match self.is_typed_item() {
             true => self.object.write_object(self.revision, out),
@@ -200,7 +200,7 @@ impl Entry {
         }
     }
 
-    /// How many bytes the object takes in a list.
+    /// The size of the object in a list in bytes.
     pub fn list_bytes(&self) -> u64 {
         self.list_bytes.into()
     }

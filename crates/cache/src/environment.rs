@@ -1,7 +1,7 @@
-//! The environment of a cache's collections: what all of them have in common.
+//! The state shared by all collections of a cache.
 //!
-//! One watermark, one bound for all histories, one set of counters: a collection has a pointer to them and nothing of its
-//! own, so that an empty one is small.
+//! One watermark, one limit of all histories, one set of counters: a collection only has a pointer, so that an empty
+//! one is small.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::views::KeptViews;
 use crate::watermark::Watermark;
 use crate::written::Written;
 
-/// What all collections of a cache have in common.
+/// The state shared by all collections of a cache.
 pub(crate) struct Environment {
     pub(crate) watermark: Watermark,
     pub(crate) budget: Arc<Budget>,
@@ -23,12 +23,12 @@ pub(crate) struct Environment {
     pub(crate) counters: Counters,
     pub(crate) views: KeptViews,
     pub(crate) times: Times,
-    /// States below this revision are too old to be shown, whether or not they could be.
+    /// States below this revision are expired, even if they could be shown.
     expired: AtomicU64,
 }
 
 impl Environment {
-    /// Nothing has been seen, and all histories together may hold so many bytes, and all views that are kept so many.
+    /// The initial state with limits of all histories and of all kept views, in bytes.
     pub(crate) fn new(history_bytes: u64, view_bytes: u64) -> Self {
         Self {
             watermark: Watermark::default(),
@@ -41,12 +41,12 @@ impl Environment {
         }
     }
 
-    /// States below a revision are not shown from now on.
+    /// Expires states below a revision.
     pub(crate) fn expire(&self, oldest: Revision) {
         self.expired.fetch_max(oldest.get(), Ordering::Relaxed);
     }
 
-    /// The oldest revision of which a state may still be shown.
+    /// The oldest revision whose state may be shown.
     pub(crate) fn unexpired(&self) -> Revision {
         Revision::new(self.expired.load(Ordering::Relaxed))
     }

@@ -1,7 +1,7 @@
 //! One change of one object, with its watch frames.
 //!
-//! A frame is encoded when the first watcher asks for it and shared by all others. Events that have been in the history
-//! for long give their frames back; a watcher that is still behind them encodes for itself.
+//! A frame is encoded for the first watch that needs it and shared by all others. Old events in the history drop their
+//! frames. A watch that is still behind them encodes for itself.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,37 +13,37 @@ use parking_lot::Mutex;
 
 use crate::entry::Entry;
 
-/// How many different frames one event keeps. More than every kind in a few views is nobody's common case.
+/// The maximum number of frames of one event, more than all kinds in a few views.
 const MAX_FRAMES: usize = 12;
 
 /// One change of one object.
 pub struct Event {
     /// The revision of the change.
     pub revision: Revision,
-    /// The object before; `None` when it was created.
+    /// The object before. `None` for a creation.
     pub previous: Option<Arc<Entry>>,
-    /// The object after; `None` when it was deleted.
+    /// The object after. `None` for a deletion.
     pub current: Option<Arc<Entry>>,
     frames: Mutex<Frames>,
 }
 
-/// What a watcher is told has happened. It depends on its selection: an object that leaves it is deleted for this watcher.
+/// The type of a watch event. It depends on the watch's selection: an object that leaves it is deleted for the watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FrameKind {
-    /// The object came to be, or came into the selection.
+    /// The object was created, or entered the selection.
     Added,
     /// The object changed.
     Modified,
-    /// The object is gone, or left the selection.
+    /// The object was deleted, or left the selection.
     Deleted,
 }
 
-/// A form in which frames are sent: a version and a media type. The holder of the views gives out the numbers.
+/// A format of frames: a version and a media type. The registry of views assigns the numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ViewId(pub u16);
 
 impl ViewId {
-    /// JSON in the version that objects are stored in.
+    /// JSON in the stored version.
     pub const IDENTITY: Self = Self(0);
 }
 
@@ -64,8 +64,8 @@ impl Event {
         self.object(FrameKind::Modified).map_or("", |entry| &entry.key)
     }
 
-    /// The object that a frame of this kind shows: the content before for a deletion, else the content after. An event
-    /// always has one of them; the other one stands in.
+    /// The object in a frame of this kind: the old content for a deletion, otherwise the new one. If it is absent, the
+    /// other one is returned.
     pub fn object(&self, kind: FrameKind) -> Option<&Arc<Entry>> {
         match kind {
             FrameKind::Added | FrameKind::Modified => self.current.as_ref().or(self.previous.as_ref()),
@@ -73,7 +73,7 @@ impl Event {
         }
     }
 
-    /// The frame in the identity view: one line of JSON. A deletion shows the old content with the event's revision.
+    /// The frame in the identity view: one line of JSON. A deletion has the old content with the event's revision.
     pub fn frame(&self, kind: FrameKind) -> Bytes {
         let framed = self.frame_in(ViewId::IDENTITY, kind, |entry, revision| {
             let kind = match kind {
@@ -87,11 +87,11 @@ impl Event {
         frame
     }
 
-    /// The frame in any view. `encode` makes it from the object and the revision to show it with; it is called once for
-    /// each view and kind as long as the event is recent, and its result must depend on nothing else.
+    /// The frame in any view. `encode` builds it from the object and its revision. It is called once for each view and
+    /// kind while the event is recent, and must depend on nothing else.
     ///
     /// # Errors
-    /// That of `encode`, which is not kept.
+    /// An error of `encode`, which is not cached.
     pub fn frame_in<E>(
         &self,
         view: ViewId,
@@ -105,7 +105,7 @@ impl Event {
                 drop(frames);
                 encoded()
             }
-            // The lock is held while encoding, so that nobody encodes the same frame at the same time.
+            // The lock is held while encoding, so that a frame is encoded once.
             Frames::Kept(kept) => {
                 match kept.iter().find(|(in_view, of_kind, _)| (*in_view, *of_kind) == (view, kind)) {
                     Some((_, _, frame)) => Ok(frame.clone()),
@@ -121,7 +121,7 @@ impl Event {
         }
     }
 
-    /// Gives the memory of the frames back and keeps none from now on.
+    /// Drops the frames and keeps none from now on.
     pub(crate) fn close_frames(&self) {
         *self.frames.lock() = Frames::Closed;
     }

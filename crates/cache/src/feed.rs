@@ -1,6 +1,6 @@
-//! The events of a collection, the watchers that wait for them, and the revision up to which the events are complete.
+//! The events of a collection, the waiting watches, and the revision up to which events are complete.
 //!
-//! The ring of events is apart from the state of the collection, so that a slow watcher holds on to its events alone and to no snapshot.
+//! The ring of events is separate from the collection's state, so that a slow watch retains events but no snapshot.
 
 use std::sync::Arc;
 

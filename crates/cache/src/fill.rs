@@ -1,11 +1,11 @@
-//! Fills in the history of before the start, behind a cache that serves already.
+//! Fills in the history from before the start, while the cache already serves.
 //!
-//! A start loads the newest state alone. What led to it is read from the store afterwards, window by window, the newest
-//! first, and put in front of what the collections have seen since: until the store knows no more, or no collection has
-//! room. A collection that is written much is full soon; others go on, since their events are few.
+//! A start loads only the newest state. Older events are read from the store afterwards, window by window, the newest
+//! first. They are prepended to the collections' histories until the store has no more, or no collection has room. A
+//! frequently written collection is full soon. Others continue, since they have few events.
 //!
-//! Invariant: a window is put in front of a history as a whole, or not at all where the history has lost its beginning
-//! meanwhile; so it has no gap at any moment.
+//! Invariant: a window is prepended as a whole, or not at all if the history has lost its beginning meanwhile, so a
+//! history never has a gap.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::pin::pin;
@@ -26,27 +26,27 @@ use crate::load;
 use crate::shared::Shared;
 use crate::trees::Trees;
 
-/// How many revisions the first window has. The next ones are as large, unless their objects are.
+/// The number of revisions in the first window. Later ones have as many, unless their objects are large.
 const WINDOW_REVISIONS: u64 = 8192;
-/// How many bytes of objects a window may hold; it is halved until it does.
+/// The maximum size of a window's objects in bytes. A larger window is halved.
 const WINDOW_BYTES: usize = 64 << 20;
-/// How many events are looked at altogether: some seconds of work on one core.
+/// The maximum number of events examined in total: a few seconds of work on one core.
 const MOST_EVENTS: usize = 1 << 20;
-/// How many objects are asked for at the same time.
+/// The number of concurrent reads of objects.
 const QUESTIONS: usize = 16;
-/// Where a stretch holds more objects than so many for each that is wanted, they are asked for one by one.
+/// The ratio of all objects to wanted ones in a range from which they are read individually.
 const SPARSE: usize = 8;
-/// How often a window is tried that the store does not answer, or compacts meanwhile.
+/// The number of attempts for a window that fails or is compacted.
 const ATTEMPTS: u32 = 5;
-/// How long to wait between two tries.
+/// The wait between two attempts.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// How far the history of before the start has been filled in.
+/// The progress of the backfill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filled {
     /// Down to this revision.
     DownTo(Revision),
-    /// As far as it will be.
+    /// Complete.
     Entirely,
 }
 
@@ -56,11 +56,11 @@ pub(crate) struct Filler {
     pub(crate) filled: watch::Sender<Filled>,
 }
 
-/// What happened in a window to one collection.
+/// The events of one collection in a window.
 type Happened = Vec<StoreEvent>;
 
 impl Filler {
-    /// Fills in what happened before `loaded`, the revision of which everything was loaded.
+    /// Fills in events before `loaded`, the revision of the load.
     pub(crate) async fn run(self, loaded: Revision) {
         let mut attempt = 0;
         let (mut end, mut revisions, mut looked_at) = (loaded, WINDOW_REVISIONS, 0);
@@ -75,10 +75,10 @@ impl Filler {
                 Err(error) => {
                     attempt += 1;
                     if attempt == ATTEMPTS {
-                        tracing::warn!(%error, revision = %end, "the history of before the start stays shorter than the store's");
+                        tracing::warn!(%error, revision = %end, "the history backfill failed; the cache has less history than the store");
                         break;
                     }
-                    // The store has forgotten a part of the window while it was read. The rest of it is there still.
+                    // The store has compacted a part of the window during the read. The rest is still available.
                     if !matches!(error, StoreError::Compacted { .. }) {
                         tokio::time::sleep(RETRY_AFTER).await;
                     }
@@ -88,8 +88,8 @@ impl Filler {
         self.filled.send_replace(Filled::Entirely);
     }
 
-    /// Fills in the window that ends at a revision. Returns where it begins and how many events it has; `None` where nobody
-    /// wants it.
+    /// Fills in the window that ends at a revision. Returns its beginning and the number of its events. `None` if no
+    /// collection wants it.
     async fn window(&self, end: Revision, revisions: &mut u64) -> Result<Option<(Revision, usize)>, StoreError> {
         let oldest = self.store.oldest_revision().await?;
         let taking: Vec<_> = self.shared.collections().into_iter().filter(|one| one.wants_past(end)).collect();
@@ -110,7 +110,7 @@ impl Filler {
         }
     }
 
-    /// Reads what happened after `begin` up to `end`, by collection; `None` where that is too much at once.
+    /// Reads the events after `begin` up to `end`, by collection. `None` if there are too many.
     async fn read(
         &self,
         begin: Revision,
@@ -144,7 +144,7 @@ impl Filler {
         Ok(Some((happened, events)))
     }
 
-    /// Puts what happened in front of the collection's history.
+    /// Prepends events to the collection's history.
     async fn put(
         &self,
         collection: &Arc<Collection>,
@@ -167,7 +167,7 @@ impl Filler {
         Ok(())
     }
 
-    /// The objects at the beginning of the window of those keys that were written in it.
+    /// The objects at the beginning of the window for the keys written in it.
     async fn before(
         &self,
         collection: &Arc<Collection>,
@@ -205,14 +205,14 @@ impl Filler {
     }
 }
 
-/// The events of what happened, given the objects before it and after it.
+/// Builds events from changes, given the objects before and after them.
 fn events(
     collection: &Collection,
     happened: &[StoreEvent],
     before: HashMap<StoreKey, KeyValue>,
     after: &Trees,
 ) -> Vec<Arc<Event>> {
-    // What the collection holds, or its history begins with, is not made again.
+    // Known entries are reused.
     let read = |stored: &KeyValue| {
         let known = after.entries.get(collection.relative(stored.key.as_str()));
         known.filter(|known| known.revision == stored.revision).cloned().or_else(|| collection.decode(stored).ok())

@@ -1,9 +1,11 @@
-//! The history of a collection: a ring of events, and states kept on the way.
+//! The history of a collection: a ring of events, and kept states along it.
 //!
-//! A position counts events; the state at a position is the one after all events before it. What happened before the
-//! collection was loaded may be put in front later, so the first position is not 0. A state is kept every [`ROOT_SPACING`] events. Later,
-//! some are let go, so that the distance between two grows with their age: any state the ring covers is at most half a spacing, or a
-//! quarter of its own age, away from a kept one. The ring is bounded by time (through compaction) and, over all collections, by bytes.
+//! A position counts events. The state at a position is the one after all events before it. Events from before the load
+//! may be prepended later, so the first position is not 0. A state is kept every [`ROOT_SPACING`] events. Older ones
+//! are thinned, so that their distance grows with age. Each covered state is at most half a spacing, or a quarter of
+//! its own age, from a kept one.
+//!
+//! The ring is limited by time (through compaction) and, over all collections, by bytes.
 //!
 //! Invariant: the state at every revision from `floor` on can be rebuilt, and every event after `floor` is in the ring.
 
@@ -17,31 +19,31 @@ use crate::dispatch::Dispatch;
 use crate::event::Event;
 use crate::trees::Trees;
 
-/// After how many events a state is kept.
+/// The number of events between kept states.
 pub(crate) const ROOT_SPACING: u64 = 512;
-/// The position of the first event that a collection sees: high enough that there is room for those of before.
+/// The position of the first event of a collection, high enough for prepended ones.
 const FIRST_POSITION: u64 = 1 << 48;
-/// How many states of old revisions are remembered because they were asked for or pinned.
+/// The maximum number of old states remembered after a request or pin.
 const MAX_REMEMBERED: usize = 32;
-/// How many events a collection keeps however large they are, so that a watcher has a moment to follow.
+/// The minimum number of events kept whatever their size, so that watches can follow.
 const MIN_EVENTS: usize = 64;
-/// Which part of all bytes a collection keeps for itself: others that are written more must not cost its watchers what they have not
-/// seen yet. They give way with their own next event.
+/// The divisor for the guaranteed share of a collection in all bytes, so that busier collections do not cost its
+/// watches their pending events. Others shrink at their own next event.
 const OWN_SHARE: u64 = 128;
-/// What an event costs beside the bytes of the object it replaced, in bytes.
+/// The size of an event in bytes, in addition to the replaced object.
 const EVENT_OVERHEAD: u64 = 256;
-/// What a write costs a kept state at the most, in bytes: the nodes of the entries and the index that were copied.
+/// The maximum cost of a write for a kept state in bytes: the copied nodes of entries and index.
 const COPIED_BYTES: u64 = 4096;
-/// What an item costs a state that shares no node with another, in bytes.
+/// The cost of an item in a state without shared nodes, in bytes.
 const ITEM_BYTES: u64 = 24;
-/// How many bytes of newest events keep their encoded frames, for each collection.
+/// The bytes of newest events that keep their encoded frames, for each collection.
 const HOT_BYTES: u64 = 16 << 20;
 
-/// The bytes that the histories of all collections hold beyond the collections themselves. The limit is passed by no more than
-/// the shares of collections that others leave no room.
+/// The bytes that the histories of all collections hold beyond the collections themselves. They exceed the limit by at
+/// most the guaranteed shares.
 pub(crate) struct Budget {
     used: AtomicU64,
-    /// What all events took that there ever were.
+    /// The total size of all events ever.
     replaced: AtomicU64,
     limit: u64,
 }
@@ -63,7 +65,7 @@ impl Budget {
         self.used() > self.limit
     }
 
-    /// What a collection may hold in any case.
+    /// The guaranteed size for a collection.
     const fn share(&self) -> u64 {
         self.limit / OWN_SHARE
     }
@@ -77,30 +79,30 @@ impl Budget {
     }
 }
 
-/// A state that is kept.
+/// A kept state.
 struct HeldState {
     position: u64,
     trees: Trees,
     bytes: u64,
 }
 
-/// What happened before the beginning of a history.
+/// Events before the beginning of a history.
 pub(crate) struct Past {
     /// The revision that it begins after.
     floor: Revision,
     /// In order.
     events: Vec<Arc<Event>>,
-    /// States on the way, newest first, each with the number of events before it.
+    /// States along the events, newest first, each with the number of events before it.
     states: Vec<(usize, Trees)>,
 }
 
 impl Past {
-    /// Nothing happened after `floor`.
+    /// No events after `floor`.
     pub(crate) const fn nothing(floor: Revision) -> Self {
         Self { floor, events: Vec::new(), states: Vec::new() }
     }
 
-    /// These events happened after `floor`, and led to the state `after`.
+    /// Events after `floor` that led to the state `after`.
     ///
     /// Cost: a tree write for each event.
     pub(crate) fn new(floor: Revision, events: Vec<Arc<Event>>, after: Trees) -> Self {
@@ -116,11 +118,11 @@ impl Past {
     }
 }
 
-/// How to get from a kept state to another one.
+/// The steps from a kept state to another one.
 pub(crate) enum Replay {
-    /// These events, in order, happen.
+    /// Applies these events, in order.
     Redo(Vec<Arc<Event>>),
-    /// These events, newest first, are taken back.
+    /// Reverts these events, newest first.
     Undo(Vec<Arc<Event>>),
 }
 
@@ -147,19 +149,19 @@ pub(crate) struct History {
     roots: VecDeque<HeldState>,
     /// Least recently used first.
     remembered: VecDeque<HeldState>,
-    /// Events from this position on keep their frames; `hot_bytes` is their size.
+    /// Events from this position on keep their frames. `hot_bytes` is their size.
     hot_from: u64,
     hot_bytes: u64,
-    /// What the events take.
+    /// The size of the events.
     bytes: u64,
     budget: Arc<Budget>,
-    /// Whether nothing will ever be added.
+    /// True if nothing will be added.
     closed: bool,
     pub(crate) dispatch: Dispatch,
 }
 
 impl History {
-    /// The history of a collection that was loaded at `floor`.
+    /// The history of a collection loaded at `floor`.
     pub(crate) fn new(floor: Revision, loaded: Trees, dispatch: Dispatch, budget: Arc<Budget>) -> Self {
         let mut history = Self {
             events: VecDeque::new(),
@@ -178,7 +180,7 @@ impl History {
         history
     }
 
-    /// The oldest revision whose state can be rebuilt, and after which every event is known.
+    /// The oldest revision whose state can be rebuilt, and after which all events are known.
     pub(crate) const fn floor(&self) -> Revision {
         self.floor
     }
@@ -207,12 +209,12 @@ impl History {
         self.events.get(index)
     }
 
-    /// The position of the first event after a revision, which is also that of the state at the revision.
+    /// The position of the first event after a revision, which is that of the state at the revision.
     pub(crate) fn position_after(&self, revision: Revision) -> u64 {
         self.first + self.events.partition_point(|event| event.revision <= revision) as u64
     }
 
-    /// Appends an event. `after` is the state that it led to.
+    /// Appends an event. `after` is the resulting state.
     pub(crate) fn push(&mut self, event: Arc<Event>, after: &Trees) {
         self.budget.add(event_bytes(&event));
         self.budget.replaced.fetch_add(event_bytes(&event), Ordering::Relaxed);
@@ -228,13 +230,12 @@ impl History {
         }
     }
 
-    /// Whether more of the past may be put in front of what there is from `floor` on.
+    /// Returns true if older events may be prepended before `floor`.
     pub(crate) fn wants_past(&self, floor: Revision) -> bool {
         !self.closed && self.floor == floor && self.has_room()
     }
 
-    /// Puts what happened before `floor` in front, as far as there is room. Changes nothing where the history does not begin
-    /// there any more.
+    /// Prepends events before `floor`, as far as there is room. Does nothing if the history no longer begins there.
     pub(crate) fn prepend(&mut self, floor: Revision, past: Past) {
         if !self.wants_past(floor) {
             return;
@@ -243,7 +244,7 @@ impl History {
         let mut states = states.into_iter().peekable();
         for (place, event) in events.into_iter().enumerate().rev() {
             if !self.has_room() {
-                // What is not there begins with this event.
+                // The history now begins after this event.
                 self.floor = event.revision;
                 return;
             }
@@ -268,17 +269,17 @@ impl History {
         self.thin_roots();
     }
 
-    /// Whether an event more may be kept.
+    /// Returns true if another event may be kept.
     fn has_room(&self) -> bool {
         !self.budget.is_exceeded() || self.events.len() < MIN_EVENTS || self.bytes < self.budget.share()
     }
 
-    /// The oldest state that can be rebuilt, as a state that is kept and the way from there.
+    /// The oldest state that can be rebuilt, as a kept state and the steps from it.
     pub(crate) fn state_at_floor(&mut self, live: &Trees) -> (Trees, Replay) {
         self.nearest(self.first, live)
     }
 
-    /// Drops events up to `oldest`, at most `limit` of them. Returns whether there may be more.
+    /// Drops at most `limit` events up to `oldest`. Returns true if there may be more.
     pub(crate) fn trim(&mut self, oldest: Revision, limit: usize) -> bool {
         for _ in 0..limit {
             match self.events.front() {
@@ -289,13 +290,13 @@ impl History {
         true
     }
 
-    /// Forgets everything: the collection was loaded anew at `floor`, and what happened before is not known.
+    /// Clears the history after a reload at `floor`.
     pub(crate) fn restart(&mut self, floor: Revision, loaded: Trees) {
         let end = self.end();
         while !self.events.is_empty() {
             self.drop_oldest();
         }
-        // Every position handed out before lies below the new first one, so every cursor finds that it missed something.
+        // Every earlier position is below the new first one, so all cursors detect a gap.
         self.first = end + 1;
         self.hot_from = self.first;
         self.forget_below_first();
@@ -304,13 +305,13 @@ impl History {
         self.keep_root(loaded);
     }
 
-    /// Forgets everything for good: of what happens after `last` nothing will be known.
+    /// Closes the history after its last revision.
     pub(crate) fn close(&mut self, last: Revision, state: Trees) {
         self.restart(last, state);
         self.closed = true;
     }
 
-    /// Whether nothing will ever be added.
+    /// Returns true if nothing will be added.
     pub(crate) const fn is_closed(&self) -> bool {
         self.closed
     }
@@ -337,7 +338,7 @@ impl History {
         (trees.clone(), steps)
     }
 
-    /// Keeps the state at a position for as long as the ring covers it, unless others are used more.
+    /// Remembers the state at a position while the ring covers it, unless others are used more recently.
     pub(crate) fn remember(&mut self, position: u64, trees: Trees) {
         if position < self.first || self.remembered.iter().any(|kept| kept.position == position) {
             return;
@@ -351,7 +352,7 @@ impl History {
         self.remembered.push_back(kept);
     }
 
-    /// How many states of old revisions are remembered.
+    /// The number of remembered old states.
     pub(crate) fn remembered(&self) -> usize {
         self.remembered.len()
     }
@@ -363,7 +364,7 @@ impl History {
         self.thin_roots();
     }
 
-    /// Lets go of kept states whose neighbours are near enough for their age.
+    /// Drops kept states whose neighbours are near enough for their age.
     fn thin_roots(&mut self) {
         let end = self.end();
         let mut at = 1;
@@ -383,7 +384,7 @@ impl History {
         }
     }
 
-    /// Charges the budget with what a state may hold alone, `writes` after the state before it.
+    /// Charges the budget with the exclusive size of a state, `writes` after the one before it.
     fn kept(&self, position: u64, trees: Trees, writes: u64) -> HeldState {
         let bytes = (writes * COPIED_BYTES).min(trees.items() as u64 * ITEM_BYTES);
         self.budget.add(bytes);
@@ -417,7 +418,7 @@ impl History {
         });
     }
 
-    /// Takes the frames of events that are no longer among the newest.
+    /// Drops the frames of events that are no longer among the newest.
     fn cool(&mut self) {
         while self.hot_bytes > HOT_BYTES && self.hot_from + 1 < self.end() {
             let Some(event) = self.event(self.hot_from).cloned() else { return };
@@ -436,12 +437,12 @@ impl Drop for History {
     }
 }
 
-/// What an event holds alone: the object it replaced. The object it made belongs to the collection.
+/// The exclusive size of an event: the replaced object. The new one belongs to the collection.
 fn event_bytes(event: &Event) -> u64 {
     EVENT_OVERHEAD + event.previous.as_ref().map_or(0, |entry| entry.object.skeleton().len() as u64)
 }
 
-/// About what a frame of the event takes.
+/// The approximate size of a frame of the event.
 fn frame_bytes(event: &Event) -> u64 {
     event.current.as_ref().or(event.previous.as_ref()).map_or(0, |entry| entry.list_bytes())
 }
@@ -485,7 +486,7 @@ mod tests {
         push(&mut busy, 2 * OWN_SHARE * OWN);
         push(&mut calm, 2 * OWN);
         assert_eq!(calm.len() as u64, OWN);
-        // What the share takes beyond the limit is given back by the one that has more.
+        // The collection with more than its share frees the bytes beyond the limit.
         push(&mut busy, 1);
         assert!(budget.used() <= OWN_SHARE * OWN * EVENT_OVERHEAD);
         assert_eq!(calm.len() as u64, OWN);

@@ -1,7 +1,7 @@
-//! Labels as entries hold them: one pointer, shared by all entries of a collection with the same labels. Parts of objects that many
-//! have alike are shared in the same way.
+//! Labels of entries: one pointer, shared by all entries of a collection with the same labels. Equal parts of objects
+//! are shared in the same way.
 //!
-//! A label is one text, `key=value` (keys hold no `=`), because that is also the term under which the index knows it.
+//! A label is one text, `key=value` (keys contain no `=`), which is also its term in the index.
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::ops::Range;
@@ -11,27 +11,27 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-/// In how many parts the pools of an interner are locked, so that those who decode on several cores seldom wait for each other.
+/// The number of separately locked parts of an interner's pools, so that concurrent decoders rarely wait.
 const SHARDS: usize = 16;
-/// How many texts or sets a shard holds before it first looks for unused ones.
+/// The size of a shard at its first sweep of unused values.
 const FIRST_SWEEP: usize = 64;
-/// As many labels as hardly any object has more of.
+/// The number of labels that hardly any object exceeds.
 const COMMON_LABELS: usize = 8;
-/// As many bytes as the labels of hardly any object have more of.
+/// The bytes of labels that hardly any object exceeds.
 const COMMON_BYTES: usize = 512;
 
 /// The labels of one object. Cloning is cheap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Labels(Option<Arc<LabelSet>>);
 
-/// The labels `key=value`, which strictly ascend.
+/// The labels `key=value`, in strictly ascending order.
 #[derive(Debug, PartialEq, Eq)]
 struct LabelSet(Box<[Arc<str>]>);
 
 impl Labels {
     /// The value of the label with this key.
     ///
-    /// Cost: one comparison a label where these are few, else about as many as their number has binary digits. No allocation.
+    /// Cost: one comparison for each of a few labels, otherwise a binary search. No allocation.
     pub fn get(&self, key: &str) -> Option<&str> {
         let terms = self.terms();
         let likely = if terms.len() <= COMMON_LABELS {
@@ -43,7 +43,7 @@ impl Labels {
         likely.iter().find_map(|term| term.strip_prefix(key)?.strip_prefix('='))
     }
 
-    /// Returns true if there is a label of this key and value, as `key=value`. Cost: a binary search.
+    /// Returns true if there is a label with this text `key=value`. Cost: a binary search.
     pub(crate) fn has(&self, term: &[u8]) -> bool {
         self.terms().binary_search_by(|known| known.as_bytes().cmp(term)).is_ok()
     }
@@ -53,12 +53,12 @@ impl Labels {
         self.terms().iter().map(|term| term.split_once('=').unwrap_or((term, "")))
     }
 
-    /// How many labels there are.
+    /// The number of labels.
     pub fn len(&self) -> usize {
         self.terms().len()
     }
 
-    /// Whether there are no labels.
+    /// Returns true if there are no labels.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
@@ -68,7 +68,7 @@ impl Labels {
         self.0.as_ref().map_or(&[], |set| &set.0)
     }
 
-    /// Whether both are known to be equal without looking at them.
+    /// Returns true if both are the same set in memory.
     pub(crate) fn same(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (None, None) => true,
@@ -81,7 +81,7 @@ impl Labels {
 /// Makes equal labels share their memory.
 #[derive(Default)]
 pub(crate) struct LabelInterner {
-    /// Made with the first labels, for there are thousands of collections without any.
+    /// Created with the first labels, since thousands of collections have none.
     pools: OnceLock<Box<Pools>>,
 }
 
@@ -89,14 +89,14 @@ pub(crate) struct LabelInterner {
 struct Pools {
     terms: Sharded<str>,
     sets: Sharded<LabelSet>,
-    /// Seeded by chance, so that nobody can send labels that all fall together.
+    /// Seeded randomly against collision attacks.
     hasher: RandomState,
 }
 
 impl LabelInterner {
     /// The labels with these keys and values.
     ///
-    /// Cost: nothing where there are none; one allocation and one look-up, if another object has these labels.
+    /// Cost: nothing without labels. For known labels, one allocation and one lookup.
     pub(crate) fn intern<'a>(&self, labels: impl Iterator<Item = (&'a str, &'a str)>) -> Labels {
         let mut joined = String::new();
         let mut places: SmallVec<[Range<usize>; COMMON_LABELS]> = SmallVec::new();
@@ -111,14 +111,14 @@ impl LabelInterner {
         }
         let mut terms: SmallVec<[&str; COMMON_LABELS]> = places.into_iter().map(|place| &joined[place]).collect();
         terms.sort_unstable();
-        // What another server stored may name a label twice.
+        // Objects from other servers may repeat a label.
         terms.dedup();
         Labels(Some(self.pools.get_or_init(Box::default).set(&terms)))
     }
 }
 
 impl Pools {
-    /// The set of these terms, which strictly ascend.
+    /// The set of these strictly ascending terms.
     fn set(&self, terms: &[&str]) -> Arc<LabelSet> {
         let is_set = |set: &LabelSet| set.0.len() == terms.len() && set.0.iter().zip(terms).all(|(a, b)| **a == **b);
         // ORDER: terms are interned while the shard of the set is locked, never the other way round.
@@ -140,19 +140,19 @@ impl Pools {
 /// Makes equal parts of objects share their memory.
 #[derive(Default)]
 pub(crate) struct PartInterner {
-    /// Made with the first one, for there are thousands of collections without any.
+    /// Created with the first part, since thousands of collections have none.
     pool: OnceLock<Box<(Sharded<[u8]>, DefaultHashBuilder)>>,
 }
 
 impl PartInterner {
-    /// The text that is kept of this one. Cost: a look-up and a comparison, if another object has it.
+    /// The shared copy of a text. Cost: a lookup and a comparison for a known one.
     pub(crate) fn intern(&self, text: &[u8]) -> Arc<[u8]> {
         let (texts, hasher) = &**self.pool.get_or_init(Box::default);
         texts.intern(hasher.hash_one(text), |known| known == text, || Arc::from(text))
     }
 }
 
-/// A pool in parts, each with a lock of its own.
+/// A pool in parts with separate locks.
 struct Sharded<T: ?Sized>([Mutex<Pool<T>>; SHARDS]);
 
 impl<T: ?Sized> Default for Sharded<T> {
@@ -162,23 +162,23 @@ impl<T: ?Sized> Default for Sharded<T> {
 }
 
 impl<T: ?Sized> Sharded<T> {
-    /// The value that is wanted, which has this hash. It is made if it is not known.
+    /// The value with this hash for which `is_wanted` returns true, created if unknown.
     fn intern(&self, hash: u64, is_wanted: impl Fn(&T) -> bool, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
-        // The tables go by the upper and the lowest bits.
+        // The tables use the upper and lowest bits.
         let shard = usize::try_from((hash >> u16::BITS) % SHARDS as u64).expect("there are few shards");
         self.0[shard].lock().intern(hash, is_wanted, make)
     }
 }
 
-/// Values that are shared as long as somebody uses them.
+/// Values that are shared while in use.
 struct Pool<T: ?Sized> {
     known: HashTable<Interned<T>>,
-    /// The size at which unused values are looked for. Twice what was in use the last time: O(1) a value in the mean.
+    /// The size at which unused values are removed: twice that after the last sweep, so amortized O(1) for each value.
     sweep_at: usize,
 }
 
 struct Interned<T: ?Sized> {
-    /// Kept, since a table that grows asks for it while others wait.
+    /// Stored, because a growing table needs it while other threads wait.
     hash: u64,
     value: Arc<T>,
 }
@@ -195,7 +195,7 @@ impl<T: ?Sized> Pool<T> {
             return known.value.clone();
         }
         if self.known.len() >= self.sweep_at {
-            // The pool itself has each once.
+            // The pool itself has one reference to each.
             self.known.retain(|known| Arc::strong_count(&known.value) > 1);
             self.sweep_at = FIRST_SWEEP.max(self.known.len() * 2);
         }

@@ -1,15 +1,15 @@
-//! The cache: what lists, gets and watches are answered from.
+//! The cache, from which lists, gets and watches are answered.
 //!
-//! One tail of the store feeds all collections, under one watermark ([`Cache`]). A [`Collection`] is a counted
-//! copy-on-write tree of its newest state, a ring of events with states kept on the way, and an index of who watches what.
-//! A [`Snapshot`] is a pointer; a [`WatchCursor`] is a position. Nothing here knows HTTP, selectors or how a resource is
-//! declared: it is told which fields to keep and by which to dispatch.
+//! One tail of the store feeds all collections, under one watermark ([`Cache`]). A [`Collection`] has a counted
+//! copy-on-write tree of its newest state, a ring of events with kept states, and an index of its watches. A
+//! [`Snapshot`] is a pointer, and a [`WatchCursor`] a position. The crate must not know HTTP, selectors or the
+//! declaration of resources: callers define the fields to keep and the field for dispatching.
 //!
 //! Invariants:
-//! - Whoever sees the watermark at R finds every write up to R in every collection.
+//! - A reader that sees the watermark at R finds every write up to R in every collection.
 //! - A snapshot at a readable revision equals the store at that revision, whatever is written or compacted meanwhile.
-//! - A cursor delivers every event of its scope after its start once and in order, or says that it can't.
-//! - An event costs nothing for watchers of other scopes.
+//! - A cursor delivers every event of its scope after its start once and in order, or returns an error.
+//! - An event costs nothing for watches of other scopes.
 
 mod additions;
 mod cache;

@@ -1,11 +1,12 @@
-//! Reads collections out of the store: one scan for all of them, decoded on several cores while the next page is on its
-//! way.
+//! Loads collections from the store: one scan for all, decoded on several cores while the next page is read.
 //!
-//! Where the store has a faster way than the order of the keys, a scan takes that, and sorts what came. Otherwise it goes from the
-//! first of the prefixes to the end of the last one. A page of it holds whatever stands there; where it ends in keys that nobody
-//! wants, the next one begins at the next prefix that somebody does. So thousands of empty collections cost a page or two, and what
-//! lies between them costs at most a page for each gap. Memory is bounded by what is kept: one page more than the runtime has threads is
-//! in work, whatever the collections hold, so that the scan does not wait for those who decode.
+//! If the store has a faster order than that of keys, the scan uses it and sorts the result. Otherwise it reads from
+//! the first prefix to the end of the last one. A page contains all keys of its range. If it ends between prefixes, the
+//! next page begins at the next prefix. Thousands of empty collections therefore cost a page or two, and foreign keys
+//! between them at most a page for each gap.
+//!
+//! Memory is limited by the result and one page more than the runtime has threads, so that the scan does not wait for
+//! decoding.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,15 +21,15 @@ use crate::entry::Entry;
 use crate::shared::Shared;
 use crate::trees::Trees;
 
-/// How many keys one read asks for.
+/// The number of keys in one read.
 pub(crate) const PAGE: usize = 500;
 
-/// How many pieces are decoded at the same time: one for each thread that the runtime was given.
+/// The number of concurrent decoders: one for each thread of the runtime.
 pub(crate) fn decoders() -> usize {
     tokio::runtime::Handle::current().metrics().num_workers()
 }
 
-/// The prefixes that a scan looks for, ascending. None lies below another.
+/// The prefixes of a scan, sorted. None is below another.
 #[derive(Clone)]
 pub(crate) struct Wanted(Arc<[Box<str>]>);
 
@@ -41,16 +42,16 @@ impl Wanted {
         Self(prefixes.into())
     }
 
-    /// The prefix that a key lies below, by its place.
+    /// The index of the prefix of a key.
     ///
     /// # Errors
-    /// The place of the first prefix behind the key, where it lies below none.
+    /// The index of the first prefix after the key, if none contains it.
     pub(crate) fn find(&self, key: &str) -> Result<usize, usize> {
         let behind = self.0.partition_point(|prefix| **prefix <= *key);
         behind.checked_sub(1).filter(|place| key.starts_with(&*self.0[*place])).ok_or(behind)
     }
 
-    /// Where to read on behind a key; `None` where nothing that is wanted can follow.
+    /// The key from which to continue. `None` if no prefix follows.
     fn behind(&self, key: &str) -> Option<StoreKey> {
         match self.find(key) {
             Ok(_) => Some(StoreKey::new(behind(key))),
@@ -59,8 +60,8 @@ impl Wanted {
     }
 }
 
-/// What the store holds at a revision from the first of the prefixes to the end of the last, in key order, but for most of
-/// what lies between them.
+/// The stored values at a revision from the first prefix to the end of the last, in key order, skipping most of the
+/// keys between prefixes.
 pub(crate) fn pages(
     store: Arc<dyn Store>,
     wanted: Wanted,
@@ -75,34 +76,34 @@ pub(crate) fn pages(
     stream::iter(pages).flatten()
 }
 
-/// What the store holds of the prefixes at a revision, in whichever order it is had soonest.
+/// The stored values of the prefixes at a revision, in the store's fastest order.
 fn scan(store: &Arc<dyn Store>, wanted: &Wanted, revision: Revision) -> Scan {
     let ranges = wanted.0.iter().map(|prefix| (StoreKey::new(&**prefix), StoreKey::prefix_end(prefix)));
     let request = ScanRequest { ranges: ranges.collect(), revision };
     store.scan(request).unwrap_or_else(|| pages(store.clone(), wanted.clone(), revision).boxed())
 }
 
-/// What was read of a collection.
+/// A loaded collection.
 pub(crate) struct Loaded {
     pub(crate) trees: Trees,
     pub(crate) unreadable: Unreadable,
 }
 
 impl Loaded {
-    /// Adds a change that happened after it was read.
+    /// Applies a change after the load.
     pub(crate) fn apply(&mut self, change: Change) {
         change.content.put_in(&change.key, &mut self.trees, &mut self.unreadable);
     }
 }
 
-/// What was read of a collection so far.
+/// The values of a collection read so far.
 #[derive(Default)]
 struct Read {
     entries: Vec<Arc<Entry>>,
     unreadable: Unreadable,
 }
 
-/// What the collections hold at a revision, in their order.
+/// Loads collections at a revision, in their order.
 pub(crate) async fn collections(
     store: &Arc<dyn Store>,
     shared: &Arc<Shared>,
@@ -112,7 +113,7 @@ pub(crate) async fn collections(
     let wanted = Wanted::of(collections);
     let by_prefix: BTreeMap<&str, usize> =
         collections.iter().enumerate().map(|(place, collection)| (collection.prefix(), place)).collect();
-    // In the order of the prefixes, as the scan finds them.
+    // In the order of the scan's prefixes.
     let sorted: Arc<[Arc<Collection>]> = by_prefix.values().map(|place| collections[*place].clone()).collect();
     let decoded = scan(store, &wanted, revision)
         .map_ok(|page| {
@@ -139,7 +140,7 @@ pub(crate) async fn collections(
     Ok(loaded)
 }
 
-/// The trees of what was read.
+/// Builds the trees of a loaded collection.
 async fn build(collection: &Arc<Collection>, read: Read) -> Result<Loaded, StoreError> {
     let layout = collection.layout().clone();
     let Read { entries, unreadable } = read;
@@ -155,7 +156,7 @@ async fn build(collection: &Arc<Collection>, read: Read) -> Result<Loaded, Store
     Ok(Loaded { trees, unreadable })
 }
 
-/// What a page holds of each collection, by the place of its prefix.
+/// The decoded values of a page by collection, with the index of its prefix.
 fn decode(shared: &Shared, wanted: &Wanted, sorted: &[Arc<Collection>], page: &[KeyValue]) -> Vec<(usize, Read)> {
     let mut parts: Vec<(usize, Read)> = Vec::new();
     for stored in page {
@@ -172,7 +173,7 @@ fn decode(shared: &Shared, wanted: &Wanted, sorted: &[Arc<Collection>], page: &[
     parts
 }
 
-/// Has work done beside the runtime's own threads. It begins at once, whether or not the future is polled.
+/// Runs work outside of the runtime's own threads. It starts at once, even if the future is not polled.
 pub(crate) fn on_a_core<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> impl Future<Output = Result<T, StoreError>> + Send + 'static {

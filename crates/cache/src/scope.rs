@@ -1,7 +1,6 @@
-//! The scope of a watcher: what it is interested in, as far as events are told apart before anybody is woken.
+//! The scope of a watch: the events that may concern it, as distinguished before a wake-up.
 //!
-//! A scope is wider than the selector that it stands for, never narrower: where a collection does not keep the field of a scope, all its
-//! events are in it.
+//! A scope is at least as wide as its selector. In a collection without the field of a scope, it contains all events.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -11,7 +10,7 @@ use crate::entry::{Entry, namespace_of};
 use crate::event::Event;
 use crate::spec::Layout;
 
-/// What a watcher is interested in: the most selective set of events that its selector implies.
+/// The most selective set of events that a selector implies.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// Every event of the collection.
@@ -20,36 +19,36 @@ pub enum Scope {
     Namespace(String),
     /// The events of one object.
     Object {
-        /// `<namespace>/<name>`, or `<name>` where objects have no namespace.
+        /// `<namespace>/<name>`, or `<name>` for cluster-scoped objects.
         key: String,
     },
-    /// The events of objects in which a field has a value before or after the event. In a collection that does not
-    /// dispatch by this field these are all events.
+    /// Events of objects with this value of a field before or after the event. All events in a collection that does not
+    /// dispatch by the field.
     Field {
         /// The path of the field: `spec.nodeName`.
         path: String,
         /// The value.
         value: String,
     },
-    /// The events of objects that a selector selects before or after the event. In a collection that does not keep the field of its term
-    /// these are all events.
+    /// Events of objects that a selector matches before or after the event. All events in a collection without the
+    /// field of its term.
     Selected(SelectedScope),
 }
 
-/// The scope of a selector that demands something which events can be found by.
+/// The scope of a selector with a term by which events are found.
 #[derive(Clone)]
 pub struct SelectedScope {
-    /// What every object has that is selected.
+    /// The term of all selected objects.
     pub term: ScopeTerm,
-    /// The namespace in which all of them are, if it is known.
+    /// Their common namespace, if known.
     pub namespace: Option<String>,
-    /// Tells selectors apart: those of one term, namespace and name select the same.
+    /// Identifies the selector: equal term, namespace and name imply an equal selection.
     pub name: Arc<str>,
-    /// Whether an object is selected.
+    /// Returns true for selected objects.
     pub test: Arc<dyn Fn(&Entry) -> bool + Send + Sync>,
 }
 
-/// What events can be found by.
+/// A term for finding events.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ScopeTerm {
     /// A label with a value.
@@ -59,21 +58,21 @@ pub enum ScopeTerm {
         /// Its value.
         value: String,
     },
-    /// A label, whatever its value.
+    /// A label with any value.
     LabelKey(String),
-    /// A field that the collection keeps, with the text that it has.
+    /// A field in the layout, with its text.
     Field {
         /// Its path.
         path: String,
-        /// Its text; empty where the object does not have it.
+        /// Its text. Empty if absent.
         value: String,
     },
-    /// The name of an object, in whatever namespace.
+    /// The name of an object, in any namespace.
     Name(String),
 }
 
 impl SelectedScope {
-    /// Whether one of the two states of an event is selected.
+    /// Returns true if one of the two states of an event is selected.
     pub(crate) fn selects(&self, event: &Event) -> bool {
         [&event.previous, &event.current].into_iter().flatten().any(|entry| (self.test)(entry))
     }
@@ -104,7 +103,7 @@ impl fmt::Debug for SelectedScope {
 }
 
 impl Scope {
-    /// Whether an event of a collection with this layout is in the scope.
+    /// Returns true if an event of a collection with this layout is in the scope.
     pub(crate) fn holds(&self, event: &Event, layout: &Layout) -> bool {
         match self {
             Self::All => true,
@@ -119,7 +118,7 @@ impl Scope {
 }
 
 impl SelectedScope {
-    /// Whether events of a collection with this layout can be found by the term.
+    /// Returns true if events of a collection with this layout can be found by the term.
     pub(crate) fn is_known(&self, layout: &Layout) -> bool {
         match &self.term {
             ScopeTerm::Field { path, .. } => layout.place(path).is_some(),

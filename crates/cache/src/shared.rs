@@ -1,8 +1,8 @@
-//! The state that the tail's task, the background tasks and the users of a cache share: the routes and what all collections have in
-//! common.
+//! The state shared by the tail's task, the background tasks and the users of a cache: the routes and the environment
+//! of collections.
 //!
-//! A route leads from a prefix of the store's keys to the collection of what is stored below it. Only the tail's task
-//! changes the routes, and only between two batches: so whoever finds a collection finds it as new as the watermark.
+//! A route maps a prefix of store keys to its collection. Only the tail's task changes routes, and only between two
+//! batches, so a routed collection is always as fresh as the watermark.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -23,38 +23,38 @@ use crate::spec::CollectionSpec;
 use crate::stats::{Counters, TailFault};
 use crate::watermark::Watermark;
 
-/// How many values that can't be read are named in the log.
+/// The maximum number of unreadable values in the log.
 const NAMED_UNREADABLE: u64 = 100;
 
-/// What the tail's task and the cache's users share.
+/// The state shared by the tail's task and the cache's users.
 pub(crate) struct Shared {
     pub(crate) environment: Arc<Environment>,
     routes: RwLock<Routes>,
-    /// The collections that have events to drop when they are too old, by prefix.
+    /// The collections with events that may expire, by prefix.
     eventful: Mutex<HashMap<Arc<str>, Arc<Collection>>>,
     fault: Mutex<Option<TailFault>>,
-    /// The newest revision of the store that anybody has heard of.
+    /// The newest known revision of the store.
     heard_of: AtomicU64,
 }
 
-/// Collections by prefix. No prefix lies below another.
+/// Collections by prefix. No prefix is below another.
 #[derive(Default)]
 pub(crate) struct Routes(BTreeMap<Arc<str>, Arc<Collection>>);
 
-/// Two prefixes of which one lies below the other, or that are the same.
+/// Two prefixes that are equal or of which one is below the other.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the prefix {prefix} overlaps {other}, which is there already")]
+#[error("the prefix {prefix} overlaps {other}, which exists already")]
 pub struct Overlap {
-    /// The prefix that was to be added.
+    /// The prefix to be added.
     pub prefix: String,
-    /// The one in its way.
+    /// The existing prefix.
     pub other: String,
 }
 
 impl Routes {
-    /// The collection that a key of the store belongs to, and the key relative to it.
+    /// The collection of a store key, and the relative key.
     pub(crate) fn route<'a>(&self, key: &'a str) -> Option<(&Arc<Collection>, &'a str)> {
-        // No prefix lies below another, so only the last one not behind the key can be its own.
+        // No prefix is below another, so only the last one up to the key can match.
         let (prefix, collection) = self.0.range::<str, _>((Bound::Unbounded, Bound::Included(key))).next_back()?;
         key.strip_prefix(&**prefix).map(|relative| (collection, relative))
     }
@@ -63,10 +63,10 @@ impl Routes {
         self.0.get(prefix)
     }
 
-    /// Whether a prefix may be added.
+    /// Checks that a prefix may be added.
     ///
     /// # Errors
-    /// [`Overlap`] when it lies below another one, or another one below it.
+    /// [`Overlap`] if it is below another one, or another one below it.
     pub(crate) fn is_free(&self, prefix: &str) -> Result<(), Overlap> {
         let above = self.0.range::<str, _>((Bound::Unbounded, Bound::Included(prefix))).next_back();
         let above = above.filter(|(other, _)| prefix.starts_with(&***other));
@@ -94,12 +94,12 @@ impl Routes {
         self.0.is_empty()
     }
 
-    /// All of them, by prefix.
+    /// All collections, by prefix.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<Collection>> {
         self.0.values()
     }
 
-    /// Those whose prefixes stand behind this one, by prefix.
+    /// The collections with greater prefixes, in order.
     pub(crate) fn behind(&self, prefix: &str) -> impl Iterator<Item = &Arc<Collection>> {
         self.0.range::<str, _>((Bound::Excluded(prefix), Bound::Unbounded)).map(|(_, collection)| collection)
     }
@@ -116,7 +116,7 @@ impl Shared {
         }
     }
 
-    /// An empty collection that no route leads to yet.
+    /// An empty collection without a route.
     pub(crate) fn collection(&self, spec: CollectionSpec) -> Arc<Collection> {
         Arc::new(Collection::new(spec, self.environment.clone()))
     }
@@ -129,7 +129,7 @@ impl Shared {
         &self.environment.counters
     }
 
-    /// Looks at the routes. They don't change meanwhile, so this must be short.
+    /// Reads the routes under their lock, so `look` must be short.
     pub(crate) fn routes<T>(&self, look: impl FnOnce(&Routes) -> T) -> T {
         look(&self.routes.read())
     }
@@ -139,10 +139,10 @@ impl Shared {
         self.routes.read().all().cloned().collect()
     }
 
-    /// Leads routes to these collections, each of which has all that is stored up to the watermark. Those that they led to
-    /// before are closed.
+    /// Sets routes to these collections, which have all stored objects up to the watermark. Replaced collections are
+    /// closed.
     ///
-    /// ORDER: called by the tail's task alone, between two batches.
+    /// ORDER: called only by the tail's task, between two batches.
     pub(crate) fn open(&self, collections: &[Arc<Collection>]) {
         let replaced: Vec<_> = {
             let mut routes = self.routes.write();
@@ -152,9 +152,9 @@ impl Shared {
         self.note_events(collections);
     }
 
-    /// Takes routes away and closes their collections.
+    /// Removes routes and closes their collections.
     ///
-    /// ORDER: called by the tail's task alone, between two batches.
+    /// ORDER: called only by the tail's task, between two batches.
     pub(crate) fn close(&self, prefixes: &[String]) {
         let removed: Vec<_> = {
             let mut routes = self.routes.write();
@@ -167,7 +167,7 @@ impl Shared {
         }
     }
 
-    /// Applies changes that are newer than all before.
+    /// Applies changes newer than all before.
     pub(crate) fn apply(&self, collection: &Arc<Collection>, changes: Vec<Change>) {
         self.counters().events.add(changes.len() as u64);
         collection.counts().events.add(changes.len() as u64);
@@ -176,7 +176,7 @@ impl Shared {
         }
     }
 
-    /// Puts what happened before `floor` in front of a collection's history.
+    /// Prepends events before `floor` to a collection's history.
     pub(crate) fn prepend(&self, collection: &Arc<Collection>, floor: Revision, past: Past) {
         collection.prepend(floor, past);
         self.note_events(std::slice::from_ref(collection));
@@ -192,18 +192,17 @@ impl Shared {
         }
     }
 
-    /// Notes that a revision is the newest from now on.
+    /// Records that a revision is the newest from now on.
     pub(crate) fn note_time(&self, now: SystemTime, revision: Revision) {
         self.environment.times.note(now, revision);
     }
 
-    /// Forgets when revisions before a time were the newest.
+    /// Drops the times of revisions before a time.
     pub(crate) fn forget_times(&self, before: SystemTime) {
         self.environment.times.forget_before(before);
     }
 
-    /// Drops the events up to a revision, and lets the states before it expire. Costs nothing for collections that have no
-    /// events.
+    /// Drops the events up to a revision, and expires earlier states. Costs nothing for collections without events.
     pub(crate) fn trim(&self, oldest: Revision) {
         self.environment.expire(oldest);
         self.environment.views.trim(None, oldest);
@@ -213,21 +212,21 @@ impl Shared {
         self.note_events(&eventful);
     }
 
-    /// Reads a value of a collection. The operator must see what can't be read, since it is not shown to clients; but a
-    /// store that another server filled can be full of it.
+    /// Decodes a value of a collection. Unreadable values are logged for the operator, since clients do not see them.
+    /// The number of lines is limited, because a store filled by another server may have many.
     pub(crate) fn decode(&self, collection: &Collection, stored: &KeyValue) -> Result<Arc<Entry>, DecodeError> {
         collection.decode(stored).inspect_err(|error| {
             let before = self.counters().undecodable.add(1);
             collection.counts().undecodable.increment();
             if before < NAMED_UNREADABLE {
-                tracing::error!(key = %stored.key, %error, "a stored value can't be read and is not shown");
+                tracing::error!(key = %stored.key, %error, "a stored value is unreadable and hidden from clients");
             } else if before == NAMED_UNREADABLE {
-                tracing::error!("more stored values can't be read; from now on they are counted and not named");
+                tracing::error!("more stored values are unreadable; further ones are counted and not logged");
             }
         })
     }
 
-    /// What an event changes in its collection.
+    /// The change of a collection by an event.
     pub(crate) fn change(&self, collection: &Collection, key: &str, event: &StoreEvent) -> Change {
         let revision = event.revision;
         let content = match &event.value {
@@ -244,12 +243,12 @@ impl Shared {
         self.heard_of.fetch_max(revision.get(), Ordering::Relaxed);
     }
 
-    /// How many revisions the store is known to have beyond the watermark.
+    /// The number of known revisions of the store beyond the watermark.
     pub(crate) fn lag(&self) -> u64 {
         self.heard_of.load(Ordering::Relaxed).saturating_sub(self.watermark().get().get())
     }
 
-    /// Why the tail is broken, if it is.
+    /// The fault of the tail, if any.
     pub(crate) fn fault(&self) -> Option<TailFault> {
         self.fault.lock().clone()
     }

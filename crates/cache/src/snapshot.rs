@@ -1,7 +1,7 @@
-//! A collection as it was at one revision: what lists are read from.
+//! A collection at one revision, from which lists are read.
 //!
-//! Taking one copies a pointer; holding one costs only the nodes that later writes replace. Ranges are half open, over
-//! keys relative to the collection, and end with the collection where no end is given.
+//! Taking a snapshot copies a pointer, and holding one costs only the nodes replaced by later writes. Ranges are half
+//! open, over keys relative to the collection. Without an end they extend to that of the collection.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::spec::Layout;
 use crate::tree::{self, LeafCursor};
 use crate::trees::{IndexTerm, Trees};
 
-/// How hard leaf blocks are compressed: the fastest level, which on JSON of objects already leaves a tenth.
+/// The compression level of leaf blocks: the fastest, which already reduces JSON objects to a tenth.
 const BLOCK_LEVEL: u32 = 1;
 
 /// A collection at one revision.
@@ -25,41 +25,41 @@ pub struct Snapshot {
     pub(crate) trees: Trees,
 }
 
-/// Why there is no snapshot at a revision.
+/// The reason why there is no snapshot at a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
-    /// The history does not reach back to the revision; the store's own history may.
-    #[error("the cache only knows revisions from {oldest} on")]
+    /// The history does not cover the revision. The store's own history may.
+    #[error("the oldest revision in the cache is {oldest}")]
     TooOld {
-        /// The oldest revision the cache can rebuild.
+        /// The oldest revision that the cache can rebuild.
         oldest: Revision,
     },
     /// The cache has not seen the revision yet.
     #[error("the cache is at revision {current}")]
     Future {
-        /// The newest revision the cache has seen.
+        /// The watermark.
         current: Revision,
     },
-    /// The collection was removed from the cache before it got there.
+    /// The collection was removed before this revision.
     #[error("the collection was removed at revision {last}")]
     Removed {
-        /// The last revision that its state is known of.
+        /// The last revision with a known state.
         last: Revision,
     },
 }
 
 impl Snapshot {
-    /// Which fields the entries have, and at which places.
+    /// The layout of the entries.
     pub const fn layout(&self) -> &Arc<Layout> {
         self.trees.layout()
     }
 
-    /// How many objects there are. O(1).
+    /// The number of objects. O(1).
     pub fn len(&self) -> usize {
         self.trees.entries.len()
     }
 
-    /// Whether there are no objects.
+    /// Returns true if there are no objects.
     pub fn is_empty(&self) -> bool {
         self.trees.entries.is_empty()
     }
@@ -69,7 +69,7 @@ impl Snapshot {
         self.trees.entries.get(key)
     }
 
-    /// How many objects have keys below this one. O(log n).
+    /// The number of objects with keys below this one. O(log n).
     pub fn rank(&self, key: &str) -> usize {
         self.trees.entries.before(key).count
     }
@@ -79,13 +79,13 @@ impl Snapshot {
         self.trees.entries.nth(rank)
     }
 
-    /// How many objects are in the range. O(log n).
+    /// The number of objects in the range. O(log n).
     pub fn count(&self, from: &str, to: Option<&str>) -> usize {
         let (first, last) = self.ranks(from, to);
         last.saturating_sub(first)
     }
 
-    /// How many bytes the items of a list of the range have, without the commas between them. O(log n).
+    /// The size of the range's list items in bytes, without the commas between them. O(log n).
     pub fn bytes(&self, from: &str, to: Option<&str>) -> u64 {
         let below = |key: &str| self.trees.entries.before(key).weight;
         to.map_or(self.trees.entries.weight(), below).saturating_sub(below(from))
@@ -97,8 +97,8 @@ impl Snapshot {
         self.trees.entries.iter_ranks(first, last)
     }
 
-    /// The objects of the range, in key order, that may have all the terms: those that have the rarest of them. All objects of
-    /// the range with no terms, and with terms alone that a good part of the collection has.
+    /// The objects of the range, in key order, that may have all the terms: those with the rarest term. All objects of
+    /// the range without terms, or with common terms only.
     ///
     /// Cost: O(log n) for each term and for each object returned.
     pub fn select<'a>(&'a self, terms: &[IndexTerm<'_>], from: &str, to: Option<&str>) -> Selected<'a> {
@@ -109,14 +109,14 @@ impl Snapshot {
         Selected { entries }
     }
 
-    /// The leaves of the range, as something that owns what it needs and can be held across awaits.
+    /// The leaves of the range as an owned cursor, which can be held across awaits.
     pub fn cursor(&self, from: &str, to: Option<&str>) -> RangeCursor {
         let (first, last) = self.ranks(from, to);
         RangeCursor { leaves: self.trees.entries.leaves(first, last) }
     }
 
-    /// The objects that are not the same in another snapshot of the collection: as they are here, and there. Costs no more than the
-    /// changes between the two.
+    /// The objects that differ in another snapshot of the collection, with both versions. Cost: proportional to the
+    /// changes.
     pub fn changes_to<'a>(&'a self, other: &'a Self) -> tree::Diff<'a, Arc<Entry>> {
         tree::Diff::new(&self.trees.entries, &other.trees.entries, Arc::ptr_eq)
     }
@@ -126,7 +126,7 @@ impl Snapshot {
     }
 }
 
-/// Objects that a selection may match; see [`Snapshot::select`].
+/// Candidates of a selection. See [`Snapshot::select`].
 pub struct Selected<'a> {
     entries: Candidates<'a>,
 }
@@ -142,7 +142,7 @@ impl<'a> Iterator for Selected<'a> {
     fn next(&mut self) -> Option<&'a Arc<Entry>> {
         match &mut self.entries {
             Candidates::Range(entries) => entries.next(),
-            // The index and the entries are of one moment, so every posting has its entry.
+            // Index and entries belong to one state, so every posting has its entry.
             Candidates::Posted(trees, keys) => loop {
                 let found = trees.entries.get(keys.next()?);
                 if found.is_some() {
@@ -172,7 +172,7 @@ impl RangeCursor {
         self.leaves.next().map(|slice| LeafSlice { slice })
     }
 
-    /// How many objects are left.
+    /// The number of remaining objects.
     pub const fn remaining(&self) -> usize {
         self.leaves.remaining()
     }
@@ -186,7 +186,7 @@ impl Iterator for RangeCursor {
     }
 }
 
-/// Objects that stand next to each other: a leaf of the collection, or the part of one that lies in a range.
+/// Consecutive objects: a leaf of the collection, or the part of one within a range.
 pub struct LeafSlice {
     slice: tree::LeafSlice<Arc<Entry>>,
 }
@@ -197,12 +197,12 @@ impl LeafSlice {
         self.slice.items()
     }
 
-    /// Whether this is all of a leaf, so that [`block`](Self::block) is of use.
+    /// Returns true for a whole leaf, which [`block`](Self::block) supports.
     pub fn is_whole(&self) -> bool {
         self.slice.is_whole()
     }
 
-    /// How many bytes the items of a list have, without what stands between them.
+    /// The size of the list items in bytes, without the commas between them.
     pub fn bytes(&self) -> u64 {
         match self.is_whole() {
             true => self.slice.leaf().sums().weight,
@@ -210,15 +210,15 @@ impl LeafSlice {
         }
     }
 
-    /// Whether [`block`](Self::block) was made before.
+    /// Returns true if [`block`](Self::block) is cached.
     pub fn has_block(&self) -> bool {
         self.is_whole() && self.slice.leaf().derived().block.get().is_some()
     }
 
-    /// The items of the list (`{..},{..}`, no comma at either end) of the *whole* leaf, compressed once and kept until
-    /// the leaf changes. `None` when this is only a part of a leaf.
+    /// The list items of the *whole* leaf (`{..},{..}`, without commas at the ends), compressed once and cached until
+    /// the leaf changes. `None` for a part of a leaf.
     ///
-    /// The first call for a leaf compresses some hundred KiB; others wait for it.
+    /// The first call for a leaf compresses some hundred KiB. Concurrent calls wait for it.
     pub fn block(&self) -> Option<&DeflateBlock> {
         let leaf = self.slice.leaf();
         self.is_whole().then(|| leaf.derived().block.get_or_init(|| compress(leaf.items(), leaf.sums().weight)))
@@ -226,11 +226,11 @@ impl LeafSlice {
 }
 
 impl LeafSlice {
-    /// How many bytes the objects take in a form, by its number. `measure` adds that up; for a whole leaf its result is
-    /// kept until the leaf changes, in the form that is asked for first.
+    /// The size of the objects in a numbered form, added up by `measure`. For a whole leaf the size in the first
+    /// requested form is cached until the leaf changes.
     ///
     /// # Errors
-    /// Those of `measure`.
+    /// Errors of `measure`.
     pub fn size_in<E>(&self, form: u16, measure: impl FnOnce(&[Arc<Entry>]) -> Result<usize, E>) -> Result<usize, E> {
         let kept = &self.slice.leaf().derived().size;
         match kept.get() {
@@ -238,7 +238,7 @@ impl LeafSlice {
             _ => {
                 let size = measure(self.entries())?;
                 if self.is_whole() {
-                    // Another form may be kept already: then this one is measured each time.
+                    // If another form is cached, this one is measured each time.
                     let _kept = kept.set((form, size));
                 }
                 Ok(size)
@@ -256,6 +256,6 @@ fn compress(entries: &[Arc<Entry>], weight: u64) -> DeflateBlock {
         entry.write_item(&mut text);
     }
     let block = DeflateBlock::compress(&text, BLOCK_LEVEL);
-    // The compressor's buffer has room to spare, and this copy is kept for long.
+    // The compressor's buffer has spare capacity, and this copy is kept for long.
     DeflateBlock { bytes: bytes::Bytes::copy_from_slice(&block.bytes), ..block }
 }

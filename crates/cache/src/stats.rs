@@ -1,51 +1,51 @@
 //! Counters of the cache, for metrics and health.
 //!
-//! The counters belong to the whole cache, not to its collections: reading them costs the same however many collections
-//! there are, and a collection that is removed takes nothing out of them.
+//! They belong to the whole cache, not to its collections: reading them costs the same for any number of collections,
+//! and removing one does not change them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-/// The tail of the store is broken; the cache serves what it has and tries again.
+/// The tail of the store has failed. The cache serves its state and retries.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the cache has not heard from the store: {error}")]
+#[error("the cache receives no events from the store: {error}")]
 pub struct TailFault {
-    /// Since when.
+    /// The time of the failure.
     pub since: SystemTime,
-    /// What the store last said, for the operator.
+    /// The last error of the store, for the operator.
     pub error: String,
 }
 
-/// What the cache has done so far, for metrics.
+/// Statistics of the cache, for metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
-    /// Events applied, of all collections.
+    /// Events applied in all collections.
     pub events: u64,
-    /// Values that could not be read as objects and are not shown.
+    /// Values that are not objects, and hidden.
     pub undecodable: u64,
-    /// How often the tail of the store was opened again.
+    /// The number of times that the tail was reopened.
     pub tail_restarts: u64,
-    /// How often everything was loaded again, which ends all watches.
+    /// The number of times that everything was reloaded, which ends all watches.
     pub reloads: u64,
-    /// How often a collection was compared with the store.
+    /// The number of comparisons of a collection with the store.
     pub checks: u64,
-    /// How often a collection differed from the store and was loaded again, which ends its watches.
+    /// The number of collections that differed from the store and were reloaded, which ends their watches.
     pub repairs: u64,
-    /// How many revisions the store has, as far as is known, that the cache does not show yet.
+    /// The number of known revisions of the store beyond the watermark.
     pub lag: u64,
-    /// States of the past that were rebuilt from a history; those that were still at hand are not counted.
+    /// Old states rebuilt from a history, without remembered ones.
     pub snapshots_rebuilt: u64,
     /// Bytes that the histories hold beyond the newest state.
     pub history_bytes: u64,
-    /// How many collections there are.
+    /// The number of collections.
     pub collections: usize,
-    /// How many views of queries are kept.
+    /// The number of kept query views.
     pub views: usize,
-    /// About how many bytes these take.
+    /// Their approximate size in bytes.
     pub view_bytes: u64,
 }
 
-/// What is counted where it happens.
+/// Counters at the places of counting.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) events: Counter,
@@ -57,12 +57,12 @@ pub(crate) struct Counters {
     pub(crate) snapshots_rebuilt: Counter,
 }
 
-/// A number that only grows.
+/// A counter.
 #[derive(Default)]
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds to it. Returns what it was.
+    /// Adds to it. Returns the old value.
     pub(crate) fn add(&self, count: u64) -> u64 {
         self.0.fetch_add(count, Ordering::Relaxed)
     }

@@ -1,9 +1,8 @@
 //! Follows one tail of the store and feeds all collections from it.
 //!
-//! The only writer of collections. Events of a batch are applied to every collection before the watermark moves, so a
-//! reader that sees the watermark finds them all. When the tail breaks, or tells nothing of what the store has, it is
-//! opened again after the watermark; when the store no longer knows what happened since, everything is loaded anew and
-//! watches end.
+//! It is the only writer of collections. Events of a batch are applied to every collection before the watermark moves,
+//! so a reader that sees the watermark finds them all. A tail that fails, or is silent about newer revisions, is
+//! reopened after the watermark. If the store has compacted past it, everything is reloaded and watches end.
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::pin;
@@ -22,31 +21,31 @@ use crate::config::CacheConfig;
 use crate::load;
 use crate::shared::Shared;
 
-/// The breaks of tails.
+/// The failures of tails.
 static BROKEN: RepeatLog = RepeatLog::new();
 
-/// How often loading begins again because the store was compacted meanwhile.
+/// The maximum number of loads that are restarted because of a compaction.
 const LOAD_ATTEMPTS: u32 = 6;
-/// How long the first wait before opening a broken tail again takes. Each further one takes twice as long.
+/// The first wait before a failed tail is reopened. It doubles with each further one.
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
-/// The longest such wait.
+/// The maximum of these waits.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
-/// How often the age of the history is looked at.
+/// The interval of checking the age of the history.
 const AGE_INTERVAL: Duration = Duration::from_secs(5);
-/// How often it is asked whether the store has more than the tail has told.
+/// The interval of checking whether the store has revisions that the tail has not delivered.
 const PULSE_INTERVAL: Duration = Duration::from_secs(5);
-/// How long a tail may tell nothing while the store has more.
+/// The maximum silence of a tail while the store has newer revisions.
 const STALL_PATIENCE: Duration = Duration::from_secs(10);
-/// How long the store may take to open a tail, or to tell its newest revision, before it is asked again.
+/// The maximum time of the store for opening a tail, or returning its newest revision.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the users of the cache and its other tasks ask of the tail's task, which does it between two batches.
+/// A request to the tail's task, executed between two batches.
 pub(crate) enum Command {
-    /// Collections are to be added.
+    /// Adds collections.
     Add(AddRequest),
-    /// The collections with these prefixes are to be removed.
+    /// Removes the collections with these prefixes.
     Remove { prefixes: Vec<String>, done: oneshot::Sender<()> },
-    /// A collection has turned out to differ from the store and has to be loaded anew.
+    /// Reloads a collection that differs from the store.
     Repair(Arc<Collection>),
 }
 
@@ -56,13 +55,13 @@ pub(crate) struct Follower {
     config: CacheConfig,
     commands: mpsc::Receiver<Command>,
     additions: Additions,
-    /// When the watermark was where, ascending: what the age of events is told by.
+    /// Times of watermarks, ascending, which determine the age of events.
     marks: VecDeque<(SystemTime, Revision)>,
 }
 
-/// A batch of the tail, decoded.
+/// A decoded batch of the tail.
 struct Prepared {
-    /// For each collection that the batch concerns.
+    /// The changes of each affected collection.
     changes: Vec<(Arc<Collection>, Vec<Change>)>,
     watermark: Revision,
 }
@@ -78,7 +77,7 @@ impl Follower {
         Self { store, shared, config, commands, additions, marks: VecDeque::new() }
     }
 
-    /// Loads the newest state and opens the tail behind it. Returns the tail and the revision that was loaded.
+    /// Loads the newest state and opens the tail after it. Returns the tail and the loaded revision.
     pub(crate) async fn start(&mut self) -> Result<(Tail, Revision), StoreError> {
         let mut attempt = 0;
         loop {
@@ -96,7 +95,7 @@ impl Follower {
         Ok((self.store.tail(newest).await?, newest))
     }
 
-    /// Follows the tail for ever.
+    /// Follows the tail forever.
     pub(crate) async fn run(mut self, tail: Tail) {
         let mut tail = tail;
         let mut backoff = FIRST_BACKOFF;
@@ -110,7 +109,7 @@ impl Follower {
         }
     }
 
-    /// Applies batches until the tail breaks.
+    /// Applies batches until the tail fails.
     async fn follow(&mut self, tail: &mut Tail) -> StoreError {
         let mut age = tokio::time::interval(AGE_INTERVAL);
         let mut stalled = pin!(stalled(self.store.clone(), self.shared.clone()));
@@ -121,12 +120,12 @@ impl Follower {
                         let after = self.shared.watermark().get();
                         self.additions.note(&batch, after);
                         let prepared = self.shared.prepare(&batch, after);
-                        // ORDER: before anybody can see it, so that who has seen it finds it by the time.
+                        // ORDER: recorded before the batch is visible, so that a reader of it can resolve its time.
                         self.shared.note_time(self.config.clock.now(), prepared.watermark);
                         self.shared.publish(prepared);
                         self.additions.got_on();
                         self.shared.clear_fault();
-                        // Batches may follow each other without a wait; readers on this worker have their turn between.
+                        // Batches may follow without a wait. This lets other tasks of the worker run.
                         tokio::task::yield_now().await;
                     }
                     Err(error) => return error,
@@ -139,23 +138,23 @@ impl Follower {
         }
     }
 
-    /// Does what is asked for.
+    /// Executes a request.
     ///
-    /// ORDER: no batch is half applied when this is called.
+    /// ORDER: no batch is half applied.
     fn obey(&mut self, command: Command) {
         match command {
             Command::Add(request) => self.additions.begin(request),
             Command::Remove { prefixes, done } => {
                 self.additions.close(&prefixes);
                 self.shared.close(&prefixes);
-                // Who asked may have gone.
+                // The sender may have been dropped.
                 let _gone = done.send(());
             }
             Command::Repair(collection) => self.additions.repair(collection),
         }
     }
 
-    /// Waits, while collections still come and go.
+    /// Waits, while additions and removals continue.
     async fn pause(&mut self, duration: Duration) {
         let mut over = pin!(tokio::time::sleep(duration));
         loop {
@@ -163,7 +162,7 @@ impl Follower {
                 () = &mut over => return,
                 Some(done) = self.additions.next() => self.additions.finish(done),
                 Some(command) = self.commands.recv() => match command {
-                    // It has to be loaded from the store, which does not answer; it will be found again.
+                    // It has to be loaded from the store, which does not respond. The next comparison finds it again.
                     Command::Repair(_) => {}
                     command => self.obey(command),
                 },
@@ -171,14 +170,14 @@ impl Follower {
         }
     }
 
-    /// Opens the tail again, however long it takes.
+    /// Reopens the tail, however long it takes.
     async fn reopen(&mut self, error: StoreError, backoff: &mut Duration) -> Tail {
         let mut error = error;
         loop {
             let reached = self.shared.watermark().get();
             if let Some(due) = BROKEN.failed("") {
                 let repeats = due.repeats;
-                tracing::warn!(%error, revision = %reached, repeats, "the store's tail has broken; trying again");
+                tracing::warn!(%error, revision = %reached, repeats, "the store's tail failed; reopening it");
             }
             self.shared.set_fault(self.config.clock.now(), &error);
             self.shared.counters().tail_restarts.add(1);
@@ -190,12 +189,13 @@ impl Follower {
             };
             match (opened, answer(self.store.current_revision()).await) {
                 (Ok(tail), Ok(newest)) => {
-                    // A tail at rest says nothing. One with more to tell has to show first that it does.
+                    // An idle tail delivers nothing. One with newer revisions has to deliver before the fault is
+                    // cleared.
                     if self.shared.watermark().get() >= newest {
                         self.shared.clear_fault();
                     }
                     if let Some(due) = BROKEN.worked("") {
-                        tracing::info!(repeats = due.repeats, "the store's tail is followed again");
+                        tracing::info!(repeats = due.repeats, "the store's tail is open again");
                     }
                     return tail;
                 }
@@ -204,7 +204,7 @@ impl Follower {
         }
     }
 
-    /// Loads everything at the newest revision: what happened since the watermark can't be told any more.
+    /// Reloads everything at the newest revision, since the events since the watermark are lost.
     async fn reload(&mut self) -> Result<Tail, StoreError> {
         let newest = answer(self.store.current_revision()).await?;
         self.load(newest).await?;
@@ -213,7 +213,7 @@ impl Follower {
         answer(self.store.tail(newest)).await
     }
 
-    /// Replaces all collections by what the store holds at a revision.
+    /// Replaces all collections by the store's state at a revision.
     async fn load(&self, revision: Revision) -> Result<(), StoreError> {
         let collections = self.shared.collections();
         let loaded = load::collections(&self.store, &self.shared, &collections, revision).await?;
@@ -225,7 +225,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Drops the history that is older than configured.
+    /// Drops history beyond the configured age.
     fn drop_aged(&mut self) {
         let now = self.config.clock.now();
         let reached = self.shared.watermark().get();
@@ -277,22 +277,24 @@ impl Shared {
     }
 }
 
-/// Waits until the tail tells nothing although the store has more, and says so. A tail whose connection died can look
-/// for ever like one at rest.
+/// Waits until the tail is silent although the store has newer revisions, and returns the fault. A tail with a dead
+/// connection can look like an idle one forever.
 async fn stalled(store: Arc<dyn Store>, shared: Arc<Shared>) -> StoreError {
     loop {
         tokio::time::sleep(PULSE_INTERVAL).await;
         let reached = shared.watermark().get();
-        // Whether the store answers at all is asked elsewhere.
+        // The health of the store is checked elsewhere.
         let Ok(newest) = answer(store.current_revision()).await else { continue };
         shared.heard_of(newest);
         if shared.watermark().wait_for(newest, STALL_PATIENCE).await.is_err() && shared.watermark().get() == reached {
-            return StoreError::Unavailable(format!("its tail is silent at {reached}, while it has {newest}"));
+            return StoreError::Unavailable(format!(
+                "its tail is silent at revision {reached}, and the newest is {newest}"
+            ));
         }
     }
 }
 
-/// The store's answer, or that it takes too long.
+/// The store's response, or a timeout.
 async fn answer<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     let silent = |_| StoreError::Unavailable(format!("it has not answered in {ANSWER_PATIENCE:?}"));
     tokio::time::timeout(ANSWER_PATIENCE, asked).await.map_err(silent)?

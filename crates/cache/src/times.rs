@@ -1,8 +1,8 @@
-//! The times of revisions: since when each was the newest, by which a time in the past is resolved.
+//! The times of revisions, by which a time in the past is resolved.
 //!
-//! Noted is when the cache heard of revisions, by the clock of this server: of before its start nothing is known. There are no more
-//! than two notes in a grain of time, the last of which is exact, and the grain grows when they are as many as there may be, so that they
-//! take little room whatever is written and however long history is kept.
+//! A record is made when the cache receives a revision, by this server's clock, so times before its start are unknown.
+//! There are at most two records in a grain of time, and the last one is exact. The grain grows at the maximum number
+//! of records, so memory is bounded for any write rate and length of history.
 
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
@@ -10,12 +10,12 @@ use std::time::{Duration, SystemTime};
 use keelson_meta::Revision;
 use parking_lot::Mutex;
 
-/// In how much time there are no more than two notes.
+/// The duration with at most two records.
 const GRAIN: Duration = Duration::from_millis(100);
-/// How many there may be.
+/// The maximum number of records.
 const MAX_NOTES: usize = 4096;
 
-/// When the cache was where.
+/// The times of watermarks.
 #[derive(Default)]
 pub(crate) struct Times(Mutex<Notes>);
 
@@ -32,19 +32,19 @@ impl Default for Notes {
 }
 
 impl Times {
-    /// A revision is the newest one from now on.
+    /// Records a revision as the newest one from now on.
     pub(crate) fn note(&self, now: SystemTime, revision: Revision) {
         self.0.lock().note(now, revision);
     }
 
-    /// The newest revision at a time; `None` where nothing is known of it, because it is too long ago.
+    /// The newest revision at a time. `None` before the oldest record.
     pub(crate) fn revision_at(&self, time: SystemTime) -> Option<Revision> {
         let notes = self.0.lock();
         let behind = notes.all.partition_point(|(noted, _)| *noted <= time);
         notes.all.get(behind.checked_sub(1)?).map(|(_, revision)| *revision)
     }
 
-    /// Forgets what was before a time, but for what was the newest then.
+    /// Drops records before a time, except for the newest revision at that time.
     pub(crate) fn forget_before(&self, time: SystemTime) {
         let all = &mut self.0.lock().all;
         while all.get(1).is_some_and(|(next, _)| *next <= time) {
@@ -60,12 +60,12 @@ impl Notes {
         if last.is_some_and(|(_, known)| known >= revision) {
             return;
         }
-        // A clock that is set back notes nothing of the past.
+        // A clock that is set back never records earlier times.
         let now = last.map_or(now, |(time, _)| now.max(time));
         let is_near =
             |(time, _): (SystemTime, Revision)| now.duration_since(time).is_ok_and(|apart| apart < self.grain);
         if before.is_some_and(is_near) {
-            // The last one was only the newest: that of this grain is the one before.
+            // The last record only held the newest revision: the one before belongs to this grain.
             self.all.pop_back();
         }
         self.all.push_back((now, revision));
@@ -111,7 +111,7 @@ mod tests {
         times.forget_before(at(2500));
         check(&times, 1500, None);
         check(&times, 2500, Some(7));
-        // Set back: what is noted then is of no time before.
+        // After the clock is set back, records do not go back.
         times.note(at(4000), Revision::new(10));
         check(&times, 4500, Some(7));
         check(&times, 5000, Some(10));

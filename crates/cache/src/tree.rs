@@ -1,9 +1,9 @@
 //! A counted, copy-on-write B+tree: items ordered by byte strings, whose clones cost one pointer.
 //!
-//! Every node sums the number and the weight (bytes) of the items below it, so a rank, a jump to the n-th item and the
-//! size of a range take O(log n). A write copies only the nodes on its path that a clone still shares; the others it
-//! changes in place. Each leaf has a cell for what was computed from its items, which a change of the leaf empties.
-//! Nothing here knows what the items are.
+//! Every node sums the number and the weight (bytes) of the items below it. A rank, an access to the n-th item and the
+//! size of a range therefore take O(log n). A write copies only the nodes on its path that a clone shares, and changes
+//! the others in place. Each leaf has a cell for data derived from its items, which a change of the leaf clears. The
+//! tree must not know the items.
 
 mod diff;
 mod iter;
@@ -20,25 +20,26 @@ pub use keys::Keys;
 use node::Node;
 pub use node::{Leaf, Sums};
 
-/// The most items in a leaf.
+/// The maximum number of items in a leaf.
 pub const LEAF_MAX: usize = 32;
-/// The most children of an inner node.
+/// The maximum number of children of an inner node.
 pub const INNER_MAX: usize = 32;
-/// A node with fewer items or children than a quarter of the most is joined with a neighbour.
+/// The divisor of the maximum for the fill below which a node is joined with a neighbour.
 const UNDERFULL: usize = 4;
-/// How full [`CowTree::from_sorted`] makes nodes, in quarters: room for some inserts before the first split.
+/// The fill of nodes from [`CowTree::from_sorted`] in quarters, which leaves room for some inserts before the first
+/// split.
 const FILL_QUARTERS: usize = 3;
 
-/// What a [`CowTree`] holds. Cloning an item should be as cheap as cloning an `Arc`.
+/// An item of a [`CowTree`]. Cloning one should be as cheap as cloning an `Arc`.
 pub trait Item: Clone {
-    /// What may be computed from all items of a leaf and kept beside them until the leaf changes.
+    /// Data derived from all items of a leaf and kept until the leaf changes.
     type Derived: Default;
 
-    /// The size of this item in bytes, in whatever measure the tree sums. Never changes.
+    /// The size of this item in bytes, as summed by the tree. Immutable.
     fn weight(&self) -> u64;
 }
 
-/// Nothing beside its key: for trees that are sets of keys.
+/// For trees that are sets of keys.
 impl Item for () {
     type Derived = ();
 
@@ -47,7 +48,7 @@ impl Item for () {
     }
 }
 
-/// Items by key; see the module's text.
+/// Items by key. See the module's text.
 pub struct CowTree<T: Item> {
     root: Node<T>,
 }
@@ -65,7 +66,7 @@ impl<T: Item> Default for CowTree<T> {
 }
 
 impl<T: Item> CowTree<T> {
-    /// Builds a tree from items whose keys strictly ascend, with well filled nodes. O(n).
+    /// Builds a tree from items with strictly ascending keys, with well-filled nodes. O(n).
     pub fn from_sorted<K: AsRef<[u8]>>(items: impl IntoIterator<Item = (K, T)>) -> Self {
         let fill = LEAF_MAX * FILL_QUARTERS / 4;
         let mut items = items.into_iter().peekable();
@@ -82,7 +83,7 @@ impl<T: Item> CowTree<T> {
         }))
     }
 
-    /// The tree with these leaves, of which none is empty and whose keys strictly ascend.
+    /// A tree of these leaves, which must not be empty and have strictly ascending keys.
     fn of_leaves(leaves: impl Iterator<Item = Arc<Leaf<T>>>) -> Self {
         let mut level: Vec<node::Sibling<T>> = Vec::new();
         let mut last = Vec::new();
@@ -95,22 +96,22 @@ impl<T: Item> CowTree<T> {
         Self { root: Node::stack(level, INNER_MAX * FILL_QUARTERS / 4).unwrap_or_else(|| Self::default().root) }
     }
 
-    /// Whether this is a clone of the other, so that both hold the same without a look.
+    /// Returns true if this is a clone of the other, with equal contents.
     pub fn is_same(&self, other: &Self) -> bool {
         self.root.is_same(&other.root)
     }
 
-    /// How many items there are. O(1).
+    /// The number of items. O(1).
     pub fn len(&self) -> usize {
         self.root.sums().count
     }
 
-    /// Whether there are no items.
+    /// Returns true if there are no items.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The weights of all items, summed. O(1).
+    /// The sum of the weights of all items. O(1).
     pub fn weight(&self) -> u64 {
         self.root.sums().weight
     }
@@ -129,7 +130,7 @@ impl<T: Item> CowTree<T> {
         grown.replaced
     }
 
-    /// Takes the item with this key out. Copies nothing when there is none.
+    /// Removes the item with this key. Copies nothing if there is none.
     pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Option<T> {
         self.get(&key)?;
         let removed = self.root.remove(key.as_ref());
@@ -139,10 +140,10 @@ impl<T: Item> CowTree<T> {
         removed
     }
 
-    /// Puts items in the place of all whose ranks are in `from..to`. Their keys strictly ascend and lie between those of
-    /// the items around them.
+    /// Replaces the items with ranks in `from..to`. The new keys must strictly ascend between those of the adjacent
+    /// items.
     ///
-    /// Cost: O(number of leaves), and no item that stays is looked at but for those beside the ends.
+    /// Cost: O(number of leaves). Unchanged items are not visited, except those next to the ends.
     pub fn splice<K: AsRef<[u8]>>(&mut self, from: usize, to: usize, items: impl IntoIterator<Item = (K, T)>) {
         let between = Self::from_sorted(items);
         let parts = [self.leaves(0, from), between.leaves(0, between.len()), self.leaves(to, self.len())];
@@ -159,7 +160,7 @@ impl<T: Item> CowTree<T> {
         self.leaf_at(rank).map(|(leaf, at)| &leaf.items()[at])
     }
 
-    /// The items with ranks in `from..to`, in key order. Ranks behind the last item are ignored.
+    /// The items with ranks in `from..to`, in key order. Ranks after the last item are ignored.
     pub fn iter_ranks(&self, from: usize, to: usize) -> Iter<'_, T> {
         Iter::new(&self.root, from, to.min(self.len()))
     }
@@ -169,7 +170,7 @@ impl<T: Item> CowTree<T> {
         self.iter_ranks(0, self.len())
     }
 
-    /// The leaves that hold the items with ranks in `from..to`, as an iterator that owns what it needs.
+    /// The leaves with the ranks `from..to`, as an owned iterator.
     pub fn leaves(&self, from: usize, to: usize) -> LeafCursor<T> {
         LeafCursor::new(self.clone(), from, to.min(self.len()))
     }
@@ -179,7 +180,7 @@ impl<T: Item> CowTree<T> {
         KeyCursor::new(self.leaves(from, to))
     }
 
-    /// The leaf that holds the item with this rank, and where in the leaf it is.
+    /// The leaf with the item of this rank, and the item's index in it.
     fn leaf_at(&self, rank: usize) -> Option<(&Arc<Leaf<T>>, usize)> {
         self.root.leaf_at(rank)
     }

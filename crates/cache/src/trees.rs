@@ -1,8 +1,8 @@
-//! The state of a collection at one moment: the entries by key, and the index by label and dispatch field.
+//! The state of a collection: the entries by key, and the index by label and dispatch field.
 //!
-//! Both are copy-on-write, so the index belongs to every snapshot: a selected list that continues at an old
-//! revision uses the index of that revision. The index names keys, not entries: a write that keeps an object's labels
-//! leaves the index alone. What about every second object has is in no index: it is found by looking through the range.
+//! Both are copy-on-write, so every snapshot has its index: a selected list that continues at an old revision uses the
+//! index of that revision. The index has keys instead of entries, so a write with unchanged labels does not change it.
+//! Terms of about every second object are not indexed, and found by a scan of the range.
 
 mod build;
 #[cfg(test)]
@@ -20,18 +20,18 @@ use crate::postings::{Keys, Postings, Stretch, Term};
 use crate::spec::Layout;
 use crate::tree::{CowTree, Item};
 
-/// Stands before the value of the dispatch field in the index. No label key starts with it.
+/// The prefix of the dispatch field's value in the index. No label key starts with it.
 const DISPATCH_MARK: &str = "\u{1}";
-/// At one in so many additions to the index it is seen whether the term has become common. A prime, so that no rhythm of
-/// the objects' terms hides one.
+/// The number of additions to the index between checks for common terms. A prime, to avoid regular patterns of the
+/// objects' terms.
 const ADDITIONS_A_LOOK: u32 = 61;
 
-/// What a leaf of entries may keep beside them.
+/// Data derived from a leaf of entries.
 #[derive(Default)]
 pub struct LeafCache {
     /// `item,item,...` of all its entries, compressed.
     pub(crate) block: OnceLock<DeflateBlock>,
-    /// How many bytes all its entries take in some form, and which.
+    /// The size of all its entries in some form, with the form.
     pub(crate) size: OnceLock<(u16, usize)>,
 }
 
@@ -43,7 +43,7 @@ impl Item for Arc<Entry> {
     }
 }
 
-/// Something every entry that is looked for must have, and that the index knows.
+/// A required term of entries that the index may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexTerm<'a> {
     /// A label with this key and value.
@@ -53,7 +53,7 @@ pub enum IndexTerm<'a> {
         /// The value.
         value: &'a str,
     },
-    /// A field has this value, which is not empty. The index knows it only where the collection is dispatched by the field.
+    /// A field with this non-empty value. Only the dispatch field of a collection is indexed.
     Field {
         /// The path of the field: `spec.nodeName`.
         path: &'a str,
@@ -63,7 +63,7 @@ pub enum IndexTerm<'a> {
 }
 
 impl IndexTerm<'_> {
-    /// `None` where the index does not know the term.
+    /// Returns `None` for a term that is not indexed.
     fn term(&self, layout: &Layout) -> Option<Term> {
         match self {
             Self::Label { key, value } => Term::new(&[key, "=", value]),
@@ -75,16 +75,16 @@ impl IndexTerm<'_> {
     }
 }
 
-/// Entries and index at one moment. A clone is a snapshot.
+/// Entries and index of one state. A clone is a snapshot.
 #[derive(Clone, Default)]
 pub(crate) struct Trees {
     pub(crate) entries: CowTree<Arc<Entry>>,
     index: Postings,
     /// The terms that are not in the index.
     common: CommonTerms,
-    /// How many additions are left until the next look for a common term.
+    /// The number of additions until the next check for common terms.
     until_look: u32,
-    /// That of all entries.
+    /// The layout of all entries.
     layout: Arc<Layout>,
 }
 
@@ -93,12 +93,12 @@ impl Trees {
         Self { layout, ..Self::default() }
     }
 
-    /// Which fields the entries have, and at which places.
+    /// The layout of the entries.
     pub(crate) const fn layout(&self) -> &Arc<Layout> {
         &self.layout
     }
 
-    /// The state with exactly these entries, whose keys ascend.
+    /// The state with exactly these entries, sorted by key.
     pub(crate) fn from_sorted(entries: &[Arc<Entry>], layout: Arc<Layout>) -> Self {
         let ((index, common), entries) = both(
             entries.len(),
@@ -115,24 +115,24 @@ impl Trees {
         previous
     }
 
-    /// Takes the entry with this key out.
+    /// Removes the entry with this key.
     pub(crate) fn remove(&mut self, key: &str) -> Option<Arc<Entry>> {
         let previous = self.entries.remove(key)?;
         self.reindex(Some(&previous), None);
         Some(previous)
     }
 
-    /// Makes what happened in the event happen here.
+    /// Applies an event.
     pub(crate) fn redo(&mut self, event: &Event) {
         self.set(event.key(), event.current.as_ref());
     }
 
-    /// Makes what happened in the event not have happened.
+    /// Reverts an event.
     pub(crate) fn undo(&mut self, event: &Event) {
         self.set(event.key(), event.previous.as_ref());
     }
 
-    /// How many items all trees hold.
+    /// The number of items in all trees.
     pub(crate) fn items(&self) -> usize {
         self.entries.len() + self.index.len()
     }
@@ -147,7 +147,7 @@ impl Trees {
     fn reindex<'e>(&mut self, old: Option<&'e Entry>, new: Option<&'e Entry>) {
         let Some(key) = old.or(new).map(|entry| &*entry.key) else { return };
         if !matches!((old, new), (Some(old), Some(new)) if old.labels.same(&new.labels)) {
-            // Terms that both have stay.
+            // Common terms of both entries are unchanged.
             let alone = |entry: Option<&'e Entry>, other: Option<&'e Entry>| {
                 let terms = entry.map_or(&[][..], |entry| entry.labels.terms()).iter();
                 terms.filter(move |term| !other.is_some_and(|other| other.labels.has(term.as_bytes())))
@@ -167,7 +167,7 @@ impl Trees {
         }
     }
 
-    /// Puts terms into the index that were not in it. Looks through all entries once, and steps over the index for each term.
+    /// Indexes terms that were common, with one scan of all entries and one pass over the index for each term.
     fn post_again(&mut self, terms: &[Arc<[u8]>]) {
         let mut having: Vec<Vec<&str>> = vec![Vec::new(); terms.len()];
         for entry in self.entries.iter() {
@@ -194,7 +194,7 @@ impl Trees {
         }
     }
 
-    /// Takes a term out of the index if it has become common.
+    /// Removes a term from the index if it has become common.
     fn look(&mut self, term: &mut Term) {
         let count = self.index.stretch(term, "", None).len();
         if is_common(count, self.entries.len()) {
@@ -210,7 +210,7 @@ impl Trees {
         }
     }
 
-    /// The keys in a range under which those are that have the rarest of the terms; `None` where none of them is in the index.
+    /// The keys in a range with the rarest of the terms. `None` if none of them is indexed.
     pub(crate) fn find(&self, terms: &[IndexTerm<'_>], from: &str, to: Option<&str>) -> Option<Keys> {
         let terms =
             terms.iter().filter_map(|term| term.term(&self.layout)).filter(|term| !self.common.contains(term.text()));
@@ -219,7 +219,7 @@ impl Trees {
     }
 }
 
-/// Whether an entry has a term.
+/// Returns true if an entry has a term.
 fn has(entry: &Entry, term: &[u8], dispatch: Option<usize>) -> bool {
     match term.strip_prefix(DISPATCH_MARK.as_bytes()) {
         Some(value) => dispatched(entry, dispatch).is_some_and(|there| there.as_bytes() == value),
@@ -227,7 +227,7 @@ fn has(entry: &Entry, term: &[u8], dispatch: Option<usize>) -> bool {
     }
 }
 
-/// The value of the dispatch field, where there is one.
+/// The value of the dispatch field, if any.
 fn dispatched(entry: &Entry, dispatch: Option<usize>) -> Option<&str> {
     dispatch.map(|place| entry.field(place)).filter(|value| !value.is_empty())
 }

@@ -1,10 +1,12 @@
-//! Views, the indexes of queries: the objects of one snapshot that a query selects, in its order, as a counted copy-on-write tree.
+//! Views, the indexes of queries: the objects of one snapshot that a query selects, in its order, as a counted
+//! copy-on-write tree.
 //!
-//! A [`Sight`] gives the sort key of an entry, or none; this crate does not know what it means. A view is built by a scan
-//! ([`Gathered`]), or from the view of another snapshot and the difference of the two trees ([`CatchingUp`]), which costs no more than
-//! the changes: a write costs nothing until somebody asks. Views that were made are kept for a while (`kept.rs`).
+//! A [`Sight`] returns the sort keys of an entry. This crate must not know their meaning. A view is built by a scan
+//! ([`Gathered`]), or from the view of another snapshot and the difference of the two trees ([`CatchingUp`]), at the
+//! cost of the changes. Writes do no work for views. Built views are kept for a while (`kept.rs`).
 //!
-//! Invariant: a view of a snapshot holds exactly the places that its sight gives the entries of the snapshot, however it was made.
+//! Invariant: a view of a snapshot has exactly the sort keys that its sight gives the snapshot's entries, however it
+//! was built.
 
 mod kept;
 mod room;
@@ -24,40 +26,40 @@ use crate::entry::Entry;
 use crate::snapshot::Snapshot;
 use crate::tree::{CowTree, Diff, KeyCursor};
 
-/// Says where entries stand.
+/// Determines the positions of entries.
 pub trait Sight: Send + Sync {
-    /// Adds the places of an entry: none where it is not in the view, several where it is in several groups. No place may begin
-    /// another one, of this entry or of any.
+    /// Adds the sort keys of an entry: none if it is not in the view, several if it is in several groups. No sort key
+    /// may be a prefix of another one, of any entry.
     fn places(&self, entry: &Entry, out: &mut Places);
 
-    /// What a look at an entry costs, in bytes that are walked over.
+    /// The cost of evaluating an entry, in bytes walked.
     fn cost(&self, entry: &Entry) -> u64 {
         entry.list_bytes()
     }
 
-    /// Whether a look at it may take so long that it should be taken on a thread that nobody else waits for.
+    /// Returns true if the evaluation may take long enough to need a separate thread.
     fn is_heavy(&self, _entry: &Entry) -> bool {
         false
     }
 }
 
-/// The places of one entry.
+/// The sort keys of one entry.
 #[derive(Default)]
 pub struct Places {
     bytes: Vec<u8>,
-    /// Where each ends.
+    /// The end of each.
     ends: SmallVec<[usize; 4]>,
     has_failed: bool,
 }
 
 impl Places {
-    /// Adds one.
+    /// Adds a sort key.
     pub fn push(&mut self, place: &[u8]) {
         self.bytes.extend_from_slice(place);
         self.ends.push(self.bytes.len());
     }
 
-    /// Notes that it can't be found out where the entry stands, which has no place then.
+    /// Records a failed evaluation: the entry has no position.
     pub const fn fail(&mut self) {
         self.has_failed = true;
     }
@@ -73,7 +75,7 @@ impl Places {
         sight.places(entry, self);
     }
 
-    /// Those that there are, each once.
+    /// The distinct sort keys, sorted.
     fn sorted(&self) -> SmallVec<[&[u8]; 4]> {
         let mut start = 0;
         let places = self.ends.iter().map(|end| &self.bytes[std::mem::replace(&mut start, *end)..*end]);
@@ -84,20 +86,20 @@ impl Places {
     }
 }
 
-/// What stands behind a key in a pair, before its length. No key holds it, so that a key comes before those that it begins.
+/// The terminator of a key in a pair, before its length. No key contains it, so a key sorts before its extensions.
 const KEY_END: u8 = 0;
-/// How many bytes the end of a key and its length take.
+/// The size of a terminator and length in bytes.
 const END_BYTES: usize = 1 + size_of::<u32>();
-/// Behind all keys of a place: no byte of a text is as large.
+/// Sorts after all keys with a sort key, since no text has a byte as large.
 const BEHIND_KEYS: u8 = 0xff;
-/// What a change costs beside the look at its objects, as if it were bytes of them.
+/// The cost of a change in bytes walked, in addition to the evaluation of its objects.
 const CHANGE_BYTES: u64 = 4096;
-/// The same of each place that it takes or gives.
+/// The cost of each added or removed position, in bytes walked.
 const PLACE_BYTES: u64 = 512;
-/// What a pair that was gathered takes beside its bytes.
+/// The memory of a gathered pair in addition to its bytes.
 const GATHERED_BYTES: usize = size_of::<(usize, usize)>();
 
-/// A place and a key, as a view holds them.
+/// The encoding of a sort key and an object key in a view.
 fn pair(place: &[u8], key: &str) -> Vec<u8> {
     let mut pair = Vec::with_capacity(place.len() + key.len() + END_BYTES);
     write_pair(place, key, &mut pair);
@@ -111,7 +113,7 @@ fn write_pair(place: &[u8], key: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&u32::try_from(key.len()).unwrap_or(u32::MAX).to_be_bytes());
 }
 
-/// Takes a pair apart.
+/// Decodes a pair.
 fn parts(pair: &[u8]) -> Option<Position<'_>> {
     let (rest, length) = pair.split_last_chunk()?;
     let rest = rest.strip_suffix(&[KEY_END])?;
@@ -120,20 +122,20 @@ fn parts(pair: &[u8]) -> Option<Position<'_>> {
     Some(Position { place, key: std::str::from_utf8(key).ok()? })
 }
 
-/// The objects of a snapshot that are wanted, in the order that is wanted. A clone is a pointer.
+/// The selected objects of a snapshot in the query's order. A clone is a pointer.
 #[derive(Clone, Default)]
 pub struct View {
     tree: CowTree<()>,
-    /// How many bytes the pairs have.
+    /// The total size of the pairs in bytes.
     bytes: u64,
-    /// The number of entries of which it could not be found out where they stand.
+    /// The number of entries with a failed evaluation.
     failures: usize,
 }
 
 impl View {
-    /// The view of all that was gathered, each part of which is of other entries.
+    /// The view of several gathered parts with distinct entries.
     ///
-    /// Cost: O(n log(number of parts)); O(n) where the parts follow each other, as those of a list in the order of its keys do.
+    /// Cost: O(n log(number of parts)), or O(n) for consecutive parts, as in the order of keys.
     pub fn of(parts: &mut [Gathered]) -> Self {
         parts.iter_mut().for_each(Gathered::sort);
         let bytes = parts.iter().map(|part| part.bytes.len() as u64).sum();
@@ -161,41 +163,41 @@ impl View {
         Self { tree: CowTree::from_sorted(pairs), bytes, failures }
     }
 
-    /// The number of entries of the snapshot of which it could not be found out where they stand.
+    /// The number of entries of the snapshot with a failed evaluation.
     pub const fn failures(&self) -> usize {
         self.failures
     }
 
-    /// How many positions it has: objects, or objects in groups.
+    /// The number of positions: objects, or objects in groups.
     pub fn len(&self) -> usize {
         self.tree.len()
     }
 
-    /// Whether there is nothing in it.
+    /// Returns true if there are no positions.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// About how many bytes it takes.
+    /// The approximate memory in bytes.
     pub fn bytes(&self) -> u64 {
-        // Beside the pairs: where each ends, and its part of a leaf.
+        // In addition to the pairs: their end offsets, and their share of a leaf.
         self.bytes + self.len() as u64 * 8
     }
 
-    /// How many positions come before those behind an object of a place, whether it is there or not. O(log n).
+    /// The number of positions up to an object with a sort key, which need not exist. O(log n).
     pub fn rank_behind(&self, place: &[u8], key: &str) -> usize {
         let mut pair = pair(place, key);
-        // Nothing else begins like a whole pair.
+        // No other pair begins with a whole pair.
         pair.push(0);
         self.tree.before(pair).count
     }
 
-    /// How many positions come before those of a place. O(log n).
+    /// The number of positions before a sort key. O(log n).
     pub fn rank_before_place(&self, place: &[u8]) -> usize {
         self.tree.before(place).count
     }
 
-    /// How many positions come before those behind a place. O(log n).
+    /// The number of positions up to a sort key. O(log n).
     pub fn rank_behind_place(&self, place: &[u8]) -> usize {
         self.tree.before([place, &[BEHIND_KEYS]].concat()).count
     }
@@ -220,31 +222,31 @@ impl View {
     }
 }
 
-/// Where an object stands in a view.
+/// The position of an object in a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position<'a> {
-    /// Its place.
+    /// Its sort key.
     pub place: &'a [u8],
-    /// Its key.
+    /// Its object key.
     pub key: &'a str,
 }
 
-/// Neighbouring positions of a view. Owns what it needs, so it can be held across awaits.
+/// Consecutive positions of a view. Owns its data, so it can be held across awaits.
 pub struct Positions(KeyCursor<()>);
 
 impl Positions {
-    /// The next one.
+    /// The next position.
     pub fn next_position(&mut self) -> Option<Position<'_>> {
         parts(self.0.next_key()?)
     }
 }
 
-/// Entries that were looked at for a view.
+/// Evaluated entries for a view.
 #[derive(Default)]
 pub struct Gathered {
-    /// The pairs, one behind the other.
+    /// The concatenated pairs.
     bytes: Vec<u8>,
-    /// Where each begins and ends.
+    /// The start and end of each pair.
     pairs: Vec<(usize, usize)>,
     places: Places,
     is_sorted: bool,
@@ -252,7 +254,7 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// Looks at an entry.
+    /// Evaluates an entry.
     pub fn add(&mut self, sight: &dyn Sight, entry: &Entry) {
         let mut places = std::mem::take(&mut self.places);
         places.of(sight, entry);
@@ -260,7 +262,7 @@ impl Gathered {
         self.places = places;
     }
 
-    /// Adds the places of an entry that was looked at.
+    /// Adds the positions of an evaluated entry.
     pub fn add_places(&mut self, places: &Places, entry: &Entry) {
         for place in places.sorted() {
             let start = self.bytes.len();
@@ -271,7 +273,7 @@ impl Gathered {
         self.failures += usize::from(places.has_failed);
     }
 
-    /// Adds the place of an object that nobody has to look at.
+    /// Adds the known position of an object.
     pub fn push(&mut self, place: &[u8], key: &str) {
         let start = self.bytes.len();
         write_pair(place, key, &mut self.bytes);
@@ -279,7 +281,7 @@ impl Gathered {
         self.is_sorted = false;
     }
 
-    /// Puts what was gathered in order, if it is not: about 20 ms for 100,000.
+    /// Sorts the positions if necessary: about 20 ms for 100,000.
     pub fn sort(&mut self) {
         let Self { bytes, pairs, is_sorted, .. } = self;
         if !std::mem::replace(is_sorted, true) {
@@ -287,17 +289,17 @@ impl Gathered {
         }
     }
 
-    /// How many places were gathered.
+    /// The number of positions.
     pub const fn len(&self) -> usize {
         self.pairs.len()
     }
 
-    /// Whether nothing was.
+    /// Returns true if there are no positions.
     pub const fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
 
-    /// About how many bytes it takes.
+    /// The approximate memory in bytes.
     pub const fn bytes(&self) -> u64 {
         (self.bytes.len() + self.pairs.len() * GATHERED_BYTES) as u64
     }
@@ -307,7 +309,7 @@ impl Gathered {
     }
 }
 
-/// A view of one moment that becomes that of another, change by change.
+/// Updates the view of one snapshot to another, change by change.
 pub struct CatchingUp<'a> {
     changes: Diff<'a, Arc<Entry>>,
     sight: &'a dyn Sight,
@@ -315,17 +317,17 @@ pub struct CatchingUp<'a> {
     looked_at: usize,
 }
 
-/// How a turn of catching up ended.
+/// The result of one turn of an update.
 pub enum Turn {
-    /// With the last change.
+    /// All changes are applied.
     Over,
-    /// Before more changes.
+    /// More changes remain.
     More,
-    /// Before this change, which takes long to look at: whoever has done so hands it to [`CatchingUp::take_over`].
+    /// This change takes long to evaluate. After doing so, the caller passes it to [`CatchingUp::take_over`].
     Heavy(Change),
 }
 
-/// An object that is not the same at both moments.
+/// An object that differs between the snapshots.
 pub struct Change {
     old: Option<Arc<Entry>>,
     new: Option<Arc<Entry>>,
@@ -342,7 +344,7 @@ impl Change {
         [&self.old, &self.new].into_iter().flatten().map(Arc::as_ref)
     }
 
-    /// Finds out where the object stood and where it stands.
+    /// Evaluates the old and the new position.
     pub fn look(&mut self, sight: &dyn Sight) {
         if let Some(old) = &self.old {
             self.before.of(sight, old);
@@ -354,13 +356,13 @@ impl Change {
 }
 
 impl<'a> CatchingUp<'a> {
-    /// From the view of one snapshot to that of another, which may be older.
+    /// Updates the view of one snapshot to another, which may be older.
     pub fn new(view: View, from: &'a Snapshot, to: &'a Snapshot, sight: &'a dyn Sight) -> Self {
         let changes = Diff::new(&from.trees.entries, &to.trees.entries, Arc::ptr_eq);
         Self { changes, sight, view, looked_at: 0 }
     }
 
-    /// Takes over changes that cost about as much to look at as so many bytes.
+    /// Applies changes with a cost of about `most` bytes.
     pub fn go_on(&mut self, most: u64) -> Turn {
         let mut cost = 0;
         while cost < most {
@@ -379,7 +381,7 @@ impl<'a> CatchingUp<'a> {
         Turn::More
     }
 
-    /// Takes over a change that was looked at.
+    /// Applies an evaluated change.
     pub fn take_over(&mut self, change: &Change) {
         let Some(key) = change.entries().map(|entry| &*entry.key).next() else { return };
         let (failed, fails) = (usize::from(change.before.has_failed), usize::from(change.after.has_failed));
@@ -390,17 +392,17 @@ impl<'a> CatchingUp<'a> {
         after.iter().filter(|place| beyond(&before, place)).for_each(|place| self.view.insert(place, key));
     }
 
-    /// How many changes were looked at.
+    /// The number of evaluated changes.
     pub const fn looked_at(&self) -> usize {
         self.looked_at
     }
 
-    /// The view as far as it has got.
+    /// The view so far.
     pub const fn view(&self) -> &View {
         &self.view
     }
 
-    /// The same, for good.
+    /// Returns the final view.
     pub fn into_view(self) -> View {
         self.view
     }

@@ -1,7 +1,7 @@
-//! The watermark: how far the cache has followed the store, one revision for all collections, so that one at rest is as fresh
-//! as a busy one.
+//! The watermark: the revision up to which the cache has followed the store, for all collections, so that an idle one
+//! is as fresh as a busy one.
 //!
-//! Only the tail's task moves it, when every collection has what happened up to there; everybody may wait for it.
+//! Only the tail's task advances it, after every collection has the events up to it. Any task may wait for it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use keelson_meta::Revision;
 use tokio::sync::watch;
 
-/// A revision that only grows, and that can be waited for.
+/// A revision that only grows, and can be awaited.
 pub(crate) struct Watermark {
     reached: AtomicU64,
     sender: watch::Sender<Revision>,
@@ -19,9 +19,9 @@ pub(crate) struct Watermark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the cache is at revision {current}, not yet at {wanted}")]
 pub struct Behind {
-    /// The revision that was waited for.
+    /// The awaited revision.
     pub wanted: Revision,
-    /// Where the cache was when the wait ended.
+    /// The watermark at the end of the wait.
     pub current: Revision,
 }
 
@@ -32,12 +32,12 @@ impl Default for Watermark {
 }
 
 impl Watermark {
-    /// Every event up to this revision has been applied to every collection.
+    /// All events up to this revision are applied to every collection.
     pub(crate) fn get(&self) -> Revision {
         Revision::new(self.reached.load(Ordering::Acquire))
     }
 
-    /// ORDER: called after all events up to `revision` are applied; a reader that sees it finds them all.
+    /// ORDER: called after all events up to `revision` are applied. A reader that sees it finds them all.
     pub(crate) fn advance(&self, revision: Revision) {
         self.reached.fetch_max(revision.get(), Ordering::Release);
         self.sender.send_if_modified(|known| {

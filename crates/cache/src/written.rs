@@ -1,8 +1,8 @@
-//! Writes of this server that are under way, until their events come back from the store.
+//! Pending writes of this server, until their events return from the store.
 //!
-//! Such an object was validated and defaulted before it was written, so its event needs neither again. It is recognised by its key and
-//! its bytes, which some stores hand on as they are and others send back: comparing
-//! them costs little beside checking them. An event that is not recognised here is read like one of another server.
+//! Such an object was validated and defaulted before the write, so its event needs neither. It is recognized by its key
+//! and bytes, which some stores share and others send back. Comparing them costs little compared with validation. Other
+//! events are decoded like those of another server.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,36 +13,36 @@ use keelson_codec::Checked;
 use keelson_storage::StoreKey;
 use parking_lot::Mutex;
 
-/// How many objects are remembered, and how many bytes they have together: far more than are written at a time, and what
-/// is kept in vain where an event never comes.
+/// The maximum number of remembered objects, and their total size: far more than concurrent writes need, and a limit
+/// for those without an event.
 const MOST_OBJECTS: usize = 1024;
 const MOST_BYTES: usize = 8 * 1024 * 1024;
 
-/// Which way of reading a collection has: given out when it is made, and never again.
+/// The identity of a collection's decoder: assigned at its creation, and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DecoderId(u64);
 
 impl DecoderId {
-    /// A new one.
+    /// A new identity.
     pub(crate) fn next() -> Self {
         static LAST: AtomicU64 = AtomicU64::new(0);
         Self(LAST.fetch_add(1, Ordering::Relaxed))
     }
 }
 
-/// What a server is writing, to whatever collection.
+/// The pending writes of a server to all collections.
 #[derive(Default)]
 pub(crate) struct Written(Mutex<Objects>);
 
 #[derive(Default)]
 struct Objects {
-    /// The newest that was announced of each key, with its number.
+    /// The newest announcement of each key, with its number.
     newest: HashMap<StoreKey, Newest>,
-    /// All that were announced, in their order, whether they are still waited for or not.
+    /// All announcements in order, pending or not.
     order: VecDeque<Announced>,
-    /// Of all in `order`.
+    /// The total size of `order`.
     bytes: usize,
-    /// How many were announced.
+    /// The number of announcements.
     count: u64,
 }
 
@@ -59,7 +59,7 @@ struct Announced {
 }
 
 impl Written {
-    /// An object is about to be written under a key, which lacks nothing by this decoder. Cost: a lock and an entry of a hash map.
+    /// Announces a write of an object that lacks nothing by this decoder. Cost: a lock and an entry of a hash map.
     pub(crate) fn announce(&self, key: StoreKey, object: Checked, by: DecoderId) {
         let mut objects = self.0.lock();
         objects.count += 1;
@@ -76,9 +76,8 @@ impl Written {
         }
     }
 
-    /// The object that was announced under a key, if it has these bytes and was announced for this decoder: another one may find
-    /// that it lacks something. It is forgotten with that. Cost: a lock, a look-up, and a comparison of the bytes where the store
-    /// hands on others.
+    /// Takes the announced object of a key if it has these bytes and this decoder, since another one may complete it
+    /// differently. Cost: a lock, a lookup, and a comparison of the bytes if the store does not share them.
     pub(crate) fn take(&self, key: &StoreKey, value: &Bytes, by: DecoderId) -> Option<Checked> {
         let mut objects = self.0.lock();
         let newest = objects.newest.get(key).filter(|newest| newest.by == by)?;
@@ -115,7 +114,7 @@ mod tests {
         assert_eq!(take(&written, "b", bytes), None, "the same under another key");
         assert_eq!(take(&written, "a", &bytes.slice(..5)), None, "a part of it");
         assert_eq!(take(&written, "a", &object("b").object().bytes()), None, "what another wrote under the key");
-        // The store sent them back: the object is still held in the bytes that were written.
+        // The store sent copies. The object still refers to the written bytes.
         let found = take(&written, "a", &Bytes::copy_from_slice(bytes));
         assert_eq!(found.map(|found| found.as_ptr()), Some(bytes.as_ptr()));
         assert_eq!(take(&written, "a", bytes), None);

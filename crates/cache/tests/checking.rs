@@ -1,6 +1,6 @@
-//! Comparisons of the cache with the store: a difference is loaded anew, and equal collections are left alone.
+//! Comparisons of the cache with the store: a collection that differs is reloaded, and an equal one is unchanged.
 //!
-//! Such differences do not arise by themselves, so the tests make them behind the back of the tail.
+//! Such differences do not arise by themselves, so the tests create them by dropping tail events.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -21,13 +21,13 @@ fn body(number: u32) -> Body {
     Body { app: Some(1), node: None, number }
 }
 
-/// A cache that is compared with its store, over 1,200 pods: several pages.
+/// A cache that is compared with its store, with 1,200 pods: several pages.
 async fn start() -> (FaultyStore, Arc<Cache>) {
     let (store, _, cache) = start_over_memory().await;
     (store, cache)
 }
 
-/// The same with the store that nothing ails.
+/// A cache with its store and the inner one, which has no faults.
 async fn start_over_memory() -> (FaultyStore, MemoryStore, Arc<Cache>) {
     let inner = MemoryStore::new();
     let store = FaultyStore::new(Arc::new(inner.clone()));
@@ -44,7 +44,7 @@ async fn swallow(store: &FaultyStore, key: &str, written: Option<&Body>) {
     commit(store, key, written).await;
 }
 
-/// Whichever event was lost, the collection is as the store has it again, and who watched it has to list again.
+/// After any lost event, the collection equals the store again, and its watches have to list again.
 async fn check_repaired(key: &str, written: Option<&Body>) {
     let (store, cache) = start().await;
     let others = cache.collection(NODES).unwrap().watch(cache.watermark(), Scope::All).unwrap();
@@ -61,7 +61,7 @@ async fn check_repaired(key: &str, written: Option<&Body>) {
     assert_eq!(shown(&cache), written.cloned());
     assert_eq!((cache.stats().repairs, cache.stats().reloads), (1, 0));
     assert!(others.delivered_up_to().is_some(), "watches of other collections go on");
-    // And the collection follows the store as before.
+    // The collection follows the store as before.
     let mut again = pods(&cache).watch(newest, Scope::All).unwrap();
     commit(&store, key, Some(&body(7))).await;
     assert_eq!(again.next(10).await.unwrap().events.len(), 1);
@@ -69,7 +69,7 @@ async fn check_repaired(key: &str, written: Option<&Body>) {
     assert_eq!(cache.stats().repairs, 1, "what is equal is left alone");
 }
 
-/// The store may take long to answer: whoever follows what was not lost, in that collection or another, is told meanwhile.
+/// While the store is slow, watches of unaffected events, in this collection or another, receive them.
 #[tokio::test(start_paused = true)]
 async fn a_collection_is_loaded_anew_while_others_are_told_of_changes() {
     let (store, inner, cache) = start_over_memory().await;
@@ -130,7 +130,7 @@ async fn a_cache_that_shows_what_the_store_has_is_left_alone() {
     }
     assert!(cache.stats().checks >= 6, "{:?}", cache.stats());
     assert_eq!(cache.stats().repairs, 0);
-    // What can't be compared is compared later.
+    // A failed comparison is repeated later.
     let before = cache.stats().checks;
     store.set_calls(Fault::Error);
     tokio::time::sleep(INTERVAL * 2).await;

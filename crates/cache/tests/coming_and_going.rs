@@ -1,6 +1,7 @@
-//! Collections that are added to a cache that runs, replaced, and removed, while others write, watch and read.
+//! Collections added to, replaced in and removed from a running cache, with concurrent writes, watches and reads.
 //!
-//! Nobody may lose an event or see a collection that is behind the watermark; the cost of empty ones is in `empty.rs`.
+//! No watch may lose an event, and no collection may be behind the watermark. `empty.rs` measures the cost of empty
+//! ones.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -20,7 +21,7 @@ fn body(number: u32) -> Body {
     Body { app: Some(1), node: None, number }
 }
 
-/// A collection of things, by the number of their kind.
+/// A collection of things, by the number of its kind.
 fn things(number: usize) -> CollectionSpec {
     let prefix = format!("/registry/things{number:04}.example.com/");
     let fields = vec![FieldPath::parse("data.number")];
@@ -32,8 +33,8 @@ async fn put(store: &dyn Store, key: String, number: u32) {
     store.commit(transaction).await.unwrap();
 }
 
-/// Many collections, each with an object that is written again and again while they are added: whoever finds one finds it
-/// as new as the watermark.
+/// Many collections, each with an object that is written repeatedly during the addition. Each must be as fresh as the
+/// watermark when it becomes visible.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_of_collections_are_added_while_writers_run() {
     const COUNT: usize = 3000;
@@ -53,7 +54,7 @@ async fn thousands_of_collections_are_added_while_writers_run() {
                 }
                 commit(&store, "a/p", Some(&body(round))).await;
                 round += 1;
-                // As fast as a store that keeps what it is given.
+                // The rate of a durable store.
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
             round
@@ -132,7 +133,7 @@ async fn what_can_not_be_added_changes_nothing() {
     assert_eq!(cache.collections().len(), specs().len() + 1);
 }
 
-/// Nobody can be told of what nobody waits for.
+/// An addition whose future is dropped is cancelled.
 #[tokio::test(start_paused = true)]
 async fn an_addition_that_nobody_waits_for_is_given_up() {
     let store = FaultyStore::new(Arc::new(MemoryStore::new()));
@@ -147,7 +148,7 @@ async fn an_addition_that_nobody_waits_for_is_given_up() {
     }
 }
 
-/// Of collections that are under way some may be removed again.
+/// Some collections being added are removed again.
 #[tokio::test]
 async fn a_collection_that_is_removed_while_it_is_added_is_not_there() {
     let store = MemoryStore::new();
@@ -165,7 +166,7 @@ async fn a_collection_that_is_removed_while_it_is_added_is_not_there() {
     cache.add(vec![things(1)]).await.unwrap();
 }
 
-/// The load of a collection takes long, and the store forgets what it reads, or the tail loses its place: it begins again.
+/// A slow load starts again after a compaction, or after the tail has lost its position.
 #[tokio::test(start_paused = true)]
 async fn an_addition_survives_a_tail_that_loses_its_place() {
     let store = FaultyStore::new(Arc::new(MemoryStore::new()));
@@ -191,7 +192,7 @@ async fn an_addition_survives_a_tail_that_loses_its_place() {
     assert_eq!(body_of(&one.get("a/b").unwrap()).number, 8);
 }
 
-/// A collection whose fields change is another one: what was taken of the one before is read as it was laid out then.
+/// A replaced collection with other fields is a new one. Data of the old one keeps its layout.
 #[tokio::test]
 async fn a_snapshot_is_read_with_its_own_layout() {
     let store = MemoryStore::new();
@@ -209,7 +210,7 @@ async fn a_snapshot_is_read_with_its_own_layout() {
     assert_eq!(fields(old.get("a/p").unwrap()), ["n3", "5"]);
     assert_eq!(fields(&after.get("a/p").unwrap()), ["n3", ""]);
     assert_eq!((old.layout().place(NODE), after.layout().place(NODE)), (Some(1), Some(0)));
-    // A scope by a field that is not dispatched by any more holds everything.
+    // A scope by a field that is no longer dispatched has all events.
     let mut watch = after.watch(cache.watermark(), on_node("n9")).unwrap();
     commit(&store, "a/p", Some(&on_n3)).await;
     catch_up(&store, &cache).await;

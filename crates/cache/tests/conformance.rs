@@ -1,8 +1,8 @@
-//! The cache keeps the store's contract: the suite that every engine passes, with all reads answered by the cache.
+//! The cache passes the conformance suite of stores, with all reads answered by the cache.
 //!
-//! Writes go to an engine below; gets, ranges at a revision, counts and tails come from snapshots and watch cursors, and
-//! from the engine only where the registry goes there too: past the cache's history. The suite's values are bytes, so
-//! they are wrapped in objects on the way in and unwrapped on the way out.
+//! Writes go to an engine below. Gets, ranges at a revision, counts and tails come from snapshots and watch cursors,
+//! and from the engine only for revisions before the cache's history, as in the registry. The suite's values are bytes,
+//! so they are wrapped in objects on writes and unwrapped on reads.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
@@ -30,10 +30,10 @@ use keelson_teststores::{EtcdServer, PostgresServer};
 /// One collection holds every key.
 const PREFIX: &str = "/";
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How many events a tail takes at once.
+/// The number of events that a tail takes at once.
 const BATCH: usize = 1000;
 
-/// An engine with its cache before it.
+/// An engine behind its cache.
 struct CachedStore {
     engine: Arc<dyn Store>,
     cache: Arc<Cache>,
@@ -63,7 +63,7 @@ impl CachedStore {
         Ok(newest)
     }
 
-    /// The snapshot at a revision; `None` where only the engine still knows it.
+    /// The snapshot at a revision. `None` if only the engine has it.
     async fn snapshot(&self, revision: Option<Revision>) -> Result<Option<Snapshot>, StoreError> {
         let current = self.catch_up().await?;
         let Some(requested) = revision else {
@@ -138,7 +138,7 @@ impl Store for CachedStore {
         if after < oldest {
             return Err(StoreError::Compacted { requested: after, oldest });
         }
-        // After a restart it is filled in behind the newest state.
+        // After a restart it is filled in.
         self.cache.wait_for_history(after, PATIENCE).await;
         let cursor = self.collection().watch(after, Scope::All);
         let cursor = match cursor {
@@ -200,7 +200,7 @@ fn told(event: &keelson_cache::Event) -> StoreEvent {
     }
 }
 
-/// An object that holds the bytes as a list of numbers.
+/// An object with the bytes as a list of numbers.
 fn wrapped(value: &Bytes) -> Bytes {
     let object = json!({"kind": "Held", "apiVersion": "v1", "metadata": {}, "bytes": value.to_vec()});
     Bytes::from(object.to_string())
@@ -216,7 +216,7 @@ fn unwrapped(stored: KeyValue) -> KeyValue {
     KeyValue { value: plain(&stored.value), ..stored }
 }
 
-/// The cache over an engine; opening it again is a server that starts anew on the same store.
+/// The cache over an engine. Reopening it is the start of another server on the same store.
 struct Cached<F>(F);
 
 impl<F: Factory> Factory for Cached<F> {
@@ -238,8 +238,8 @@ impl Factory for InMemory {
     }
 }
 
-/// SQLite in memory ends with its handle, and a file is the handle's alone while the cache's tasks end: so it is not
-/// opened again here. The cache over a store that stays is shown by the others.
+/// SQLite in memory ends with its handle, and a file is exclusive to the handle until the cache's tasks end, so it is
+/// not reopened here. Other engines cover that case.
 struct OnSqlite;
 
 impl Factory for OnSqlite {
@@ -256,7 +256,7 @@ impl Factory for OnSqlite {
 struct OnPostgres(String);
 
 impl OnPostgres {
-    /// None where there is no PostgreSQL.
+    /// Returns `None` without PostgreSQL.
     fn new() -> Option<Self> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -282,16 +282,16 @@ mod over_sqlite {
 mod over_postgres {
     keelson_storage::conformance_tests!(super::Cached(match super::OnPostgres::new() {
         Some(engine) => engine,
-        // There is no PostgreSQL here, and the test kit has said so.
+        // Without PostgreSQL, which the test kit reports.
         None => return,
     }));
 }
 
-/// An etcd of its own, with room for the suite's largest value as an object.
+/// A private etcd that accepts the suite's largest value as an object.
 struct OnEtcd(EtcdServer);
 
 impl OnEtcd {
-    /// None where there is no etcd.
+    /// Returns `None` without etcd.
     fn new() -> Option<Self> {
         EtcdServer::builder().arg("--max-request-bytes=10485760").start().map(Self)
     }
@@ -306,7 +306,7 @@ impl Factory for OnEtcd {
 mod over_etcd {
     keelson_storage::conformance_tests!(super::Cached(match super::OnEtcd::new() {
         Some(engine) => engine,
-        // There is no etcd here, and the test kit has said so.
+        // Without etcd, which the test kit reports.
         None => return,
     }));
 }

@@ -1,6 +1,7 @@
-//! The cost of collections that hold nothing, of which a cluster may have thousands: memory, and the time of a start.
+//! The cost of empty collections, of which a cluster may have thousands: memory, and the time of a start.
 //!
-//! Alone in its program, since memory is counted of the whole process. Times are printed and not asserted: a machine may be busy.
+//! A separate program, since memory is counted for the whole process. Times are printed and not asserted, because the
+//! machine may be busy.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and this one tells what it measures")]
 
@@ -20,11 +21,11 @@ use keelson_storage_sql::{SqliteConfig, SqliteStore};
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 const COUNT: usize = 3000;
-/// What an empty collection may take, in bytes.
+/// The maximum size of an empty collection in bytes.
 const MOST_BYTES: usize = 8 << 10;
-/// How many objects a store has in other collections, so that a start reads something.
+/// The number of objects in other collections, so that a start reads data.
 const OBJECTS: u32 = 1000;
-/// How often a start is measured; the median is printed.
+/// The number of measured starts. The median is printed.
 const RUNS: usize = 5;
 
 fn things() -> Vec<CollectionSpec> {
@@ -58,12 +59,12 @@ async fn an_empty_collection_is_small_and_gives_its_memory_back() {
     cache.remove(&things().into_iter().map(|spec| spec.prefix).collect::<Vec<_>>()).await;
     let left = allocated().saturating_sub(before) / COUNT;
     println!("{left} bytes are left of each");
-    // Tables keep the room that they grew to; a collection itself would be kilobytes.
+    // Tables keep their capacity. A collection itself would be kilobytes.
     assert!(left <= MOST_BYTES / 32, "{left} bytes are left of each");
     a_start_loads_them_together().await;
 }
 
-/// Starts with them and without, on the embedded store: they are loaded by the scan that loads all others.
+/// Starts with and without them on the embedded store. The common scan loads them.
 async fn a_start_loads_them_together() {
     let directory = std::env::temp_dir().join(format!("keelson-empty-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();

@@ -1,5 +1,5 @@
-//! Random histories of writes, compactions, restarts, and collections that come and go, against a model that remembers every
-//! revision.
+//! Random histories of writes, compactions, restarts, and added and removed collections, compared with a model that
+//! remembers every revision.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -17,29 +17,29 @@ use proptest::prelude::*;
 #[derive(Clone, Debug)]
 enum Step {
     Write(String, Option<Body>),
-    /// Several writes in one transaction, to different keys.
+    /// Several writes to different keys in one transaction.
     Together(Vec<(u8, Option<Body>)>),
-    /// Many writes, so that kept states are crossed.
+    /// Many writes, which span kept states.
     Burst(u16, u8),
-    /// A key of another collection moves the watermark.
+    /// A write to another collection, which advances the watermark.
     Elsewhere,
     CompactStore(u16),
     TrimCache(u16),
-    /// A new cache, which may have to fill its history in while the next steps are taken.
+    /// A new cache, which may still fill in its history during the next steps.
     Restart {
         wait: bool,
     },
-    /// The collection is removed, if it is there; writes to its keys go on.
+    /// Removes the collection, if present. Writes to its keys continue.
     Remove,
-    /// The collection is added, if it is not there, while this is written.
+    /// Adds the collection, if absent, during these writes.
     Add(Vec<(u8, Option<Body>)>),
-    /// The collection is replaced by one with its fields in another order, while this is written.
+    /// Replaces the collection by one with another order of fields, during these writes.
     Replace(Vec<(u8, Option<Body>)>),
     /// A new cursor, this many revisions back.
     Watch(u16, Scope),
-    /// A cursor takes what there is.
+    /// A cursor takes the available events.
     Drain(u8, u8),
-    /// Looks at the state this many revisions back.
+    /// Checks the state this many revisions back.
     Look(u16),
     Pin(u16),
 }
@@ -99,13 +99,13 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A cursor and what the model says it must deliver.
+/// A cursor and its expected events in the model.
 struct Watcher {
     cursor: WatchCursor,
     scope: Scope,
     after: Revision,
     seen: Vec<Happened>,
-    /// Whether its collection is gone.
+    /// True if its collection was removed.
     ended: bool,
 }
 
@@ -115,9 +115,9 @@ struct World {
     model: Model,
     watchers: Vec<Watcher>,
     history_bytes: u64,
-    /// Collections that are gone, and the revision at which they went.
+    /// Removed collections with the revision of their removal.
     removed: Vec<(Arc<Collection>, Revision)>,
-    /// Whether the next one has its fields in the other order.
+    /// True if the next collection has the other order of fields.
     turned: bool,
 }
 
@@ -137,7 +137,7 @@ impl World {
         self.cache.collection(PODS)
     }
 
-    /// The collection as it may be added: the places of its fields tell nothing.
+    /// The specification of the next collection, with fields in varying order.
     fn spec(&mut self) -> CollectionSpec {
         self.turned = !self.turned;
         let mut spec = specs().remove(0);
@@ -167,7 +167,7 @@ impl World {
         self.let_go(pods);
     }
 
-    /// Adds or replaces the collection while others write.
+    /// Adds or replaces the collection during writes.
     async fn add(&mut self, writes: &[(u8, Option<Body>)]) {
         let before = self.pods();
         let (spec, cache) = (self.spec(), self.cache.clone());
@@ -183,7 +183,7 @@ impl World {
         let (added, ()) = tokio::join!(adding, writing);
         let added = added.unwrap().remove(0);
         assert!(Arc::ptr_eq(&added, &self.pods().unwrap()));
-        // Whoever sees the watermark finds everything up to it, at this moment as at any.
+        // The snapshot has everything up to the watermark at this time, as at any other.
         let snapshot = added.snapshot();
         check_snapshot(&snapshot, &self.model.at(snapshot.revision));
         before.into_iter().for_each(|before| self.let_go(before));

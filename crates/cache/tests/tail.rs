@@ -1,6 +1,6 @@
-//! Following a store that fails: the tail is opened again, nothing is lost, and a gap is admitted.
+//! Following a failing store: the tail is reopened, nothing is lost, and a gap is reported.
 //!
-//! The store in memory fails on demand; real engines are made to fail in their own crates.
+//! The store in memory fails on demand. Tests of real engines are in their own crates.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -107,7 +107,7 @@ async fn a_restart_knows_the_history_that_the_store_knows() {
     assert_eq!(seen.events[0].previous.as_ref().unwrap().revision, first);
 }
 
-/// Tails, of which history is read, tell nothing here until the cache serves.
+/// Tails for reading history deliver nothing here until the cache serves.
 #[tokio::test]
 async fn a_start_waits_for_the_objects_and_not_for_what_led_to_them() {
     let store = faulty();
@@ -140,7 +140,8 @@ async fn a_value_that_is_no_object_is_counted_and_hides_its_key() {
     assert_eq!(cache.stats().undecodable, 2);
 }
 
-/// What kube-apiserver wrote encrypted, or in protobuf of a kind that is not known, is not shown, and not taken for absent either.
+/// Values that kube-apiserver encrypted, or stored in protobuf of an unknown kind, are hidden but not treated as
+/// absent.
 #[tokio::test]
 async fn a_value_that_can_not_be_read_is_known_until_it_goes_or_can_be_read() {
     let store = MemoryStore::new();
@@ -209,7 +210,7 @@ async fn a_dropped_cache_stops_following() {
     assert!(pods.is_empty());
 }
 
-/// A connection that died without a word looks like a store at rest, until it is asked what it has.
+/// A dead connection looks like an idle store until the store's revision is read.
 #[tokio::test(start_paused = true)]
 async fn a_tail_that_falls_silent_is_opened_again() {
     let store = faulty();
@@ -230,7 +231,7 @@ async fn a_tail_that_falls_silent_is_opened_again() {
     assert_eq!(cache.stats().lag, 0);
 }
 
-/// Also a store that takes calls and never answers them is left in the end.
+/// The cache also gives up calls that a store never answers.
 #[tokio::test(start_paused = true)]
 async fn everything_recovers_from_a_store_that_hung() {
     let store = faulty();
@@ -247,8 +248,8 @@ async fn everything_recovers_from_a_store_that_hung() {
     assert_eq!(pods(&cache).len(), 1);
 }
 
-/// Answers so many range reads with a compaction to the newest revision before the read, as a slow load sees them; and the first
-/// question for what happened long ago with a compaction to a revision.
+/// A store that compacts to the newest revision before a number of range reads, as a slow load experiences. Before the
+/// first read of old history it compacts to a given revision.
 #[derive(Default)]
 struct Compacts {
     inner: MemoryStore,
@@ -300,7 +301,7 @@ impl Store for Compacts {
     }
 }
 
-/// What is compacted while the history is filled in does not cost what is left of it.
+/// A compaction during the backfill does not affect the rest of the history.
 #[tokio::test]
 async fn history_is_filled_in_as_far_as_the_store_has_it_although_it_is_compacted_meanwhile() {
     let inner = MemoryStore::new();
@@ -340,8 +341,8 @@ async fn a_start_that_compactions_overtake_begins_again() {
     ));
 }
 
-/// The load reads many pages, and the history many windows, while others write: every revision since the oldest is the
-/// one that was written.
+/// The load reads many pages and the history many windows during writes: every revision since the oldest equals the
+/// written one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_start_beside_writers_knows_every_revision() {
     let store = MemoryStore::new();

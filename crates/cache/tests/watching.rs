@@ -1,6 +1,6 @@
-//! Wake-ups, dispatch, frames, and positions that fell out of the history.
+//! Wake-ups, dispatch, frames, and positions outside of the history.
 //!
-//! One cursor is tested here; many of them beside each other are in the property tests of the registry.
+//! These are tests of one cursor. Property tests of the registry cover many concurrent ones.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -60,7 +60,7 @@ async fn an_event_wakes_the_watchers_of_its_own_scopes_only() {
         assert_eq!(wakes.0.load(Ordering::SeqCst), usize::from(*concerned));
         assert_eq!(is_pending(cursor, wakes), !*concerned);
     }
-    // Moving to another node concerns the watchers of both.
+    // A move to another node concerns the watches of both.
     commit(&store, "a/p1", Some(&body(2))).await;
     catch_up(&store, &cache).await;
     assert_eq!(watchers[5].0.try_next(10).unwrap().events.len(), 1);
@@ -70,14 +70,15 @@ async fn an_event_wakes_the_watchers_of_its_own_scopes_only() {
     assert_eq!(pods(&cache).stats().watchers, 0);
 }
 
-/// A watcher with a selector is woken by what comes to match, changes while it matches, and ceases to match, and by nothing else.
+/// A watch with a selector is woken by objects that begin to match, change while matching, or cease to match, and by
+/// nothing else.
 #[tokio::test]
 async fn an_event_wakes_the_selectors_that_it_concerns_only() {
     let store = MemoryStore::new();
     let cache = start(&store).await;
     let label = |value: &str| ScopeTerm::Label { key: "app".to_owned(), value: value.to_owned() };
     let number = |value: &str| ScopeTerm::Field { path: "data.number".to_owned(), value: value.to_owned() };
-    // How often each is woken by: a1 made in namespace a, changed, turned into a2, deleted.
+    // The wake-ups of each scope: a1 created in namespace a, changed, turned into a2, deleted.
     let scopes = [
         (selected(label("a1"), None, None), [1, 1, 1, 0]),
         (selected(label("a1"), Some("a"), None), [1, 1, 1, 0]),
@@ -85,7 +86,7 @@ async fn an_event_wakes_the_selectors_that_it_concerns_only() {
         (selected(label("a2"), None, None), [0, 0, 1, 1]),
         (selected(label("a3"), None, None), [0, 0, 0, 0]),
         (selected(ScopeTerm::LabelKey("app".to_owned()), None, None), [1, 1, 1, 1]),
-        // The term holds all the time, the rest of the selector does not.
+        // The term matches all the time, the rest of the selector does not.
         (selected(ScopeTerm::LabelKey("all".to_owned()), None, Some(2)), [0, 0, 1, 1]),
         (selected(ScopeTerm::LabelKey("none".to_owned()), None, None), [0, 0, 0, 0]),
         (selected(ScopeTerm::Name("p1".to_owned()), None, None), [1, 1, 1, 1]),
@@ -164,11 +165,11 @@ async fn who_missed_something_is_told_and_who_missed_nothing_goes_on() {
     let too_old = Some(TooOld { requested: start, oldest: last });
     assert_eq!((gone(&mut of_all), gone(&mut of_node)), (too_old, too_old));
     assert_eq!(pods(&cache).watch(start, Scope::All).err(), too_old);
-    // Nothing on n2 was dropped, so its watcher goes on.
+    // No event on n2 was dropped, so its watch continues.
     let revision = commit(&store, "a/p3", Some(&body(2))).await;
     catch_up(&store, &cache).await;
     assert_eq!(of_other.try_next(10).unwrap().events[0].revision, revision);
-    // The node's watcher is told so even after its scope has had new events.
+    // The node's watch reports it even after its scope has had new events.
     commit(&store, "a/p4", Some(&body(1))).await;
     catch_up(&store, &cache).await;
     assert_eq!(gone(&mut of_node), Some(TooOld { requested: start, oldest: last }));

@@ -1,4 +1,4 @@
-//! The time that rules of usual kinds take on an object of five kilobytes.
+//! The evaluation time of common rules on an object of five kilobytes.
 //!
 //! `cargo run --release -p keelson-cel --example evaluation`
 

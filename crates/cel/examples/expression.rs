@@ -1,4 +1,4 @@
-//! The time that a simple expression of a policy takes on a pod, which is read in JSON, with its look at the object: in nanoseconds, the
+//! The time of a simple policy expression on a pod from JSON, including access to the object: in nanoseconds, the
 //! median of many runs.
 //!
 //! `cargo xtask bench --rows expression` runs this with a pod.
@@ -14,11 +14,11 @@ use keelson_cel::{Meter, Program, Value as Cel, values};
 use keelson_meta::Object;
 use keelson_meta::json::Value;
 
-/// What a policy may ask of a pod.
+/// A typical policy expression about a pod.
 const EXPRESSION: &str = "'app.kubernetes.io/name' in object.metadata.labels && object.spec.containers.all(c, c.image.startsWith('example.com/'))";
-/// What it may cost, as in a policy.
+/// The cost limit of a policy.
 const COST_MAX: u64 = 1_000_000;
-/// How often it is measured, and how many evaluations are timed together.
+/// The number of measurements, and of evaluations in each.
 const RUNS: usize = 2_000;
 const TOGETHER: u32 = 64;
 

@@ -1,37 +1,37 @@
-//! The tree of an expression, with its macros expanded.
+//! The syntax tree of an expression, with its macros expanded.
 //!
-//! Every node has a number, under which its place in the text, its type and what its name means are kept beside the tree.
+//! Every node has an id. Its position, its type and the meaning of its name are stored by id beside the tree.
 
 /// A node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expr {
-    /// Its number, unique in the tree.
+    /// Its id, unique in the tree.
     pub id: u32,
-    /// What it is.
+    /// Its kind.
     pub kind: ExprKind,
 }
 
-/// What a node is.
+/// The kinds of nodes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExprKind {
-    /// Nothing, because the text there is wrong.
+    /// A syntax error.
     Error,
-    /// A value that is written out.
+    /// A literal.
     Literal(Literal),
     /// A variable or a type.
     Ident(String),
-    /// A field of a value, or whether there is such a field.
+    /// A field of a value, or a test for the field.
     Select {
         /// The value.
         operand: Box<Expr>,
         /// The name of the field.
         field: String,
-        /// Whether it is only asked for.
+        /// True for `has()`.
         is_test: bool,
     },
     /// A function, operator or method.
     Call(Call),
-    /// A list; the second part says which elements are left out if they are optional without value.
+    /// A list, and the indexes of its optional elements, which are left out without a value.
     List(Vec<Expr>, Vec<usize>),
     /// A map.
     Map(Vec<MapEntry>),
@@ -44,77 +44,77 @@ pub enum ExprKind {
 /// A call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
-    /// The function's name; operators are `_+_` and the like.
+    /// The function's name. Operators have names such as `_+_`.
     pub function: String,
     /// The value before the dot.
     pub target: Option<Box<Expr>>,
-    /// What stands in the parentheses.
+    /// The arguments.
     pub args: Vec<Expr>,
 }
 
 /// A key and its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MapEntry {
-    /// The number of the entry.
+    /// The id of the entry.
     pub id: u32,
     /// The key.
     pub key: Expr,
     /// The value.
     pub value: Expr,
-    /// Whether it is left out if the value is optional without value.
+    /// True if the entry is left out when its optional value is absent.
     pub is_optional: bool,
 }
 
 /// A field of a message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StructField {
-    /// The number of the field.
+    /// The id of the field.
     pub id: u32,
     /// The field's name.
     pub name: String,
     /// The value.
     pub value: Expr,
-    /// Whether it is left out if the value is optional without value.
+    /// True if the field is left out when its optional value is absent.
     pub is_optional: bool,
 }
 
-/// A loop over a list or a map, which is what the macros with variables become.
+/// A loop over a list or a map, the expansion of macros with variables.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fold {
-    /// The macro that it was, as far as it can be done without the general loop.
+    /// The kind of macro, for those that run without the general loop.
     pub shape: FoldKind,
-    /// The variable for the element, the key, or the index where there are two.
+    /// The variable for the element or key. With two variables, the index or key.
     pub variable: String,
-    /// The variable for the value where there are two.
+    /// The variable for the value, if there are two.
     pub second: Option<String>,
-    /// What it ranges over.
+    /// The range of the loop.
     pub range: Expr,
-    /// The variable for what has been gathered.
+    /// The accumulator variable.
     pub gathered: String,
-    /// What is gathered before the first step.
+    /// The initial value of the accumulator.
     pub init: Expr,
-    /// Whether there is another step.
+    /// The condition for another step.
     pub condition: Expr,
-    /// What is gathered after the step.
+    /// The accumulator after the step.
     pub step: Expr,
-    /// What the whole is.
+    /// The result of the loop.
     pub result: Expr,
 }
 
-/// The macro that a loop was.
+/// The kinds of loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoldKind {
-    /// Whether the predicate holds for all.
+    /// The macro `all`.
     All,
-    /// Whether it holds for one.
+    /// The macro `exists`.
     Exists,
-    /// A value under a name: nothing is looped over.
+    /// A value bound to a name, without a loop.
     Bind,
     /// Any other.
     General,
 }
 
-/// A value that is written out.
+/// A literal.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)] // They are the names of CEL's types.
 pub enum Literal {
@@ -128,17 +128,17 @@ pub enum Literal {
 }
 
 impl Expr {
-    /// The name, if it is one.
+    /// The name, for an identifier.
     pub fn as_ident(&self) -> Option<&str> {
         if let ExprKind::Ident(name) = &self.kind { Some(name) } else { None }
     }
 
-    /// The literal, if it is one.
+    /// The literal, for a literal.
     pub fn as_literal(&self) -> Option<&Literal> {
         if let ExprKind::Literal(literal) = &self.kind { Some(literal) } else { None }
     }
 
-    /// Names with dots between them, if it is that.
+    /// The dotted name, for an identifier or a chain of field selections.
     pub fn as_qualified_name(&self) -> Option<String> {
         match &self.kind {
             ExprKind::Ident(name) => Some(name.clone()),
@@ -149,7 +149,7 @@ impl Expr {
         }
     }
 
-    /// Shows each node to `visit`, those above before those below, with the functions whose arguments it is in.
+    /// Calls `visit` with each node, parents first, and the functions that have it in their arguments.
     pub fn walk<'e>(&'e self, visit: &mut impl FnMut(&'e Expr, &[&'e str])) {
         self.walk_in(&mut Vec::new(), visit);
     }

@@ -1,7 +1,7 @@
-//! Finds the type of every node, and what its names mean, or says why it has none.
+//! Infers the type of every node and resolves its names, or reports why it can't.
 //!
-//! As in upstream's checker, a type that is not known yet stands for itself until something says what it is, and `dyn`
-//! goes with everything.
+//! As in upstream's checker, unknown types are variables until they are unified, and `dyn` is assignable to and from
+//! every type.
 
 mod literals;
 
@@ -14,34 +14,34 @@ use crate::stack::with_room;
 use crate::types::{Type, Unifier, most_general};
 use std::collections::HashMap;
 
-/// What is known of an expression that is without fault.
+/// A valid expression with its types.
 #[derive(Debug)]
 pub struct Checked {
     /// The tree.
     pub expr: Expr,
-    /// Where each node stands.
+    /// The position of each node.
     pub positions: Vec<u32>,
     /// The type of each node.
     pub types: Vec<Type>,
-    /// What names mean, by the number of their node.
+    /// Resolved names, by the id of their node.
     pub names: HashMap<u32, Name>,
-    /// The overloads that a call may be for.
+    /// The possible overloads of each call.
     pub calls: HashMap<u32, Vec<CostRule>>,
 }
 
-/// What a name means.
+/// The meaning of a name.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Name {
-    /// The variable of this place in the environment.
+    /// The variable at this index of the environment.
     Variable(usize),
     /// A type.
     Type(Type),
 }
 
-/// Finds the types of an expression.
+/// Checks the types of an expression.
 ///
 /// # Errors
-/// All that does not fit.
+/// All faults.
 pub fn check(parsed: Parsed, environment: &Environment) -> Result<Checked, Vec<Issue>> {
     let count = parsed.positions.len();
     let mut checker = Checker {
@@ -72,7 +72,7 @@ struct Checker<'e> {
     names: HashMap<u32, Name>,
     calls: HashMap<u32, Vec<CostRule>>,
     unifier: Unifier,
-    /// The variables of the loops around.
+    /// The variables of the enclosing loops.
     locals: Vec<(String, Type)>,
     issues: Vec<Issue>,
 }
@@ -134,7 +134,7 @@ impl Checker<'_> {
             ExprKind::Struct(name, _) => self.message(expr, name),
             ExprKind::Fold(fold) => self.fold(fold),
         };
-        // A type with too many parts is cut here already, before others are made of it.
+        // A type with too many parts is cut before it becomes part of others.
         let ty = if matches!(ty, Type::Map(_) | Type::List(_)) { self.unifier.resolve(&ty, false) } else { ty };
         self.set(expr, ty);
     }
@@ -229,7 +229,7 @@ impl Checker<'_> {
         Type::list(element_type.unwrap_or_else(|| self.unifier.fresh()))
     }
 
-    /// The type of what has both types in it. Whether that may be is for `literals`.
+    /// The common type of elements. `literals` checks whether mixed types are allowed.
     fn join(&mut self, previous: Option<Type>, current: Type) -> Type {
         match previous {
             None => current,
@@ -399,7 +399,7 @@ fn literal_type(literal: &Literal) -> Type {
     }
 }
 
-/// A declared type with types that are to be found in place of its parameters.
+/// A declared type with fresh type variables for its parameters.
 fn instantiated(of: &Type, fresh: &[(char, Type)]) -> Type {
     match of {
         Type::Param(name) => {

@@ -1,7 +1,7 @@
-//! Declarations of the data that expressions see: types with sizes, and objects with fields.
+//! Declarations of the data of expressions: types with sizes, and objects with fields.
 //!
-//! Sizes bound what an expression may cost before there is any data. A declaration also says how a value of the tree is to
-//! be read: that a text is a time, for instance, or that the order of a list does not matter.
+//! Sizes bound the cost of an expression before there is data. A declaration also determines the reading of a value,
+//! such as a string as a time, or a list as a set.
 
 mod escape;
 mod schema;
@@ -17,51 +17,51 @@ use std::sync::Arc;
 /// The declaration of a value.
 #[derive(Debug)]
 pub struct Decl {
-    /// What it is.
+    /// The kind of value.
     pub kind: DeclKind,
     /// Its type.
     pub ty: Type,
-    /// How many elements, entries, characters or bytes it has at most; 0 where that does not count.
+    /// The maximum number of elements, entries, characters or bytes. 0 where size is irrelevant.
     pub max_elements: u64,
-    /// How many bytes it takes at least in JSON.
+    /// The minimum size in JSON, in bytes.
     pub min_size: u64,
 }
 
-/// What is declared.
+/// The kinds of values.
 #[derive(Debug)]
 pub enum DeclKind {
-    /// Data as it is, of whatever kind.
+    /// Data of any type, unconverted.
     Dyn,
-    /// An integer, or a number that is one.
+    /// An integer, or a float with an integer value.
     Int,
-    /// A number, integers among them.
+    /// A number.
     Double,
-    /// A text or a truth value, as it is.
+    /// A string or a boolean, unconverted.
     Plain,
     /// Bytes, in base64.
     Bytes,
-    /// A duration, in a text.
+    /// A duration as a string.
     Duration,
-    /// A time, in a text.
+    /// A time as a string.
     Timestamp,
-    /// A quantity of a resource, in a text.
+    /// A resource quantity as a string.
     Quantity,
     /// A list.
     List(Arc<Decl>, ListKind),
-    /// A map with texts for keys.
+    /// A map with string keys.
     Map(Arc<Decl>),
     /// An object.
     Object(Arc<ObjectType>),
 }
 
-/// When two lists are the same.
+/// The equality of lists.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ListKind {
-    /// When they have the same elements in the same order.
+    /// Equal elements in the same order.
     Atomic,
-    /// When they have the same elements.
+    /// Equal elements in any order.
     Set,
-    /// When they have the same elements, which are known by these fields.
+    /// Equal elements in any order, identified by these fields.
     Map(Vec<String>),
 }
 
@@ -70,12 +70,13 @@ pub enum ListKind {
 pub struct ObjectType {
     /// The type's name.
     pub name: String,
-    /// The fields under their names in expressions.
+    /// The fields by their names in expressions.
     pub fields: BTreeMap<String, Field>,
 }
 
 impl ObjectType {
-    /// The field of this name in expressions. A reserved word names its field plainly after a dot (`self.namespace`), as well as escaped.
+    /// The field of this name in expressions. A reserved word is valid after a dot (`self.namespace`), and in its
+    /// escaped form.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.fields.get(name).or_else(|| if is_reserved(name) { self.fields.get(&escape(name)?) } else { None })
     }
@@ -86,7 +87,7 @@ impl ObjectType {
 pub struct Field {
     /// Its name in the data.
     pub property: String,
-    /// What it is.
+    /// Its declaration.
     pub decl: Arc<Decl>,
 }
 
@@ -95,12 +96,12 @@ impl Decl {
         Arc::new(Self { kind, ty, max_elements: 0, min_size })
     }
 
-    /// Data of any kind.
+    /// Data of any type.
     pub fn any() -> Arc<Self> {
         Self::scalar(DeclKind::Dyn, Type::Dyn, 1)
     }
 
-    /// A truth value.
+    /// A boolean.
     pub fn bool() -> Arc<Self> {
         Self::scalar(DeclKind::Plain, Type::Bool, 4)
     }
@@ -115,44 +116,44 @@ impl Decl {
         Self::scalar(DeclKind::Double, Type::Double, 1)
     }
 
-    /// A time of so many characters at most.
+    /// A time of at most `max_elements` characters.
     pub fn timestamp(max_elements: u64, min_size: u64) -> Arc<Self> {
         Arc::new(Self { kind: DeclKind::Timestamp, ty: Type::Timestamp, max_elements, min_size })
     }
 
-    /// A duration of so many characters at most.
+    /// A duration of at most `max_elements` characters.
     pub fn duration(max_elements: u64, min_size: u64) -> Arc<Self> {
         Arc::new(Self { kind: DeclKind::Duration, ty: Type::Duration, max_elements, min_size })
     }
 
-    /// A text of so many bytes at most.
+    /// A string of at most `max_elements` bytes.
     pub fn string(max_elements: u64) -> Arc<Self> {
         Arc::new(Self { kind: DeclKind::Plain, ty: Type::String, max_elements, min_size: MIN_TEXT })
     }
 
-    /// Bytes, so many of them at most.
+    /// At most `max_elements` bytes.
     pub fn bytes(max_elements: u64) -> Arc<Self> {
         Arc::new(Self { kind: DeclKind::Bytes, ty: Type::Bytes, max_elements, min_size: MIN_TEXT })
     }
 
-    /// An integer or a text of so many characters at most.
+    /// An integer or a string of at most `max_elements` characters.
     pub fn int_or_string(max_elements: u64) -> Arc<Self> {
         Arc::new(Self { kind: DeclKind::Dyn, ty: Type::Dyn, max_elements, min_size: 1 })
     }
 
-    /// A list of so many elements at most.
+    /// A list of at most `max_elements` elements.
     pub fn list(items: Arc<Self>, max_elements: u64, kind: ListKind) -> Arc<Self> {
         let ty = Type::list(items.ty.clone());
         Arc::new(Self { kind: DeclKind::List(items, kind), ty, max_elements, min_size: MIN_CONTAINER })
     }
 
-    /// A map of so many entries at most.
+    /// A map of at most `max_elements` entries.
     pub fn map(values: Arc<Self>, max_elements: u64) -> Arc<Self> {
         let ty = Type::map(Type::String, values.ty.clone());
         Arc::new(Self { kind: DeclKind::Map(values), ty, max_elements, min_size: MIN_CONTAINER })
     }
 
-    /// An object of this name with these fields, by their names in the data.
+    /// An object with these fields, by their names in the data.
     pub fn object(name: &str, fields: impl IntoIterator<Item = (String, Arc<Self>)>) -> Arc<Self> {
         Self::object_of(name, fields, MIN_CONTAINER)
     }
@@ -165,7 +166,7 @@ impl Decl {
         Arc::new(Self { kind: DeclKind::Object(object), ty, max_elements: 0, min_size })
     }
 
-    /// An object of this name with fields that are called in expressions as they are in the data.
+    /// An object whose fields have the same names in expressions as in the data.
     pub fn fields(name: &str, fields: impl IntoIterator<Item = (String, Arc<Self>)>) -> Arc<Self> {
         let fields = fields.into_iter().map(|(name, decl)| (name.clone(), Field { property: name, decl }));
         let object = Arc::new(ObjectType { name: name.to_owned(), fields: fields.collect() });
@@ -173,17 +174,17 @@ impl Decl {
         Arc::new(Self { kind: DeclKind::Object(object), ty, max_elements: 0, min_size: MIN_CONTAINER })
     }
 
-    /// A quantity of a resource.
+    /// A resource quantity.
     pub fn quantity() -> Arc<Self> {
         Self::scalar(DeclKind::Quantity, Type::opaque("kubernetes.Quantity"), MIN_TEXT)
     }
 
-    /// A value of a type of which no more is known.
+    /// A value of a type without further declaration.
     pub fn of(ty: Type) -> Arc<Self> {
         Self::scalar(DeclKind::Dyn, ty, 1)
     }
 
-    /// The declaration of the elements or values, if it has such.
+    /// The declaration of the elements or values, for a list or map.
     pub fn element(&self) -> Option<&Arc<Self>> {
         match &self.kind {
             DeclKind::List(items, _) => Some(items),
@@ -192,13 +193,13 @@ impl Decl {
         }
     }
 
-    /// The field of that name in expressions, if it has one.
+    /// The field of this name in expressions.
     pub fn field(&self, name: &str) -> Option<&Field> {
         if let DeclKind::Object(object) = &self.kind { object.field(name) } else { None }
     }
 }
 
-/// The bytes of an empty text.
+/// The size of an empty string in bytes.
 const MIN_TEXT: u64 = 2;
-/// The bytes of an empty list or object.
+/// The size of an empty list or object in bytes.
 const MIN_CONTAINER: u64 = 2;

@@ -1,6 +1,6 @@
-//! The names that an expression may use: variables, functions, types and messages.
+//! The names available to an expression: variables, functions, types and messages.
 //!
-//! Which of them there are at a place of Kubernetes is in `environments`.
+//! `environments` has those of each place in Kubernetes.
 
 use crate::decl::Decl;
 use crate::overloads::Functions;
@@ -8,7 +8,7 @@ use crate::parser::Macros;
 use crate::types::Type;
 use std::sync::Arc;
 
-/// What an expression may use.
+/// The names available to an expression.
 #[derive(Debug, Clone)]
 pub struct Environment {
     variables: Vec<Variable>,
@@ -24,14 +24,14 @@ pub struct Variable {
     pub name: String,
     /// Its type.
     pub ty: Type,
-    /// How its value is to be read, and how large it may be; none if nothing is known.
+    /// The reading and the size of the value, if known.
     pub decl: Option<Arc<Decl>>,
 }
 
-/// A message that an expression may make.
+/// A message that an expression can create.
 #[derive(Debug)]
 pub struct Message {
-    /// The type of the message once it is made.
+    /// The type of the created message.
     pub result: Type,
     fields: MessageFields,
 }
@@ -55,28 +55,28 @@ impl Message {
 }
 
 impl Environment {
-    /// The functions that Kubernetes has everywhere, and no variables.
+    /// The functions available everywhere in Kubernetes, without variables.
     pub fn kubernetes() -> Self {
         static FUNCTIONS: std::sync::LazyLock<Arc<Functions>> =
             std::sync::LazyLock::new(|| Arc::new(Functions::kubernetes()));
         Self { variables: Vec::new(), functions: FUNCTIONS.clone(), macros: Macros::default(), objects: Vec::new() }
     }
 
-    /// With a variable of a type.
+    /// Adds a variable of a type.
     #[must_use]
     pub fn with(mut self, name: &str, ty: Type) -> Self {
         self.variables.push(Variable { name: name.to_owned(), ty, decl: None });
         self
     }
 
-    /// With a variable that is declared, so that its fields and sizes are known.
+    /// Adds a declared variable, with known fields and sizes.
     #[must_use]
     pub fn with_declared(mut self, name: &str, decl: &Arc<Decl>) -> Self {
         self.variables.push(Variable { name: name.to_owned(), ty: decl.ty.clone(), decl: Some(decl.clone()) });
         self
     }
 
-    /// With a declared variable that may be absent.
+    /// Adds a declared variable that may be absent.
     #[must_use]
     pub fn with_optional(mut self, name: &str, decl: &Arc<Decl>) -> Self {
         let ty = Type::optional(decl.ty.clone());
@@ -84,14 +84,14 @@ impl Environment {
         self
     }
 
-    /// With `cel.bind`.
+    /// Adds `cel.bind`.
     #[must_use]
     pub fn with_bindings(mut self) -> Self {
         self.macros.bind = true;
         self
     }
 
-    /// With the functions and messages of patches: `Object` of any fields, `JSONPatch`.
+    /// Adds the functions and messages of patches: `Object` of any fields, and `JSONPatch`.
     #[must_use]
     pub fn with_patches(mut self) -> Self {
         let mut functions = (*self.functions).clone();
@@ -107,7 +107,7 @@ impl Environment {
         &self.variables
     }
 
-    /// The variable of that name and its place.
+    /// The variable of this name and its index.
     pub fn variable(&self, name: &str) -> Option<(usize, &Variable)> {
         self.variables.iter().enumerate().find(|(_, variable)| variable.name == name)
     }
@@ -134,7 +134,7 @@ impl Environment {
             "string" => Type::String,
             "type" => Type::Type(Type::Dyn.into()),
             "uint" => Type::Uint,
-            // These two are known to the checker alone: upstream finds no such type when it makes the program.
+            // Only the checker knows these two. Upstream finds no such type when it plans the program.
             "duration" | "google.protobuf.Duration" => Type::Duration,
             "timestamp" | "google.protobuf.Timestamp" => Type::Timestamp,
             crate::types::OPTIONAL => Type::optional(Type::Dyn),
@@ -176,7 +176,7 @@ impl Environment {
                 if object.to_string() == "JSONPatch" {
                     return Some(Message { result: object.clone(), fields: MessageFields::Declared(PATCH) });
                 }
-                // The parts of an object are not told apart: an object of any fields may stand for each.
+                // Parts of an object are not distinguished: an object of any fields is accepted for each.
                 return Some(Message { result: Type::opaque("Object"), fields: MessageFields::Any });
             }
         };

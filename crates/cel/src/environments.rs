@@ -1,21 +1,21 @@
-//! The environments of Kubernetes: which variables an expression has where it stands.
+//! The environments of Kubernetes: the variables of each kind of expression.
 //!
-//! What a request is, and a namespace, is declared here once for admission, webhooks and whoever else asks; the values are
-//! put together by those who have the request. Names of types are upstream's, as messages show them.
+//! Requests and namespaces are declared once for admission, webhooks and other users. The caller assembles their
+//! values. Type names are upstream's, since messages show them.
 
 use crate::decl::{Decl, ListKind};
 use crate::environment::Environment;
 use crate::types::Type;
 use std::sync::{Arc, LazyLock};
 
-/// How many characters, elements or entries there may be where nothing is declared.
+/// The maximum number of characters, elements or entries without a declaration.
 const UNBOUNDED: u64 = 3 * 1024 * 1024;
 
-/// The type of the authorizer, and of a question that it is asked about a resource.
+/// The types of the authorizer and of its resource checks.
 const AUTHORIZER: &str = "kubernetes.authorization.Authorizer";
 const RESOURCE_CHECK: &str = "kubernetes.authorization.ResourceCheck";
 
-/// A rule of a custom resource: the value and what it was before, which may be absent if the rule says so.
+/// A rule of a custom resource: the value and its old value, which may be absent with `optional_old_self`.
 pub fn rule(value: &Arc<Decl>, optional_old_self: bool) -> Environment {
     let environment = Environment::kubernetes().with_declared("self", value);
     if optional_old_self {
@@ -25,16 +25,16 @@ pub fn rule(value: &Arc<Decl>, optional_old_self: bool) -> Environment {
     }
 }
 
-/// What an admission policy has besides the request and its objects.
+/// The variables of an admission policy in addition to the request and its objects.
 #[derive(Clone, Debug, Default)]
 pub struct Admission {
-    /// Whether the policy has parameters.
+    /// True if the policy has parameters.
     pub params: bool,
-    /// Whether the authorizer may be asked.
+    /// True if the authorizer is available.
     pub authorizer: bool,
-    /// The variables that the policy has declared before, as fields of an object; none if there can be none.
+    /// The variables declared earlier in the policy, as fields of an object.
     pub variables: Option<Arc<Decl>>,
-    /// Whether patches can be made.
+    /// True if patches can be created.
     pub patches: bool,
 }
 
@@ -50,7 +50,7 @@ pub fn admission(with: &Admission) -> Environment {
     if with.patches { environment.with_patches() } else { environment }
 }
 
-/// A condition under which a webhook or a policy is asked.
+/// A match condition of a webhook or a policy.
 pub fn match_condition(authorizer: bool) -> Environment {
     let environment = Environment::kubernetes()
         .with("object", Type::Dyn)
@@ -66,27 +66,27 @@ pub fn match_condition(authorizer: bool) -> Environment {
     environment.with_declared("namespaceObject", &NAMESPACE)
 }
 
-/// A rule or a mapping of a token's claims.
+/// A validation rule or mapping of a token's claims.
 pub fn claims() -> Environment {
     Environment::kubernetes().with("claims", Type::map(Type::String, Type::Dyn))
 }
 
-/// A rule about the user that a token was found to mean.
+/// A validation rule of an authenticated user.
 pub fn user() -> Environment {
     Environment::kubernetes().with_declared("user", &USER_INFO)
 }
 
-/// A condition under which an authorizing webhook is asked.
+/// A match condition of an authorization webhook.
 pub fn access_review() -> Environment {
     Environment::kubernetes().with_declared("request", &ACCESS_REVIEW)
 }
 
-/// A selector of devices, which sees one of them.
+/// A selector of one device.
 pub fn device() -> Environment {
     Environment::kubernetes().with_bindings().with_declared("device", &DEVICE)
 }
 
-/// The variables of a policy as the fields of one, each with the type that its expression came to.
+/// The variables of a policy as fields of an object, each with its expression's type.
 pub fn variables(declared: impl IntoIterator<Item = (String, Type)>) -> Arc<Decl> {
     Decl::fields("kubernetes.variables", declared.into_iter().map(|(name, ty)| (name, Decl::of(ty))))
 }
@@ -114,7 +114,7 @@ static USER_INFO: LazyLock<Arc<Decl>> = LazyLock::new(|| {
     )
 });
 
-/// The request that is admitted.
+/// The request under admission.
 pub static ADMISSION_REQUEST: LazyLock<Arc<Decl>> = LazyLock::new(|| {
     let kind = names("kubernetes.GroupVersionKind", &["group", "version", "kind"]);
     let resource = names("kubernetes.GroupVersionResource", &["group", "version", "resource"]);
@@ -137,7 +137,7 @@ pub static ADMISSION_REQUEST: LazyLock<Arc<Decl>> = LazyLock::new(|| {
     )
 });
 
-/// The namespace of the object that is admitted.
+/// The namespace of the object under admission.
 pub static NAMESPACE: LazyLock<Arc<Decl>> = LazyLock::new(|| {
     let time = || Decl::timestamp(UNBOUNDED, 0);
     let pairs = || Decl::map(text(), UNBOUNDED);
@@ -163,7 +163,7 @@ pub static NAMESPACE: LazyLock<Arc<Decl>> = LazyLock::new(|| {
     object("kubernetes.Namespace", &[("metadata", metadata), ("spec", spec), ("status", status)])
 });
 
-/// A device that a claim may be for: by domain and name what it has, and how much of it.
+/// A device that a claim may get: attributes and capacities, by domain and name.
 pub static DEVICE: LazyLock<Arc<Decl>> = LazyLock::new(|| {
     let by_name = |value: Arc<Decl>| Decl::map(Decl::map(value, UNBOUNDED), UNBOUNDED);
     object(
@@ -177,7 +177,7 @@ pub static DEVICE: LazyLock<Arc<Decl>> = LazyLock::new(|| {
     )
 });
 
-/// What an authorizer is asked.
+/// The request to an authorizer.
 pub static ACCESS_REVIEW: LazyLock<Arc<Decl>> = LazyLock::new(|| {
     let requirement =
         object("kubernetes.SelectorRequirement", &[("key", text()), ("operator", text()), ("values", texts())]);

@@ -1,10 +1,10 @@
-//! The words of an expression.
+//! The lexer of expressions.
 //!
-//! Where no word can be read, what was looked at is passed over and told, in the way of upstream's generated lexer.
+//! Unreadable text is skipped and reported, as by upstream's generated lexer.
 
 use crate::source::{Issue, Source};
 
-/// What a word is, in the order in which upstream lists what it expected.
+/// The kinds of tokens, in upstream's order of expected tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)] // The names say which characters each has.
 pub(crate) enum TokenKind {
@@ -46,14 +46,14 @@ pub(crate) enum TokenKind {
     End,
 }
 
-/// A word and where it stands.
+/// A token and its place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token {
-    /// What it is.
+    /// Its kind.
     pub kind: TokenKind,
     /// Its first code point.
     pub start: u32,
-    /// The one behind its last.
+    /// The code point after its last.
     pub end: u32,
 }
 
@@ -86,7 +86,7 @@ const MARKS: [(&str, TokenKind); 24] = [
 ];
 
 impl TokenKind {
-    /// How upstream names it where it says what it expected.
+    /// Upstream's name for the token in messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::In => "'in'",
@@ -129,7 +129,7 @@ impl TokenKind {
     }
 }
 
-/// The words of a text, with one for its end; what can't be read is told to `issues`.
+/// The tokens of a text, with one for its end. Faults go to `issues`.
 pub(crate) fn tokens(source: &Source, issues: &mut Vec<Issue>) -> Vec<Token> {
     let mut lexer = Lexer { chars: source.chars(), at: 0 };
     let mut tokens = Vec::new();
@@ -156,7 +156,7 @@ fn offset(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
 
-/// A character as it is shown in a message about the text.
+/// A character as messages about the text show it.
 pub(crate) fn shown(c: char) -> Vec<char> {
     match c {
         '\n' => vec!['\\', 'n'],
@@ -190,7 +190,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Reads a word and goes behind it, or tells at which character it became impossible.
+    /// Reads a token, or returns the index of the first character that does not fit.
     fn next(&mut self) -> Result<TokenKind, usize> {
         let first = self.chars[self.at];
         if first == '`' {
@@ -211,7 +211,7 @@ impl Lexer<'_> {
                 return Ok(kind);
             }
         }
-        // The first half of `==`, `&&` and `||` is looked at together with what follows it.
+        // The first half of `==`, `&&` and `||` is reported together with the next character.
         Err(if "=&|".contains(first) { self.at + 1 } else { self.at })
     }
 
@@ -281,7 +281,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Reads a text or bytes; `None` if none starts here.
+    /// Reads a string or bytes literal. `None` if there is none here.
     fn text(&mut self) -> Option<Result<TokenKind, usize>> {
         let mut ahead = 0;
         let mut is_bytes = false;
@@ -297,7 +297,7 @@ impl Lexer<'_> {
                 self.at = end;
                 Some(Ok(if is_bytes { TokenKind::Bytes } else { TokenKind::String }))
             }
-            // A prefix before a text that does not end is a name of its own.
+            // A prefix before an unterminated string is an identifier.
             Err(failed) => {
                 if ahead == 0 {
                     Some(Err(failed))
@@ -308,14 +308,14 @@ impl Lexer<'_> {
         }
     }
 
-    /// Where a text ends that starts with this quote.
+    /// The end of a string that starts with this quote.
     fn quoted(&self, start: usize, quote: char, is_raw: bool) -> Result<usize, usize> {
         let at = |place: usize| self.chars.get(place).copied();
         let is_triple = at(start + 1) == Some(quote) && at(start + 2) == Some(quote);
         if is_triple {
             let found =
                 self.text_end(start + 3, is_raw, |place| (0..3).all(|ahead| at(place + ahead) == Some(quote)), true);
-            // Two quotes are an empty text when the third leads nowhere.
+            // Two quotes are an empty string if the third starts no triple-quoted one.
             return Ok(found.map_or(start + 2, |end| end + 3));
         }
         self.text_end(start + 1, is_raw, |place| at(place) == Some(quote), false).map(|end| end + 1)
@@ -341,7 +341,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Where an escape ends, of which this is the character behind the backslash.
+    /// The end of an escape. `place` is the character after the backslash.
     fn escape_end(&self, place: usize) -> Result<usize, usize> {
         let (skip, digits, radix) = match self.chars.get(place) {
             Some('a' | 'b' | 'f' | 'n' | 'r' | 't' | 'v' | '"' | '\'' | '\\' | '?' | '`') => return Ok(place + 1),

@@ -1,13 +1,12 @@
-//! The Common Expression Language as Kubernetes has it: rules of custom resources, admission policies, match conditions,
+//! The Common Expression Language as in Kubernetes: rules of custom resources, admission policies, match conditions,
 //! authentication.
 //!
-//! An expression is compiled once ([`Program::compile`]) against an [`Environment`], which declares what it may use, and then
-//! run on values that stand in an object's tree, of which nothing is copied. What is wrong with an expression is said in
-//! upstream's words, as those who write definitions know them, and what it may cost is estimated and counted by upstream's
-//! model, because it decides which definitions and objects are accepted.
+//! An expression is compiled once ([`Program::compile`]) against an [`Environment`], which declares the available
+//! names. It runs on values that borrow from an object's tree. Faults have upstream's texts, which authors of
+//! definitions know. Costs follow upstream's model, which decides which definitions and objects are accepted.
 //!
-//! Nothing here knows definitions, policies or requests; whoever has them turns what they declare into a [`decl::Decl`]
-//! and environments.
+//! The crate must not know definitions, policies or requests. Callers turn their declarations into a [`decl::Decl`] and
+//! environments.
 
 pub mod ast;
 pub mod check;

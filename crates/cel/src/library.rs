@@ -1,7 +1,8 @@
-//! The functions that expressions call.
+//! The functions of expressions.
 //!
-//! Each takes its arguments, the target first, and tells their types apart itself: what the checker could not know is known
-//! only here. Those that ask regular expressions are steps of their own, since what they cost depends on the expression.
+//! Each function receives its arguments, the target first, and checks their types itself, since `dyn` values are typed
+//! only at run time. Functions with regular expressions are steps of their own, because their cost depends on the
+//! expression.
 
 pub mod addresses;
 pub mod authorizer;
@@ -25,7 +26,7 @@ use crate::values::{EvalError, Outcome, Value};
 /// A function.
 pub type Native = for<'a> fn(&[Value<'a>]) -> Outcome<'a>;
 
-/// How many bytes a text may have that an expression makes. What such a text costs is counted when it is there.
+/// The maximum size of a text that an expression creates, in bytes. Its cost is charged after it is created.
 pub const MAX_TEXT: usize = 16 << 20;
 
 /// The function of that name.
@@ -44,13 +45,13 @@ pub fn find(name: &str) -> Option<Native> {
         .or_else(|| authorizer::find(name))
 }
 
-/// That a function of a library does not take such values.
+/// The error for values that no overload of a function accepts.
 pub(crate) fn no_overload_of(function: &str, args: &[Value<'_>]) -> EvalError {
     let types: Vec<&str> = args.iter().map(Value::type_name).collect();
     EvalError::new(format!("no such overload: {function}({})", types.join(", ")))
 }
 
-/// The text, or that there is too much of it.
+/// Returns the text, or an error if it is too long.
 pub(crate) fn bounded(text: String) -> Result<String, EvalError> {
     if text.len() > MAX_TEXT { Err(EvalError::TooCostly) } else { Ok(text) }
 }

@@ -1,6 +1,6 @@
-//! Times of compiling and evaluating expressions, of the whole process, for metrics.
+//! Durations of compilations and evaluations in this process, for metrics.
 //!
-//! An observation costs two readings of the clock and two atomic additions.
+//! An observation costs two clock readings and two atomic additions.
 
 use std::sync::LazyLock;
 use std::time::Instant;
@@ -17,7 +17,7 @@ pub static COMPILATIONS: LazyLock<AtomicHistogram> = LazyLock::new(|| AtomicHist
 /// The times of evaluations: one for all rules of an object, and one for each expression of a policy.
 pub static EVALUATIONS: LazyLock<AtomicHistogram> = LazyLock::new(|| AtomicHistogram::new(&BUCKETS));
 
-/// Does some work, and notes its time.
+/// Runs `work` and records its time.
 pub fn timed<T>(times: &AtomicHistogram, work: impl FnOnce() -> T) -> T {
     let begun = Instant::now();
     let done = work();

@@ -1,41 +1,41 @@
-//! The declarations of functions: which there are, for which types, and what a call costs.
+//! Declarations of functions: their types and the cost of a call.
 //!
-//! They are written as lines of text in the language of the documentation, and read once. A method's name starts with a
-//! dot, its target is its first argument; capital letters stand for any type; what follows `#` says how the cost of a call
-//! is counted, where that is not one.
+//! They are lines of text in the documentation's notation, parsed once. A method's name starts with a dot, and its
+//! target is its first argument. Capital letters are type parameters. `#` precedes the rule of the cost if the cost is
+//! not one.
 
 mod text;
 
 use crate::types::Type;
 use std::collections::HashMap;
 
-/// The functions that an environment knows.
+/// The functions of an environment.
 #[derive(Debug, Default, Clone)]
 pub struct Functions {
     by_name: HashMap<&'static str, Vec<Overload>>,
 }
 
-/// A function for certain types.
+/// An overload of a function.
 #[derive(Debug, Clone)]
 pub struct Overload {
-    /// Whether it is called with a target before a dot.
+    /// True for a method.
     pub is_method: bool,
     /// The types of the arguments, the target first.
     pub args: Vec<Type>,
-    /// The type of what it returns.
+    /// The type of the result.
     pub result: Type,
-    /// How many type parameters it has.
+    /// Its type parameters.
     pub params: Vec<char>,
-    /// How its cost is counted.
+    /// The rule of its cost.
     pub cost: CostRule,
 }
 
-/// How the cost of a call is counted.
+/// The rules for the cost of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CostRule {
     /// One.
     One,
-    /// One, as `dyn` only hides the type.
+    /// One: `dyn` only hides the type.
     Dyn,
     /// `&&` and `||`.
     Logic,
@@ -45,7 +45,7 @@ pub enum CostRule {
     IndexList,
     /// A value of a map.
     IndexMap,
-    /// Whether a list has an element.
+    /// Membership in a list.
     InList,
     /// Equality.
     Equal,
@@ -53,9 +53,9 @@ pub enum CostRule {
     NotEqual,
     /// The order of texts or bytes.
     Order,
-    /// Joining texts or bytes.
+    /// Concatenation of strings or bytes.
     AddText,
-    /// Joining lists.
+    /// Concatenation of lists.
     AddList,
     /// Comparing the start or end of a text.
     Affix,
@@ -63,23 +63,23 @@ pub enum CostRule {
     Contains,
     /// Matching a regular expression.
     Matches,
-    /// A text's bytes.
+    /// The bytes of a string.
     ToBytes,
-    /// The text that bytes are.
+    /// The string of bytes.
     ToText,
-    /// A text in quotes.
+    /// A quoted string.
     Quote,
-    /// A text with values put in.
+    /// A string with values inserted.
     Format,
-    /// Going through a list once, or through a text.
+    /// One traversal of a list or string.
     Scan,
-    /// Making a text of a text.
+    /// Creates a string from a string.
     Text,
-    /// Reading a text into a value without a size.
+    /// Parses a string into a value without a size.
     Read,
-    /// Reading a text twice.
+    /// Parses a string twice.
     ReadTwice,
-    /// Reading a text into something of its size.
+    /// Parses a string into a value of its size.
     ReadSized,
     /// Replacing parts of a text.
     Replace,
@@ -87,44 +87,44 @@ pub enum CostRule {
     Split,
     /// Joining the texts of a list.
     Join,
-    /// Finding what a regular expression matches.
+    /// Searches with a regular expression.
     Find,
-    /// Whether an address is in a network.
+    /// Membership of an address in a network.
     ContainsIp,
-    /// The same with a text for the address.
+    /// Membership of an address in a network, given as a string.
     ContainsIpText,
-    /// Whether a network is in a network.
+    /// Membership of a network in a network.
     ContainsCidr,
-    /// The same with a text for the network.
+    /// Membership of a network in a network, given as a string.
     ContainsCidrText,
-    /// Whether a text has a format.
+    /// Validates a string against a format.
     Validate,
-    /// Asking the authorizer.
+    /// An authorizer check.
     Authorize,
-    /// Reading a selector.
+    /// Parses a selector.
     Selector,
-    /// Comparing each element of a list with each of another.
+    /// Compares each element of a list with each of another.
     Sets,
-    /// The same in both directions.
+    /// Compares two lists in both directions.
     SetsTwice,
     /// A part of a list.
     Slice,
-    /// A list without the lists in it.
+    /// A list with nested lists expanded.
     Flatten,
     /// A list of numbers.
     Range,
-    /// A list the other way round.
+    /// A reversed list.
     Reverse,
-    /// A list without what is there twice.
+    /// A list without duplicates.
     Distinct,
-    /// A list in order.
+    /// A sorted list.
     Sort,
     /// A list in the order of another one.
     SortBy,
 }
 
 impl Functions {
-    /// Those of the standard library and of all that Kubernetes adds to it everywhere.
+    /// The functions of the standard library, and those that Kubernetes adds everywhere.
     pub fn kubernetes() -> Self {
         let mut functions = Self::default();
         for library in text::KUBERNETES {
@@ -154,11 +154,11 @@ impl Functions {
     }
 }
 
-/// What values can be put in order.
+/// The types with an order.
 const ORDERED: [Type; 8] =
     [Type::Int, Type::Uint, Type::Double, Type::Bool, Type::Duration, Type::Timestamp, Type::String, Type::Bytes];
 
-/// Reads a line: a name and one overload, or one for each type that `ORD` stands for.
+/// Parses a line: a name and one overload, or one for each type of `ORD`.
 fn read(line: &'static str) -> Option<(&'static str, Vec<Overload>)> {
     let (line, cost) =
         line.split_once('#').map_or(Some((line, CostRule::One)), |(line, rule)| Some((line, text::rule(rule)?)))?;
@@ -175,7 +175,7 @@ fn read(line: &'static str) -> Option<(&'static str, Vec<Overload>)> {
     Some((name, overloads.collect::<Option<_>>()?))
 }
 
-/// Types with commas between them.
+/// Comma-separated types.
 fn types(text: &str, ordered: &Type, params: &mut Vec<char>) -> Option<Vec<Type>> {
     let mut out = Vec::new();
     let (mut depth, mut start) = (0, 0);

@@ -1,9 +1,8 @@
-//! Reads an expression.
+//! Parses an expression.
 //!
-//! A parser of our own rather than one of the registry's: those there report mistakes in words of their own, and users know
-//! upstream's, which come from how its generated parser recovers (it deletes one token, or inserts one, or skips tokens until one
-//! that may follow). Nesting and size are bounded, so that no text can exhaust
-//! the stack or the memory.
+//! Published parsers report errors in their own words. Users know upstream's messages, which depend on the error
+//! recovery of its generated parser. It deletes one token, inserts one, or skips tokens until one that may follow.
+//! Nesting and size are limited, so that no text can exhaust the stack or the memory.
 
 mod literals;
 mod macros;
@@ -15,33 +14,33 @@ use crate::source::{Issue, MAX_CODE_POINTS, MAX_ISSUES, Source};
 use crate::stack::with_room;
 use recovery::Follow;
 
-/// How deep each rule of the grammar may be nested.
+/// The maximum nesting of each rule of the grammar.
 const MAX_DEPTH: u32 = 250;
-/// How deep the tree may become; only macros in macros in macros come near.
+/// The maximum depth of the tree. Only nested macros come near.
 const MAX_TREE_DEPTH: u32 = 800;
-/// Of how many nodes the tree may consist. Macros repeat what they stand behind.
+/// The maximum number of nodes. Macros repeat their targets.
 const MAX_NODES: usize = 200_000;
 
-/// An expression that was read.
+/// A parsed expression.
 #[derive(Debug)]
 pub struct Parsed {
     /// The tree.
     pub expr: Expr,
-    /// Where each node stands, by its number.
+    /// The position of each node, by id.
     pub positions: Vec<u32>,
 }
 
-/// Which macros there are besides those that are always there.
+/// The optional macros.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Macros {
     /// `cel.bind`.
     pub bind: bool,
 }
 
-/// Reads an expression.
+/// Parses an expression.
 ///
 /// # Errors
-/// All that is wrong with it.
+/// All faults.
 pub fn parse(source: &Source, macros: Macros) -> Result<Parsed, Vec<Issue>> {
     let size = source.chars().len();
     if size > MAX_CODE_POINTS {
@@ -82,7 +81,7 @@ fn too_deep() -> String {
     format!("expression recursion limit exceeded: {MAX_DEPTH}")
 }
 
-/// What of a depth a tree leaves; `None` if it is deeper.
+/// The rest of a depth limit below a tree. `None` if the tree is deeper.
 fn depth(expr: &Expr, left: u32) -> Option<u32> {
     let left = left.checked_sub(1)?;
     let of = |mut exprs: &mut dyn Iterator<Item = &Expr>| {
@@ -101,7 +100,7 @@ fn depth(expr: &Expr, left: u32) -> Option<u32> {
     }
 }
 
-/// How deep each rule of the grammar is nested at the moment.
+/// The current nesting of each rule of the grammar.
 #[derive(Clone, Copy, Default)]
 struct Depth {
     expression: u32,
@@ -118,16 +117,16 @@ struct Parser<'s> {
     positions: Vec<u32>,
     macros: Macros,
     depth: Depth,
-    /// What may follow the constructs that are open.
+    /// The tokens that may follow the open constructs.
     follow: Vec<Follow>,
-    /// Whether nothing was understood since the last mistake that was told.
+    /// True if no token has matched since the last reported error.
     is_recovering: bool,
     recoveries: u32,
-    /// Why nothing more is read.
+    /// The reason why parsing stopped.
     stop: Option<String>,
 }
 
-/// How tightly the operators bind; the loosest first.
+/// The precedence of operators, lowest first.
 const OR: u32 = 1;
 const AND: u32 = 2;
 const RELATION: u32 = 3;
@@ -191,13 +190,13 @@ impl Parser<'_> {
         self.node(position, ExprKind::Call(call))
     }
 
-    /// Reads no further: the rest is taken for empty.
+    /// Stops parsing: the rest counts as empty.
     fn stop_with(&mut self, message: String) {
         self.stop.get_or_insert(message);
         self.at = self.tokens.len() - 1;
     }
 
-    /// Whether a depth is within the bound; else nothing more is read.
+    /// Enters a rule. Returns false, and stops parsing, if it is nested too deep.
     fn enter(&mut self, depth: impl Fn(&mut Depth) -> &mut u32) -> bool {
         let depth = depth(&mut self.depth);
         *depth += 1;
@@ -256,7 +255,7 @@ impl Parser<'_> {
         left
     }
 
-    /// A row of `&&` or `||`, which becomes a balanced tree.
+    /// A chain of `&&` or `||`, which becomes a balanced tree.
     fn logical(&mut self, first: Expr, level: u32, function: &str) -> Expr {
         let mut terms = vec![Some(first)];
         let mut positions = Vec::new();
@@ -364,7 +363,7 @@ impl Parser<'_> {
         found
     }
 
-    /// What stands between parentheses, of which the first is read.
+    /// The arguments after an opening parenthesis.
     fn arguments(&mut self) -> Vec<Expr> {
         let mut args = Vec::new();
         if self.peek() == TokenKind::RightParen {
@@ -434,7 +433,7 @@ impl Parser<'_> {
         self.node(token.start, if is_reserved { ExprKind::Error } else { ExprKind::Ident(name) })
     }
 
-    /// How many words a message's name takes, if one is here.
+    /// The number of tokens of a message's name, if one is here.
     fn message_name(&self) -> Option<usize> {
         let mut words = 1;
         while self.peek_behind(words) == TokenKind::Dot && self.peek_behind(words + 1) == TokenKind::Ident {

@@ -1,7 +1,7 @@
 //! A compiled expression.
 //!
-//! Names are resolved, functions found, regular expressions and literals made once; what runs is a tree of steps in which a
-//! variable is a place in a list. A program holds nothing of any request and can be run by many threads at once.
+//! Names and functions are resolved, and regular expressions and literals converted, once. A program is a tree of steps
+//! in which variables are indexes. It has no state of a request, so many threads can run it at once.
 
 mod eval;
 mod plan;
@@ -32,14 +32,14 @@ pub struct Program {
     states: u64,
 }
 
-/// Why an expression can't be compiled.
+/// The reason why an expression can't be compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CompileError {
-    /// What is wrong with it, place for place.
+    /// The faults with their places.
     Invalid(String),
-    /// What failed when its literals were converted.
+    /// The failed conversion of a literal.
     Instantiation(String),
-    /// What it should have come to.
+    /// The expected type of the result.
     Result(String),
 }
 
@@ -64,22 +64,22 @@ enum Node {
     /// A variable of a loop.
     Local(usize),
     Select(Box<Node>, Box<str>),
-    /// The same of several fields one below the other.
+    /// `has` for several nested fields.
     Has(Box<Node>, Box<str>),
     OptionalSelect(Box<Node>, Box<str>),
     And(Box<(Node, Node)>),
     Or(Box<(Node, Node)>),
     Conditional(Box<(Node, Node, Node)>),
-    /// True where the value is false neither nor an error.
+    /// True unless the value is false or an error.
     NotFalse(Box<Node>),
     Call(Box<CallNode>),
     Regex(Box<RegexNode>),
     List(Vec<(Node, bool)>),
     Map(Vec<(Node, Node, bool)>),
     Message(Box<str>, Vec<(Box<str>, Node, bool)>),
-    /// Adds to the list that a loop gathers.
+    /// Adds to the list of a loop's accumulator.
     Append(usize, Box<Node>),
-    /// Adds to the map that a loop gathers: an entry, or all entries of a map.
+    /// Adds to the map of a loop's accumulator: an entry, or all entries of a map.
     Insert(usize, Box<Node>, Option<Box<Node>>),
     Fold(Box<FoldNode>),
 }
@@ -93,7 +93,7 @@ struct CallNode {
 
 #[derive(Debug)]
 struct RegexNode {
-    /// The expression, where it is written in the program.
+    /// The constant expression.
     known: Option<Pattern>,
     call: RegexCall,
     rule: CostRule,
@@ -103,9 +103,9 @@ struct RegexNode {
 #[derive(Debug)]
 struct FoldNode {
     shape: crate::ast::FoldKind,
-    /// Whether there are variables for both the key and the value.
+    /// True with variables for both key and value.
     is_double: bool,
-    /// The place of the gathered value; the variables are behind it.
+    /// The slot of the accumulator. The variables follow it.
     slot: usize,
     range: Node,
     init: Node,
@@ -114,7 +114,7 @@ struct FoldNode {
     result: Node,
 }
 
-/// A value that is known when an expression is compiled.
+/// A constant.
 #[derive(Clone, Debug, PartialEq)]
 enum Constant {
     Null,
@@ -134,7 +134,7 @@ impl Program {
     /// Compiles an expression.
     ///
     /// # Errors
-    /// What is wrong with it, in upstream's words.
+    /// The faults in upstream's words.
     pub fn compile(text: &str, environment: &Environment) -> Result<Self, CompileError> {
         measured::timed(&measured::COMPILATIONS, || Self::compiled(text, environment))
     }
@@ -155,20 +155,20 @@ impl Program {
         })
     }
 
-    /// Compiles a rule of a custom resource, which says whether a value is valid.
+    /// Compiles a rule of a custom resource, whose result must be a boolean.
     ///
     /// # Errors
-    /// What is wrong with it, in upstream's words.
+    /// The faults in upstream's words.
     pub fn compile_rule(text: &str, environment: &Environment) -> Result<Self, CompileError> {
         let wrong = || CompileError::Result("cel expression must evaluate to a bool".to_owned());
         Self::compile(text, environment)
             .and_then(|made| if made.result == Type::Bool { Ok(made) } else { Err(wrong()) })
     }
 
-    /// Compiles an expression that comes to a value of one of these types.
+    /// Compiles an expression with a result of one of these types.
     ///
     /// # Errors
-    /// What is wrong with it, in upstream's words.
+    /// The faults in upstream's words.
     pub fn compile_to(text: &str, environment: &Environment, wanted: &[Type]) -> Result<Self, CompileError> {
         let made = Self::compile(text, environment)?;
         if wanted.contains(&made.result) {
@@ -182,39 +182,38 @@ impl Program {
         Err(CompileError::Result(format!("must evaluate to {wanted} but got {}", told(&made.result))))
     }
 
-    /// The type of its value.
+    /// The type of its result.
     pub fn result(&self) -> &Type {
         &self.result
     }
 
-    /// What it costs at least and at most.
+    /// The estimated minimum and maximum cost.
     pub fn cost(&self) -> Bounds {
         self.cost
     }
 
-    /// How many states its regular expressions have together: as many as there can be where they are only known when it runs.
+    /// The number of states of its regular expressions. For dynamic ones it is the maximum.
     pub fn regex_states(&self) -> u64 {
         self.states
     }
 
-    /// Whether it uses a variable.
+    /// Returns true if it uses a variable.
     pub fn uses(&self, variable: &str) -> bool {
         self.used.iter().any(|place| self.names[*place] == variable)
     }
 
-    /// Its value for these values of the environment's variables, in their order, as long as it costs no more than the meter
-    /// allows.
+    /// Evaluates the program with values of the environment's variables, in their order, within the limit of the meter.
     ///
     /// # Errors
-    /// Why it has none.
+    /// The evaluation error.
     pub fn evaluate<'a>(&'a self, variables: &[Value<'a>], meter: &mut Meter) -> Outcome<'a> {
         eval::Run::new(variables, meter).eval(&self.root)
     }
 
-    /// Whether it holds.
+    /// Evaluates the program to a boolean.
     ///
     /// # Errors
-    /// Why it has no value, or that this is no truth value.
+    /// The evaluation error, also for another type.
     pub fn holds<'a>(&'a self, variables: &[Value<'a>], meter: &mut Meter) -> Result<bool, EvalError> {
         match self.evaluate(variables, meter)? {
             Value::Bool(holds) => Ok(holds),
@@ -223,7 +222,7 @@ impl Program {
     }
 }
 
-/// A type as upstream names it where an expression comes to a wrong one: by its name at run time unless it has parameters.
+/// A type in upstream's messages about a wrong result: its runtime name, unless it has parameters.
 fn told(of: &Type) -> String {
     match of {
         Type::Null | Type::Duration | Type::Timestamp => of.runtime_name(),

@@ -1,37 +1,37 @@
-//! The text of an expression, places in it, and what is wrong there.
+//! The source of an expression, positions in it, and its issues.
 //!
-//! Places are counted in code points, as clients see them; what is said about them has the form that upstream's compiler
-//! gives it, because users read it in the answers to their definitions.
+//! Positions are counted in code points. Reports have the format of upstream's compiler, since users read them in
+//! responses to their definitions.
 
 use std::fmt::Write;
 
-/// Of how many code points an expression may consist.
+/// The maximum length of an expression in code points.
 pub const MAX_CODE_POINTS: usize = 100_000;
-/// Of how many issues is told, and how many there are besides.
+/// The maximum number of reported issues. The number of the rest is reported too.
 pub const MAX_ISSUES: usize = 100;
-/// After so many bytes of text no more lines are shown with what is wrong in them: each issue of a long line would repeat it.
+/// The maximum bytes of source lines in a report. Each issue in a long line would repeat the line.
 const MAX_SHOWN_BYTES: usize = 64 * 1024;
-/// A line longer than so many bytes is not shown with what is wrong in it.
+/// The maximum length of a source line in a report, in bytes.
 const MAX_SNIPPET_BYTES: usize = 16_384;
 
-/// The text of an expression.
+/// The source of an expression.
 pub struct Source {
     chars: Vec<char>,
-    /// Where each line starts.
+    /// The start of each line.
     lines: Vec<usize>,
 }
 
-/// What is wrong at a place of an expression.
+/// A fault at a position of an expression.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Issue {
-    /// The offset in code points; none if it concerns the whole.
+    /// The offset in code points. `None` for the whole expression.
     pub offset: Option<u32>,
-    /// What it is.
+    /// The message.
     pub message: String,
 }
 
 impl Source {
-    /// Takes a text apart.
+    /// Splits a text into code points and lines.
     pub fn new(text: &str) -> Self {
         let chars: Vec<char> = text.chars().collect();
         let starts = chars.iter().enumerate().filter(|(_, c)| **c == '\n').map(|(at, _)| at + 1);
@@ -50,7 +50,7 @@ impl Source {
         self.chars[(start as usize).min(end)..end].iter().collect()
     }
 
-    /// The line, counted from one, and the column, counted from zero, of an offset.
+    /// The line, from one, and the column, from zero, of an offset.
     fn place(&self, offset: u32) -> (usize, usize) {
         let line = self.lines.partition_point(|start| *start <= offset as usize);
         (line, offset as usize - self.lines[line - 1])
@@ -62,7 +62,7 @@ impl Source {
         self.chars[start..end].iter().map(|c| if *c == '\t' { ' ' } else { *c }).collect()
     }
 
-    /// All that is wrong, in the order of places, as upstream writes it.
+    /// All issues by position, in upstream's format.
     pub fn report(&self, issues: &[Issue]) -> String {
         let mut sorted: Vec<&Issue> = issues.iter().take(MAX_ISSUES).collect();
         sorted.sort_by_key(|issue| issue.offset);

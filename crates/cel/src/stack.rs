@@ -1,23 +1,23 @@
-//! Stack for what goes as deep as an expression is nested.
+//! Provides stack for recursion over nested expressions.
 //!
-//! The nesting is bounded, but at its bound a thread of the runtime would not do in a build without optimization; there and
-//! where a caller has used up its own, another piece of stack is taken for as long as it is needed.
+//! Nesting is limited, but at the limit a runtime thread's stack would not suffice in an unoptimized build. There, and
+//! if a caller has used up its own stack, another piece is allocated temporarily.
 
-/// With less than so many bytes left another piece is taken.
+/// The remaining stack below which another piece is allocated, in bytes.
 const LEFT: usize = 128 << 10;
-/// How many bytes it has.
+/// The size of a piece in bytes.
 const PIECE: usize = 1 << 20;
 
-/// Does something with enough stack for one more level.
+/// Calls `work` with enough stack for one more level.
 #[inline]
 pub(crate) fn with_room<T>(work: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(LEFT, PIECE, work)
 }
 
-/// The stack for the deepest regular expression, in bytes: the library goes down its tree by recursion.
+/// The stack for the deepest regular expression in bytes. The library recurses over its tree.
 const DEEP_PIECE: usize = 32 << 20;
 
-/// Calls `work` with the stack that a deep regular expression takes.
+/// Calls `work` with the stack that a deep regular expression needs.
 pub(crate) fn with_deep_room<T>(work: impl FnOnce() -> T) -> T {
     stacker::grow(DEEP_PIECE, work)
 }

@@ -1,6 +1,6 @@
-//! Types, as the checker knows them, and when a value of one may stand where another is wanted.
+//! Types of the checker, and assignability between them.
 //!
-//! A type that is not known yet is a variable; what is found out about it is kept in a [`Unifier`].
+//! An unknown type is a variable, whose binding is kept in a [`Unifier`].
 
 use crate::decl::ObjectType;
 use std::fmt;
@@ -10,9 +10,9 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 #[allow(missing_docs)] // They are the names of CEL's types.
 pub enum Type {
-    /// Any: what it is shows when it is evaluated.
+    /// Any type, known at run time.
     Dyn,
-    /// What is wrong already, so that nothing more is said about it.
+    /// The type of a reported fault, which causes no further reports.
     Error,
     Null,
     Bool,
@@ -29,17 +29,17 @@ pub enum Type {
     Map(Arc<(Type, Type)>),
     /// A type by name, such as `optional_type`, with its parameters.
     Opaque(Arc<str>, Arc<[Type]>),
-    /// Null or a scalar, as protocol buffers wrap them.
+    /// Null or a scalar, as wrapped by protocol buffers.
     Wrapper(Arc<Type>),
     /// An object with declared fields.
     Object(Arc<ObjectType>),
-    /// A parameter in the declaration of a function.
+    /// A type parameter in the declaration of a function.
     Param(char),
-    /// A type that is to be found.
+    /// A type variable.
     Var(u32),
 }
 
-/// The name of optional values' type.
+/// The name of the type of optional values.
 pub const OPTIONAL: &str = "optional_type";
 
 impl PartialEq for Type {
@@ -59,27 +59,27 @@ impl PartialEq for Type {
 }
 
 impl Type {
-    /// The type of lists of these.
+    /// The type of a list.
     pub fn list(element: Self) -> Self {
         Self::List(Arc::new(element))
     }
 
-    /// The type of maps.
+    /// The type of a map.
     pub fn map(key: Self, value: Self) -> Self {
         Self::Map(Arc::new((key, value)))
     }
 
-    /// A type by name.
+    /// A named type.
     pub fn opaque(name: &str) -> Self {
         Self::Opaque(name.into(), Arc::new([]))
     }
 
-    /// The type of values that may be absent.
+    /// The type of an optional value.
     pub fn optional(value: Self) -> Self {
         Self::Opaque(OPTIONAL.into(), Arc::new([value]))
     }
 
-    /// What an optional value holds, if it is one.
+    /// The value type of an optional type.
     pub fn as_optional(&self) -> Option<&Self> {
         match self {
             Self::Opaque(name, params) if &**name == OPTIONAL => params.first(),
@@ -87,12 +87,12 @@ impl Type {
         }
     }
 
-    /// Whether anything may stand for it.
+    /// Returns true for `dyn` and the type of faults.
     pub fn is_dyn_or_error(&self) -> bool {
         matches!(self, Self::Dyn | Self::Error)
     }
 
-    /// Whether its values are all of one size.
+    /// Returns true if all values have one size.
     pub fn is_scalar(&self) -> bool {
         match self {
             Self::Bool | Self::Double | Self::Duration | Self::Int | Self::Timestamp | Self::Uint => true,
@@ -100,7 +100,7 @@ impl Type {
         }
     }
 
-    /// The name of the type without its parameters, as it is at run time.
+    /// The runtime name, without parameters.
     pub fn runtime_name(&self) -> String {
         match self {
             Self::Null => "null_type".to_owned(),
@@ -123,7 +123,7 @@ impl Type {
         }
     }
 
-    /// Whether both have the same kind and name, and their parameters too.
+    /// Returns true if kind, name and parameters are equal.
     pub fn is_equivalent(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Map(a), Self::Map(b)) => a.0.is_equivalent(&b.0) && a.1.is_equivalent(&b.1),
@@ -164,22 +164,22 @@ impl fmt::Display for Type {
     }
 }
 
-/// How many parts a type may have. What a loop makes of its variable twice doubles the type, loop for loop.
+/// The maximum number of parts of a type. A loop that uses its variable twice doubles the type.
 const MAX_PARTS: usize = 1_000;
-/// How many types are compared for one expression. No expression that is written by hand comes near.
+/// The maximum number of comparisons of types for one expression, far above the needs of hand-written ones.
 const MAX_COMPARED: u32 = 2_000_000;
 
-/// What is known of the types that are to be found.
+/// The bindings of type variables.
 #[derive(Default)]
 pub struct Unifier {
     compared: u32,
     found: Vec<Option<Type>>,
-    /// What was known before, to go back to it.
+    /// Earlier bindings, for backtracking.
     trail: Vec<(usize, Option<Type>)>,
 }
 
 impl Unifier {
-    /// A type that is to be found.
+    /// A new type variable.
     pub fn fresh(&mut self) -> Type {
         self.found.push(None);
         Type::Var(u32::try_from(self.found.len() - 1).unwrap_or(u32::MAX))
@@ -196,8 +196,7 @@ impl Unifier {
         }
     }
 
-    /// Whether values of each type may stand where those of the other list are wanted; if so, what that says about types
-    /// that are to be found is kept.
+    /// Returns true if each type is assignable to the one in the other list, and keeps the resulting bindings.
     pub fn assign_all(&mut self, from: &[Type], to: &[Type]) -> bool {
         let mark = self.trail.len();
         if from.len() == to.len() && from.iter().zip(to).all(|(from, to)| self.is_assignable(from, to)) {
@@ -210,7 +209,7 @@ impl Unifier {
         false
     }
 
-    /// The same for one.
+    /// [`Self::assign_all`] for one type.
     pub fn assign(&mut self, from: &Type, to: &Type) -> bool {
         self.assign_all(std::slice::from_ref(from), std::slice::from_ref(to))
     }
@@ -258,7 +257,7 @@ impl Unifier {
         }
     }
 
-    /// Whether the variable (or what it stands for) may stand for a type.
+    /// Returns true if a type variable, or its binding, can stand for a type.
     fn substitutes(&mut self, other: &Type, variable: &Type, number: u32) -> bool {
         if other == variable {
             return true;
@@ -283,7 +282,7 @@ impl Unifier {
         true
     }
 
-    /// Whether a type that is to be found is part of another one.
+    /// Returns true if a type variable occurs in another type.
     fn is_within(&self, number: u32, within: &Type) -> bool {
         match within {
             Type::Var(other) if *other == number => true,
@@ -293,9 +292,9 @@ impl Unifier {
         }
     }
 
-    /// The type with what is known in it; what is not known becomes `dyn` if that is wanted.
+    /// The type with its variables replaced. Unbound ones become `dyn` if `unknown_is_dyn` is set.
     ///
-    /// What is beyond the bound for its parts becomes `dyn` as well.
+    /// Parts beyond the limit become `dyn` too.
     pub fn resolve(&self, of: &Type, unknown_is_dyn: bool) -> Type {
         self.resolve_parts(of, unknown_is_dyn, &mut { MAX_PARTS })
     }
@@ -328,7 +327,7 @@ fn is_nullable(of: &Type) -> bool {
     matches!(of, Type::Null | Type::Opaque(..) | Type::Object(_) | Type::Wrapper(_) | Type::Duration | Type::Timestamp)
 }
 
-/// The more general of two types that go together.
+/// The more general of two compatible types.
 pub fn most_general(left: &Type, right: &Type) -> Type {
     if is_less_specific(left, right) { left.clone() } else { right.clone() }
 }

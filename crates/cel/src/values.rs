@@ -1,7 +1,7 @@
 //! Values while an expression runs.
 //!
-//! What comes from the object is looked at where it stands: a text is borrowed from the tree, and a list or a map is a
-//! reference to it together with its declaration. Only what an expression makes is made.
+//! Values of the object borrow from its tree: a string borrows its text, a list or map refers to the tree and its
+//! declaration. Only new values are allocated.
 
 mod elements;
 mod equality;
@@ -45,76 +45,76 @@ pub enum Value<'a> {
     Optional(Option<Rc<Value<'a>>>),
     Url(Rc<Url>),
     Ip(IpAddr),
-    /// An address and how many bits of it are the network's.
+    /// An address and its prefix length.
     Cidr(IpAddr, u8),
     Quantity(Quantity),
     Semver(Rc<Version>),
     Format(NamedFormat),
     Authorization(Rc<Authorization<'a>>),
-    /// Something that answers for its fields when it is asked.
+    /// A value with lazy fields.
     Fields(&'a dyn Fields),
 }
 
-/// A value whose fields are found when they are asked for, such as the variables of a policy.
+/// A value whose fields are computed on demand, such as the variables of a policy.
 pub trait Fields: std::fmt::Debug {
-    /// The field of that name.
+    /// The field of this name.
     ///
     /// # Errors
-    /// That of finding it.
+    /// The error of computing it.
     fn field(&self, name: &str) -> Option<Outcome<'_>>;
 }
 
-/// A text, borrowed where it stands or made.
+/// A string, borrowed or allocated.
 #[derive(Clone, Debug)]
 pub enum Text<'a> {
-    /// One that is elsewhere.
+    /// A borrowed string.
     Borrowed(&'a str),
-    /// One that was made.
+    /// An allocated string.
     Made(Rc<str>),
 }
 
 /// A list.
 #[derive(Clone, Debug)]
 pub enum List<'a> {
-    /// One in the tree.
+    /// A list of the tree.
     Tree(&'a [tree_json::Value], Option<&'a Decl>),
-    /// One that was made.
+    /// An allocated list.
     Made(Rc<Vec<Value<'a>>>),
 }
 
 /// A map.
 #[derive(Clone, Debug)]
 pub enum Map<'a> {
-    /// One in the tree.
+    /// A map of the tree.
     Tree(TreeMap<'a>),
-    /// One that was made: its entries in the order in which they were made.
+    /// An allocated map, with its entries in order of creation.
     Made(Rc<Vec<(Value<'a>, Value<'a>)>>),
 }
 
-/// Why there is no value.
+/// The reason why an evaluation has no value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EvalError {
-    /// The expression does not allow for this data.
+    /// The evaluation failed for this data.
     Failed(Cow<'static, str>),
-    /// It costs more than it may. Nothing in an expression can hold this back.
+    /// The limit is exceeded. No operator absorbs this error.
     TooCostly,
 }
 
-/// A value or why there is none.
+/// A value or an error.
 pub type Outcome<'a> = Result<Value<'a>, EvalError>;
 
 impl EvalError {
-    /// With a message that is made.
+    /// An error with this message.
     pub fn new(message: impl Into<Cow<'static, str>>) -> Self {
         Self::Failed(message.into())
     }
 
-    /// That no function fits the values.
+    /// The error for values that no overload accepts.
     pub fn no_overload() -> Self {
         Self::Failed(Cow::Borrowed("no such overload"))
     }
 
-    /// That a loop can't go over this, in the words of the reference, which names types as its language does.
+    /// The error for a range that is not iterable. As upstream's, it names Go types.
     pub fn no_range(value: &Value<'_>) -> Self {
         let name = match value {
             Value::Null => "Null",
@@ -131,7 +131,7 @@ impl EvalError {
         Self::new(format!("got 'types.{name}', expected iterable type"))
     }
 
-    /// That there is no such key or field.
+    /// The error for a missing key or field.
     pub fn no_key(key: &str) -> Self {
         Self::Failed(Cow::Owned(format!("no such key: {key}")))
     }
@@ -182,22 +182,22 @@ impl From<i64> for Value<'_> {
 }
 
 impl<'a> Value<'a> {
-    /// A text that is elsewhere.
+    /// A borrowed string.
     pub const fn text(text: &'a str) -> Self {
         Self::String(Text::Borrowed(text))
     }
 
-    /// A list that was made.
+    /// An allocated list.
     pub fn list(elements: Vec<Self>) -> Self {
         Self::List(List::Made(Rc::new(elements)))
     }
 
-    /// A map that was made.
+    /// An allocated map.
     pub fn map(entries: Vec<(Self, Self)>) -> Self {
         Self::Map(Map::Made(Rc::new(entries)))
     }
 
-    /// An optional value that is there.
+    /// An optional with a value.
     pub fn some(value: Self) -> Self {
         Self::Optional(Some(Rc::new(value)))
     }
@@ -228,7 +228,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// What its size is where the cost of a call depends on it.
+    /// The size of the value in cost rules.
     pub fn size(&self) -> u64 {
         match self {
             Self::String(text) => text.chars().count() as u64,
@@ -242,7 +242,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether it is what its type has when nothing was said.
+    /// Returns true for the zero value of its type.
     pub fn is_zero(&self) -> bool {
         match self {
             Self::Null => true,
@@ -265,7 +265,7 @@ fn address_size(address: &IpAddr) -> u64 {
 }
 
 impl<'a> List<'a> {
-    /// How many elements it has.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         match self {
             Self::Tree(elements, _) => elements.len(),
@@ -273,12 +273,12 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Whether it has none.
+    /// Returns true if there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The element at this place.
+    /// The element at this index.
     pub fn get(&self, at: usize) -> Option<Value<'a>> {
         match self {
             Self::Tree(elements, decl) => Some(from_tree(elements.get(at)?, decl.and_then(element_of))),
@@ -297,7 +297,7 @@ fn element_of(decl: &Decl) -> Option<&Decl> {
 }
 
 impl<'a> Map<'a> {
-    /// How many entries it has.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         match self {
             Self::Tree(tree) => tree.keys().count(),
@@ -305,7 +305,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// Whether it has none.
+    /// Returns true if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -324,7 +324,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// The value of a key that is a text.
+    /// The value of a string key.
     pub fn field(&self, name: &str) -> Option<Value<'a>> {
         match self {
             Self::Tree(tree) => tree.get(name),
@@ -335,7 +335,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// The keys and their values, in an order that stays.
+    /// The keys and values, in a stable order.
     pub fn entries(&self) -> Vec<(Value<'a>, Value<'a>)> {
         match self {
             Self::Tree(tree) => tree.entries(),
@@ -343,7 +343,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// The keys, in an order that stays.
+    /// The keys, in a stable order.
     pub fn keys(&self) -> Vec<Value<'a>> {
         match self {
             Self::Tree(tree) => tree.keys().map(|(name, _)| name).map(Value::text).collect(),

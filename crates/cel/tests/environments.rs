@@ -1,6 +1,6 @@
 //! Environments of expressions: the variables and functions of rules, policies, conditions of webhooks and of tokens.
 //!
-//! The authorizer is one of the tests' own, which writes down what it is asked.
+//! The tests' authorizer records its checks.
 
 use keelson_cel::environments::{self, Admission};
 use keelson_cel::library::authorizer::{Authorizer, Decision, Question};
@@ -25,7 +25,7 @@ impl Authorizer for Asked {
     }
 }
 
-/// What an expression comes to in the environment of a policy, as JSON.
+/// The result of an expression in the environment of a policy, as JSON.
 fn admitted(text: &str, asked: &Asked) -> Result<Json, String> {
     let variables = environments::variables([("count".to_owned(), Type::Int)]);
     let with = Admission { params: true, authorizer: true, variables: Some(variables), patches: true };
@@ -114,7 +114,7 @@ fn the_authorizer_is_asked_what_was_put_together() {
     let path = Question { verb: "post".into(), path: Some("/metrics".into()), ..Question::default() };
     let account = Question { service_account: Some(("ns".into(), "robot".into())), ..resource("list", "", "pods") };
     assert_eq!(questions, [whole, path, account, resource("delete", "apps", "deployments")]);
-    // Asking is so costly that an expression may do it but a few times.
+    // A check is expensive, so an expression can run only a few.
     let all = "[1, 2, 3].all(x, authorizer.path('/').check('get').allowed())";
     assert_eq!(admitted(all, &Asked::default()), Err(EvalError::TooCostly.to_string()));
 }

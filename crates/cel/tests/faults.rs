@@ -1,11 +1,11 @@
-//! Faults of expressions that can't be compiled, place for place.
+//! Faults of expressions that can't be compiled, with their places.
 //!
-//! The places are where users look, and the words those that they know from upstream.
+//! Places and texts are those that users know from upstream.
 
 use keelson_cel::{Environment, Program, decl};
 use keelson_meta::json::json;
 
-/// What is wrong with an expression, each mistake as its place and message.
+/// The faults of an expression, each with its place and message.
 fn faults(expression: &str) -> Vec<String> {
     let schema = json!({"type": "object", "properties": {
         "s": {"type": "string", "maxLength": 10},
@@ -39,7 +39,7 @@ fn check(table: &[(&str, &[&str])]) {
 const OPERAND: &str = "expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, \
                        STRING, BYTES, IDENTIFIER}";
 
-/// Since Kubernetes 1.31 a reserved word names a field after a dot and in `has()`, where it can't be anything else.
+/// Since Kubernetes 1.31 a reserved word names a field after a dot and in `has()`, where it has no other meaning.
 #[test]
 fn reserved_words_name_fields_after_a_dot() {
     check(&[
@@ -162,10 +162,10 @@ fn size_and_depth_are_bounded() {
     );
     let chain = format!("1{}", "+1".repeat(400));
     assert!(fault(&chain).contains("recursion limit"));
-    // Each of these repeats what stands before it.
+    // Each of these repeats its target.
     let doubled = format!("optional.of(1){}", ".optMap(x, x)".repeat(60));
     assert!(fault(&doubled).contains("limit exceeded") || fault(&doubled).contains("exceeds limit"));
-    // The type of what is looped over doubles each time, and is cut somewhere.
+    // The type of the loop variable doubles each time, and is cut at the limit.
     let typed = format!("[1]{}", ".map(x, {x: x})".repeat(200));
     assert!(Program::compile(&typed, &Environment::kubernetes()).is_ok());
     let row = format!("true{}", " && true".repeat(2_000));

@@ -1,6 +1,7 @@
-//! Properties of any expression: it is read, checked and run without a panic, within its cost, and the same each time.
+//! Properties of any expression: parsing, checking and running do not panic, stay within the cost, and are
+//! deterministic.
 //!
-//! Expressions are made of parts that mostly fit, of any words, and of any characters.
+//! Expressions consist of parts that mostly fit, of any tokens, and of any characters.
 
 use keelson_cel::{Environment, Meter, Program, Type, values};
 use keelson_meta::json::json;
@@ -8,7 +9,7 @@ use proptest::prelude::*;
 
 const LIMIT: u64 = 20_000;
 
-/// Expressions that are mostly right.
+/// Expressions that are mostly valid.
 fn expression() -> impl Strategy<Value = String> {
     let leaf = prop::sample::select(vec![
         "1",
@@ -108,7 +109,7 @@ proptest! {
         run(&words.concat());
     }
 
-    /// What is estimated at most is never less than what is used, where every size is known.
+    /// The estimated maximum is never less than the actual cost if every size is known.
     #[test]
     fn the_estimate_is_no_less_than_what_is_used(numbers in prop::collection::vec(0..9_i64, 1..8)) {
         let list = format!("{numbers:?}");

@@ -1,13 +1,13 @@
-//! Tables of expressions and their values, library by library.
+//! Tables of expressions and their values, by library.
 //!
-//! A value is written as `format` writes it, an error with a `!` in front.
+//! A value is written as `format` writes it, an error with a leading `!`.
 
 use keelson_cel::{CompileError, Environment, EvalError, Meter, Program, Type, Value, decl, values};
 use keelson_meta::json::{Value as Json, json};
 
 const LIMIT: u64 = 1_000_000;
 
-/// What an expression comes to for this object.
+/// The result of an expression for this object.
 fn outcome(expression: &str, object: &Json, schema: Option<&Json>) -> String {
     let decl = schema.map(|schema| decl::from_schema(schema, "self", false).expect("a schema that is seen"));
     let environment = match &decl {

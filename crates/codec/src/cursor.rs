@@ -1,12 +1,11 @@
-//! A fast walk over compact JSON that is already known to be valid.
+//! A fast cursor over compact JSON that is known to be valid.
 //!
-//! Nothing is built and nothing is checked twice: values that nobody asked for are skipped, at one step where it is known
-//! where they end, else byte by byte. On bytes that are not valid the walk gives wrong answers, but it never panics and
-//! always ends.
+//! Nothing is built or validated again. Unread values are skipped: in one step with known extents, otherwise byte by
+//! byte. On invalid bytes the results are wrong, but the cursor never panics and always ends.
 
 use std::borrow::Cow;
 
-/// About how many bytes of an object there are for each array or object in it.
+/// The approximate bytes of an object for each array or object in it.
 const BYTES_PER_EXTENT: usize = 32;
 
 /// A position in compact, valid JSON.
@@ -15,57 +14,57 @@ pub struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
     extents: &'a [Extent],
-    /// No extent before this one begins at the cursor or behind it.
+    /// No extent before this index begins at the cursor or after it.
     place: usize,
 }
 
-/// Where an array or object begins and where it ends.
+/// The start and end of an array or object.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
     start: u32,
     end: u32,
-    /// The place of the first one that begins behind the end.
+    /// The index of the first extent that begins after the end.
     next: u32,
 }
 
-/// Where arrays and objects of a text end: all of them, or some.
+/// The extents of arrays and objects of a text: all of them, or some.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Extents {
-    /// In the order in which they begin. Of one that is open, the end is the place of the one around it.
+    /// In order of their starts. An open extent has the index of its parent as its end.
     known: Vec<Extent>,
     open: u32,
 }
 
-/// The inside of a JSON string, escapes and all.
+/// The content of a JSON string, with its escapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RawText<'a>(&'a [u8]);
 
 impl<'a> Cursor<'a> {
-    /// Stands on the token at `at`.
+    /// A cursor on the token at `at`.
     #[inline]
     pub fn new(bytes: &'a [u8], at: usize) -> Self {
         Self { bytes, at, extents: &[], place: 0 }
     }
 
-    /// The same where it is known where arrays and objects of the text end.
+    /// A cursor on a text with known extents.
     #[inline]
     pub(crate) fn over(bytes: &'a [u8], at: usize, extents: &'a Extents) -> Self {
         Self { bytes, at, extents: &extents.known, place: 0 }
     }
 
-    /// Where the cursor stands.
+    /// The position of the cursor.
     #[inline]
     pub fn position(&self) -> usize {
         self.at
     }
 
-    /// The byte at the cursor; 0 at the end, which no token starts with.
+    /// The byte at the cursor. 0 at the end, which starts no token.
     #[inline]
     pub fn peek(&self) -> u8 {
         self.bytes.get(self.at).copied().unwrap_or(0)
     }
 
-    /// Goes on to a place further behind.
+    /// Advances to a later position.
     #[inline]
     pub(crate) fn advance(&mut self, to: usize) {
         self.at = to.max(self.at);
@@ -77,7 +76,7 @@ impl<'a> Cursor<'a> {
         self.at += 1;
     }
 
-    /// Steps over `expected` and says whether it was there.
+    /// Steps over `expected`. Returns false if it is not there.
     #[inline]
     pub fn take(&mut self, expected: &[u8]) -> bool {
         let there = self.bytes.get(self.at..).is_some_and(|rest| rest.starts_with(expected));
@@ -87,8 +86,8 @@ impl<'a> Cursor<'a> {
         there
     }
 
-    /// The next key of the object the cursor is in, leaving the cursor on its value, which the caller must step over.
-    /// `None` once the object is closed.
+    /// The next key of the current object, with the cursor on its value, which the caller must step over. `None` at the
+    /// end of the object.
     #[inline]
     pub fn key(&mut self) -> Option<RawText<'a>> {
         if self.peek() == b',' {
@@ -111,7 +110,7 @@ impl<'a> Cursor<'a> {
         RawText(self.bytes.get(start..self.at.saturating_sub(1)).unwrap_or_default())
     }
 
-    /// Steps over the value at the cursor and gives its bytes.
+    /// Steps over the value at the cursor and returns its bytes.
     #[inline]
     pub fn raw(&mut self) -> &'a [u8] {
         let start = self.at;
@@ -119,7 +118,7 @@ impl<'a> Cursor<'a> {
         self.bytes.get(start..self.at).unwrap_or_default()
     }
 
-    /// Steps over the value at the cursor and gives the text of a scalar. `None` for null, arrays and objects.
+    /// Steps over the value at the cursor and returns the text of a scalar. `None` for null, arrays and objects.
     pub fn scalar(&mut self) -> Option<Cow<'a, str>> {
         match self.peek() {
             b'"' => Some(self.string().decode()),
@@ -168,8 +167,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// What is known of the array or object that begins here. Only those are stepped over on the way that the cursor has
-    /// gone into since it skipped one.
+    /// The extent of the array or object that begins here, if known. The search only advances.
     #[inline]
     fn extent(&mut self) -> Option<Extent> {
         while let Some(extent) = self.extents.get(self.place) {
@@ -202,28 +200,28 @@ impl<'a> Cursor<'a> {
 }
 
 impl Extents {
-    /// For a text of about this length.
+    /// Allocates for a text of about this length.
     pub(crate) fn with_capacity(bytes: usize) -> Self {
         Self { known: Vec::with_capacity(bytes / BYTES_PER_EXTENT + 1), open: 0 }
     }
 
-    /// How many bytes these take.
+    /// The memory in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.known.len() * size_of::<Extent>()
     }
 
-    /// Gives back what is beyond so many bytes.
+    /// Frees memory beyond this number of bytes.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         self.known.shrink_to(bytes / size_of::<Extent>());
     }
 
-    /// Forgets everything, for another text.
+    /// Clears the extents for another text.
     pub(crate) fn clear(&mut self) {
         self.known.clear();
         self.open = 0;
     }
 
-    /// An array or object begins here.
+    /// Begins an array or object.
     #[inline]
     pub(crate) fn open(&mut self, at: usize) {
         let place = self.known.len();
@@ -231,7 +229,7 @@ impl Extents {
         self.open = narrow(place);
     }
 
-    /// The one that was opened last ends before this.
+    /// Ends the innermost open one before this position.
     #[inline]
     pub(crate) fn close(&mut self, at: usize) {
         let next = narrow(self.known.len());
@@ -242,26 +240,26 @@ impl Extents {
     }
 }
 
-/// No text is as long as that: objects have a few MiB.
+/// Objects have a few MiB, so offsets fit into 32 bits.
 #[inline]
 fn narrow(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
 
 impl<'a> RawText<'a> {
-    /// Whether this is the key `name`, which must not need escapes.
+    /// Returns true if this is the key `name`, which must not need escapes.
     #[inline]
     pub fn is(self, name: &str) -> bool {
-        // Most that are as long begin otherwise, which is seen without a call.
+        // Most keys of equal length differ in the first byte, which needs no call.
         self.0.len() == name.len() && self.0.first() == name.as_bytes().first() && self.0 == name.as_bytes()
     }
 
-    /// Whether this is one of the keys `names`, which must not need escapes.
+    /// Returns true if this is one of the keys `names`, which must not need escapes.
     pub fn is_any(self, names: &[&str]) -> bool {
         names.iter().any(|name| self.is(name))
     }
 
-    /// Whether it is this text, with escapes or without.
+    /// Returns true if it represents this text, with or without escapes.
     pub fn stands_for(self, text: &str) -> bool {
         self.0 == text.as_bytes() || (self.0.contains(&b'\\') && self.decode() == text)
     }
@@ -272,13 +270,13 @@ impl<'a> RawText<'a> {
         self.0
     }
 
-    /// The bytes of a text without escapes, which then stand for themselves.
+    /// The bytes of a text without escapes.
     #[inline]
     pub fn plain(self) -> Option<&'a [u8]> {
         (!self.0.contains(&b'\\')).then_some(self.0)
     }
 
-    /// The text without its escapes.
+    /// The unescaped text.
     pub fn decode(self) -> Cow<'a, str> {
         if self.0.contains(&b'\\') {
             let quoted = [b"\"", self.0, b"\""].concat();
@@ -288,20 +286,20 @@ impl<'a> RawText<'a> {
     }
 }
 
-/// The distance to the next `"` or `\`, looked for eight bytes at a time.
+/// The distance to the next `"` or `\`, searched eight bytes at a time.
 #[inline]
 pub(crate) fn quote_or_backslash(bytes: &[u8]) -> Option<usize> {
     find(bytes, |word| zero_bytes(word ^ repeat(b'"')) | zero_bytes(word ^ repeat(b'\\')))
 }
 
-/// The distance to the next byte that does not stand for itself in a string: `"`, `\` or a control character.
+/// The distance to the next byte that is not literal in a string: `"`, `\` or a control character.
 #[inline]
 pub(crate) fn not_plain(bytes: &[u8]) -> Option<usize> {
     let controls = |word: u64| word.wrapping_sub(repeat(0x20)) & !word & repeat(0x80);
     find(bytes, |word| controls(word) | zero_bytes(word ^ repeat(b'"')) | zero_bytes(word ^ repeat(b'\\')))
 }
 
-/// The distance to the first byte whose top bit `marks` sets. Bytes above it may be marked wrongly.
+/// The distance to the first byte whose top bit `marks` sets. Higher bytes may be marked wrongly.
 #[inline]
 fn find(bytes: &[u8], marks: impl Fn(u64) -> u64) -> Option<usize> {
     let mut rest = bytes;
@@ -312,7 +310,7 @@ fn find(bytes: &[u8], marks: impl Fn(u64) -> u64) -> Option<usize> {
         }
         rest = behind;
     }
-    // A space stands for itself.
+    // A space is literal.
     let mut last = [b' '; 8];
     last[..rest.len()].copy_from_slice(rest);
     let found = marks(u64::from_le_bytes(last));
@@ -324,7 +322,7 @@ const fn repeat(byte: u8) -> u64 {
     u64::from_le_bytes([byte; 8])
 }
 
-/// Sets the top bit of every byte that is zero. Only the lowest set bit is exact, which is the one that is used.
+/// Sets the top bit of every zero byte. Only the lowest set bit is exact, and only that one is used.
 #[inline]
 const fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(repeat(0x01)) & !word & repeat(0x80)

@@ -1,8 +1,8 @@
 //! JSON text to value trees and back.
 //!
-//! Reading accepts what `serde_json` accepts, with two differences: arrays and objects may nest [`MAX_DEPTH`] deep, and
-//! keys that come twice are reported, because `fieldValidation` asks for them. Faults read as Go's `encoding/json`
-//! writes them; that text is only worked out after the reader has given up.
+//! The reader accepts the input of `serde_json`, with two differences. Arrays and objects may nest [`MAX_DEPTH`] deep,
+//! and duplicate keys are reported for `fieldValidation`. Errors have the text of Go's `encoding/json`, which is
+//! computed only after parsing failed.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -15,28 +15,28 @@ use crate::room::{Rest, count_any};
 use crate::syntax;
 pub use crate::syntax::{JsonError, MAX_DEPTH};
 
-/// How many duplicate keys are reported; upstream stops at the same number.
+/// The maximum number of reported duplicate keys, as upstream.
 const MAX_DUPLICATES: usize = 100;
-/// How many bytes of paths are written for that. A path is as long as the keys that a client chose for it, and may be met
-/// as often as there is room for a short key behind it.
+/// The maximum bytes of their paths. Keys in a path are as long as the client made them, and one path may have a
+/// duplicate for every short key below it.
 const MAX_DUPLICATE_BYTES: usize = 64 * 1024;
-/// Of this many elements on an array is read into a place of its own, since it may be most of what the server has to keep, and room
-/// is made for it at once where it is written.
+/// The number of elements from which an array is read into its own allocation, since it may be most of the body. Its
+/// capacity is reserved in advance.
 const LARGE_ARRAY: usize = 4096;
-/// Numbers of up to this many digits fit into 64 bits.
+/// The maximum digits of a number that always fits into 64 bits.
 const MAX_COUNT_DIGITS: usize = 19;
 
-/// A value and what was odd about its text.
+/// A parsed value, and the faults of its text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parsed {
-    /// The value. Of keys that came twice the last one counts.
+    /// The value. Of duplicate keys the last one counts.
     pub value: Value,
-    /// What upstream says of keys that came twice, each once: of JSON `duplicate field "spec.containers[0].name"`, of YAML
-    /// `line 4: key "name" already set in map`.
+    /// Upstream's message for each distinct duplicate key: `duplicate field "spec.containers[0].name"` for JSON,
+    /// `line 4: key "name" already set in map` for YAML.
     pub duplicates: Vec<String>,
 }
 
-/// Reads one JSON value and nothing else.
+/// Parses one JSON value without trailing text.
 ///
 /// # Errors
 /// Text that is not JSON, not UTF-8, or nests deeper than [`MAX_DEPTH`].
@@ -53,14 +53,14 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed, JsonError> {
     }
 }
 
-/// Compact JSON.
+/// Formats compact JSON.
 pub fn to_vec(value: &Value) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     write(value, &mut out);
     out
 }
 
-/// JSON as Go's `MarshalIndent` writes it: two spaces, empty arrays and objects on one line. No final newline.
+/// Formats JSON as Go's `MarshalIndent` does: two spaces, empty arrays and objects on one line, no final line feed.
 pub fn to_vec_pretty(value: &Value) -> Vec<u8> {
     let compact = to_vec(value);
     let mut out = Vec::with_capacity(compact.len() * 2);
@@ -74,11 +74,11 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
         Value::Null => out.extend_from_slice(b"null"),
         Value::Bool(true) => out.extend_from_slice(b"true"),
         Value::Bool(false) => out.extend_from_slice(b"false"),
-        Value::Number(number) => serde_json::to_writer(out, number).expect("memory takes every byte"),
+        Value::Number(number) => serde_json::to_writer(out, number).expect("writing to a Vec cannot fail"),
         Value::String(text) => write_string(text, out),
         Value::Array(elements) => {
             if elements.len() >= LARGE_ARRAY {
-                // With some bytes for what stands behind it.
+                // With some bytes for the text after it.
                 out.reserve(elements.iter().map(least_bytes).sum::<usize>() + 256);
             }
             out.push(b'[');
@@ -105,7 +105,7 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// The least that an element takes in compact JSON, with the comma behind it, as far as that can be told without a look inside.
+/// The minimum size of an element and its comma in compact JSON, without visiting its parts.
 fn least_bytes(element: &Value) -> usize {
     1 + match element {
         Value::Null | Value::Bool(_) => 4,
@@ -115,16 +115,16 @@ fn least_bytes(element: &Value) -> usize {
     }
 }
 
-/// Whether a text is a JSON string as it is, between its quotes.
+/// Returns true if a text needs no escapes in a JSON string.
 pub fn is_plain(text: &str) -> bool {
-    // Without an early end, so that it is done for many bytes at a time.
+    // A fold without early exit is vectorized.
     text.bytes().fold(true, |plain, byte| plain & (byte >= 0x20) & (byte != b'"') & (byte != b'\\'))
 }
 
-/// Appends a JSON string. Nearly every text stands as it is.
+/// Appends a JSON string. Nearly every text needs no escapes.
 pub fn write_string(text: &str, out: &mut Vec<u8>) {
     if !is_plain(text) {
-        return serde_json::to_writer(out, text).expect("memory takes every byte");
+        return serde_json::to_writer(out, text).expect("writing to a Vec cannot fail");
     }
     out.reserve(text.len() + 2);
     out.push(b'"');
@@ -132,25 +132,25 @@ pub fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// What is said of the keys met twice so far. Shared by all that is read of one text.
+/// The duplicate keys found so far, shared by all readers of one text.
 #[derive(Default)]
 pub(crate) struct Duplicates(RefCell<Noted>);
 
 #[derive(Default)]
 struct Noted {
-    /// Each message once, and a place of the text that it is about.
+    /// Each message once, with a position in the text.
     messages: Vec<(usize, String)>,
-    /// Bytes of all messages that were written, also of those that were known.
+    /// Bytes of all formatted messages, including repeated ones.
     written: usize,
 }
 
 impl Duplicates {
-    /// Notes that `key`, which stands at this place of the text, is not the first of its name in the object at `path`.
+    /// Records that `key` at this position of the text is a duplicate in the object at `path`.
     pub(crate) fn add(&self, place: usize, path: &Path<'_>, key: &str) {
         self.note(place, || format!("duplicate field \"{}\"", Path::Key(path, key)));
     }
 
-    /// Notes a message about a key at this place of the text.
+    /// Records a message about a key at this position of the text.
     pub(crate) fn note(&self, place: usize, message: impl FnOnce() -> String) {
         let mut noted = self.0.borrow_mut();
         if noted.messages.len() < MAX_DUPLICATES && noted.written < MAX_DUPLICATE_BYTES {
@@ -170,7 +170,7 @@ impl Duplicates {
     }
 }
 
-/// The way to the value being read. Lives on the stack: only a duplicate makes a text of it.
+/// The path of the value being read: a chain on the stack, formatted only for a duplicate.
 pub(crate) enum Path<'a> {
     /// The value itself.
     Root,
@@ -191,20 +191,20 @@ impl fmt::Display for Path<'_> {
     }
 }
 
-/// The text is not JSON, or not as this crate takes it. [`syntax::check`] says why.
+/// The text is not JSON, or not accepted here. [`syntax::check`] finds the reason.
 struct GaveUp;
 
-/// Reads a value and all that is in it.
+/// Reads a value with its parts.
 struct Reader<'t> {
     text: &'t str,
     at: usize,
     duplicates: Duplicates,
-    /// Members of the objects that are being read. Each takes its own off the end when all are known, so that its map is
-    /// made once and of the right size: growing maps costs more than reading what is in them.
+    /// Members of the open objects, innermost last. A complete object drains its own, so that its map is allocated once
+    /// in the right size. Growing maps costs more than parsing their contents.
     members: Vec<Slot>,
-    /// The places of their keys.
+    /// The positions of their keys.
     places: Vec<usize>,
-    /// The same for the elements of arrays.
+    /// Elements of the open arrays, innermost last.
     elements: Vec<Value>,
 }
 
@@ -214,14 +214,14 @@ impl<'t> Reader<'t> {
         Self { text, at: 0, duplicates: Duplicates::default(), members, places, elements }
     }
 
-    /// The one value of the text.
+    /// The only value of the text.
     fn document(&mut self) -> Result<Value, GaveUp> {
         let value = self.value(&Path::Root, 0)?;
         self.skip_whitespace();
         if self.at == self.text.len() { Ok(value) } else { Err(GaveUp) }
     }
 
-    /// The value that comes next. `depth` is how many arrays and objects it is in.
+    /// The next value. `depth` is the number of enclosing arrays and objects.
     fn value(&mut self, path: &Path<'_>, depth: usize) -> Result<Value, GaveUp> {
         match self.peek()? {
             b'{' => self.object(path, deeper(depth)?),
@@ -249,7 +249,7 @@ impl<'t> Reader<'t> {
             }
             self.at += 1;
             let value = self.value(&Path::Key(path, &key), depth)?;
-            // The members of all objects that are open stand there.
+            // The stack has the members of all open objects.
             let rest = Rest::new(self.text.as_bytes(), 0, self.at);
             rest.make_room(&mut self.members, |text| count_any(text, [b':']));
             rest.make_room(&mut self.places, |text| count_any(text, [b':']));
@@ -282,7 +282,7 @@ impl<'t> Reader<'t> {
         Ok(Value::Array(self.elements.drain(start..).collect()))
     }
 
-    /// The rest of an array that was opened at a place of the text, and of which the elements on the stack are the first.
+    /// The rest of an array that starts at `start`, whose first elements are on the stack.
     fn large_array(&mut self, path: &Path<'_>, depth: usize, start: usize, opened: usize) -> Result<Value, GaveUp> {
         let mut array: Vec<Value> = self.elements.drain(start..).collect();
         loop {
@@ -297,7 +297,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Passes a comma; whether there was one rather than the end of the container.
+    /// Skips a comma. Returns false at the end of the container.
     fn separator(&mut self, end: u8) -> Result<bool, GaveUp> {
         match self.peek()? {
             b',' => {
@@ -309,7 +309,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The text that comes next, and stands behind its first quote.
+    /// The next string, after its opening quote.
     fn string(&mut self) -> Result<Text, GaveUp> {
         let start = self.at + 1;
         let rest = &self.text.as_bytes()[start..];
@@ -324,10 +324,10 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The text that begins at `start` and has its first backslash at `end`.
+    /// The string that begins at `start` and has its first backslash at `end`.
     fn escaped(&mut self, start: usize, mut end: usize) -> Result<Text, GaveUp> {
         while self.text.as_bytes().get(end) != Some(&b'"') {
-            // Whatever is escaped, it does not end the text.
+            // An escaped byte does not end the string.
             end = (end + 2).min(self.text.len());
             end += quote_or_backslash(&self.text.as_bytes()[end..]).ok_or(GaveUp)?;
         }
@@ -341,7 +341,7 @@ impl<'t> Reader<'t> {
         let is_part = |byte: u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'+' | b'.' | b'e' | b'E');
         let number = &rest[..rest.bytes().position(|byte| !is_part(byte)).unwrap_or(rest.len())];
         self.at += number.len();
-        // Nearly every number counts something.
+        // Nearly every number is a small integer.
         let is_count = (1..=MAX_COUNT_DIGITS).contains(&number.len())
             && number.bytes().all(|byte| byte.is_ascii_digit())
             && (number.len() == 1 || !number.starts_with('0'));
@@ -372,10 +372,10 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// The text between quotes, with U+FFFD for each escape of half a surrogate pair, which Go reads so; `None` if that is not all
-/// that is wrong with it.
+/// The content of a string, with U+FFFD for each escape of a lone surrogate, as Go decodes it. `None` if it has other
+/// faults.
 fn replace_lone_surrogates(quoted: &str) -> Option<Text> {
-    /// The code unit of the escape that a text begins with.
+    /// The code unit of the escape at the start of a text.
     fn unit(text: &str) -> Option<u16> {
         u16::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
     }
@@ -402,8 +402,8 @@ fn replace_lone_surrogates(quoted: &str) -> Option<Text> {
     serde_json::from_str(&whole).ok()
 }
 
-/// How many commas stand between the elements of the array that this text goes on, up to its end. Of text that is no JSON it may say
-/// anything: only how much room is made depends on it.
+/// The number of commas between the elements of the array that this text continues, up to its end. The result for
+/// invalid JSON is arbitrary, since it only determines the reserved capacity.
 fn commas(text: &[u8]) -> usize {
     let (mut found, mut depth, mut at) = (0, 0usize, 0);
     while let Some(byte) = text.get(at) {

@@ -1,8 +1,8 @@
 //! Every format that is stored or sent: JSON and YAML text, stored objects, list and watch framing, gzip members.
 //!
-//! Bytes are made here and nowhere else, one module per format. The crate is pure: it takes bytes and values, gives
-//! bytes and values, and knows neither HTTP nor the store. Objects that are already stored are sent by copying their
-//! bytes around the `resourceVersion`; a value tree is only built for objects that change.
+//! Each format has one module, and no other crate creates its bytes. The crate is pure and must not know HTTP or the
+//! store. Stored objects are sent by copying their bytes around the `resourceVersion`. A value tree is built only for
+//! objects that change.
 
 pub mod cursor;
 pub mod gzip;

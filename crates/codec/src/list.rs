@@ -1,13 +1,13 @@
-//! The frame around the items of a typed list in JSON.
+//! The frame around the items of a typed JSON list.
 //!
-//! A list is written as head, items separated by commas, and [`TAIL`]; the items never pass through a value tree. The
-//! collection's metadata comes before the items, so everything about the page must be known before the first item.
+//! A list is a head, items separated by commas, and [`TAIL`]. Items never pass through a value tree. The list metadata
+//! comes before the items, so it must be known before the first item.
 
 use keelson_meta::ListHead;
 
 use crate::json::write_string;
 
-/// What ends a list.
+/// The end of a list.
 pub const TAIL: &[u8] = b"]}\n";
 
 /// Appends everything up to and including `"items":[`.
@@ -16,7 +16,7 @@ pub fn write_head(head: &ListHead<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b",\"items\":[");
 }
 
-/// Appends kind, apiVersion and metadata, and leaves the list open: for what is a list in another form.
+/// Appends kind, apiVersion and metadata, and leaves the object open, for lists in another form.
 pub fn write_type_and_metadata(head: &ListHead<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"kind\":");
     write_string(head.kind, out);

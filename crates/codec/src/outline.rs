@@ -1,43 +1,43 @@
 //! A JSON text as a flat list of its values, all of which borrow from the text.
 //!
-//! For readers of many objects: one pass, one allocation, and nothing is copied unless it has escapes. What it holds is at most
-//! some twenty times as long as the text, whatever that says. A value stands
-//! before the values inside it and knows where they end. The text must be compact and valid, as stored objects are; of
-//! other texts the outline is wrong, but reading it never panics and always ends.
+//! It is for readers of many objects: one pass, one allocation, no copies except for escaped strings. Its memory is at
+//! most about twenty times the text. A value precedes its parts and has the index of their end. The text must be
+//! compact and valid, as stored objects are. On other texts the outline is wrong, but reading it never panics and
+//! always ends.
 
 use crate::cursor::Cursor;
 use crate::room::{Rest, count_values};
 use crate::syntax::MAX_DEPTH;
 
-/// About how many bytes of an object there are for each value.
+/// The approximate bytes of an object for each value.
 const BYTES_PER_VALUE: usize = 24;
 
 /// The values of one text.
 #[derive(Clone, Debug)]
 pub struct Outline<'a> {
     text: &'a str,
-    /// What the strings with escapes say, one behind the other.
+    /// The concatenated unescaped texts of strings with escapes.
     decoded: String,
     nodes: Vec<Node>,
 }
 
-/// A value. There may be one for every second byte of a text, so it holds places rather than what is there.
+/// A value. There may be one for every second byte of a text, so it has offsets instead of contents.
 #[derive(Clone, Debug)]
 struct Node {
-    /// The key in the enclosing object; empty in arrays.
+    /// The key in the enclosing object. Empty in arrays.
     key: Span,
-    /// The text of a number or a string; empty for what else there is.
+    /// The text of a number or string. Empty for other values.
     content: Span,
-    /// The place of the first value behind this one and all that is in it.
+    /// The index of the next value after this one and its parts.
     end: u32,
     kind: Kind,
-    /// Whether the key is among what was decoded.
+    /// True if the key is in `decoded`.
     is_key_decoded: bool,
-    /// Whether the content is.
+    /// True if the content is in `decoded`.
     is_content_decoded: bool,
 }
 
-/// Where a piece of text begins, and how many bytes it has.
+/// The start and length of a piece of text, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
     start: u32,
@@ -46,7 +46,7 @@ struct Span {
 
 impl Span {
     fn new(start: usize, length: usize) -> Self {
-        // No text that is stored is so long; of one that is, the outline has nothing to show from there on.
+        // No stored text is that long. Of a longer one, the outline is empty from there.
         Self { start: u32::try_from(start).unwrap_or(u32::MAX), length: u32::try_from(length).unwrap_or(0) }
     }
 }
@@ -62,20 +62,20 @@ enum Kind {
     Object,
 }
 
-/// What a value is.
+/// The content of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content<'a> {
     /// `null`.
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// A number, as it is written.
+    /// A number, in its notation.
     Number(&'a str),
-    /// A string, without its escapes.
+    /// An unescaped string.
     Text(&'a str),
-    /// Elements follow.
+    /// The start of an array.
     Array,
-    /// Members follow.
+    /// The start of an object.
     Object,
 }
 
@@ -92,8 +92,8 @@ impl<'a> Outline<'a> {
         Self::with(text, |_, _| false)
     }
 
-    /// Reads the values of an object, without the metadata's `managedFields` and the members of `spec`, at any depth, that
-    /// `passed_over` names. For those who look at a few fields of many objects.
+    /// Reads the values of an object without `managedFields` in its metadata and without the members of `spec`, at any
+    /// depth, that `passed_over` names. For readers of a few fields of many objects.
     pub fn read_sparsely(text: &'a str, passed_over: &[&str]) -> Self {
         Self::with(text, |section, key| match section {
             Section::Metadata => key == "managedFields",
@@ -123,12 +123,12 @@ impl<'a> Outline<'a> {
 }
 
 impl<'a> Item<'a> {
-    /// The length in bytes of the text that it stands in.
+    /// The length of the whole text in bytes.
     pub fn text_bytes(self) -> usize {
         self.outline.text.len()
     }
 
-    /// What it is.
+    /// The content.
     pub fn content(self) -> Content<'a> {
         let node = &self.outline.nodes[self.at];
         let text = || self.outline.at(node.content, node.is_content_decoded);
@@ -143,12 +143,12 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// The member with this key. Cost: one comparison a member.
+    /// The member with this key. Cost: one comparison for each member.
     pub fn get(self, key: &str) -> Option<Self> {
         self.members().find(|(name, _)| *name == key).map(|(_, item)| item)
     }
 
-    /// The members of an object or the elements of an array, whose keys are empty.
+    /// The members of an object, or the elements of an array with empty keys.
     pub fn members(self) -> impl Iterator<Item = (&'a str, Self)> {
         let Self { outline, at } = self;
         let end = outline.nodes[at].end as usize;
@@ -162,7 +162,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// Where in an object a value stands, as far as it matters for what is passed over.
+/// The section of an object that a value is in, which determines the members to skip.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Section {
     Root,
@@ -246,7 +246,7 @@ impl<P: Fn(Section, &str) -> bool> Reader<'_, P> {
         }
     }
 
-    /// As [`Cursor::key`], for the text.
+    /// [`Cursor::key`] with the text of the key.
     fn key(&mut self) -> Option<Found> {
         if self.cursor.peek() == b',' {
             self.cursor.step();
@@ -276,7 +276,7 @@ impl<P: Fn(Section, &str) -> bool> Reader<'_, P> {
         let start = self.cursor.position();
         self.cursor.skip();
         if self.cursor.position() == start {
-            // No value starts like this; a step keeps the walk going.
+            // No value starts with this byte. A step guarantees progress.
             self.cursor.step();
         }
         let end = self.cursor.position();

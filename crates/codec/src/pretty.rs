@@ -1,18 +1,18 @@
 //! Indented JSON from compact JSON, byte by byte, without a value tree.
 //!
 //! The form is that of Go's `MarshalIndent` with two spaces: every member on its own line, empty arrays and objects on
-//! one line. Answers to browsers and `curl` and to `?pretty=true` have it, without a final line break.
+//! one line. Responses to browsers, `curl` and `?pretty=true` have it, without a final line break.
 
 use bytes::Bytes;
 
-/// Appends the indented form of one compact JSON value. Lines after the first start `depth` levels in, so that an item
-/// can be written into the middle of a list. Cost: one pass; the input must be valid and without whitespace.
+/// Appends the indented form of one compact JSON value. Lines after the first are indented by `depth` levels, for an
+/// item within a list. Cost: one pass. The input must be valid and without whitespace.
 pub fn write(compact: &[u8], depth: usize, out: &mut Vec<u8>) {
     let mut writer = Writer { at: 0, depth };
     writer.write(compact, usize::MAX, out);
 }
 
-/// How long the indented form is, without making it.
+/// The length of the indented form, without creating it.
 pub fn length(compact: &[u8]) -> usize {
     let (mut length, mut at, mut depth) = (0, 0, 0_usize);
     while let Some(&byte) = compact.get(at) {
@@ -40,7 +40,7 @@ pub fn length(compact: &[u8]) -> usize {
     length
 }
 
-/// The indented form of one compact JSON value, piece by piece: that of a deep one is hundreds of times as long.
+/// The indented form of one compact JSON value in pieces, because it may be hundreds of times as long as a deep value.
 #[derive(Debug)]
 pub struct Pieces {
     compact: Bytes,
@@ -53,7 +53,7 @@ impl Pieces {
         Self { compact, writer: Writer { at: 0, depth: 0 } }
     }
 
-    /// The next piece, of at least `length` bytes unless it is the last one.
+    /// The next piece, of at least `length` bytes unless it is the last.
     pub fn next(&mut self, length: usize) -> Option<Vec<u8>> {
         let mut piece = Vec::new();
         self.writer.write(&self.compact, length, &mut piece);
@@ -61,7 +61,7 @@ impl Pieces {
     }
 }
 
-/// How far a value is written.
+/// The state of writing a value.
 #[derive(Debug)]
 struct Writer {
     at: usize,
@@ -69,7 +69,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Goes on until all is written or the output has this length.
+    /// Writes until the value is complete or the output has this length.
     fn write(&mut self, compact: &[u8], length: usize, out: &mut Vec<u8>) {
         while let Some(&byte) = compact.get(self.at) {
             if out.len() >= length {
@@ -108,20 +108,20 @@ impl Writer {
     }
 }
 
-/// Writes a list item by item. What it appends, taken together, is the indented form of the whole list. It keeps nothing, so
-/// that parts of a list can be written beside each other.
+/// Writes a list item by item. The concatenated output is the indented form of the whole list. The writer has no state,
+/// so parts of a list can be written in parallel.
 #[derive(Clone, Copy, Debug)]
 pub struct ListWriter;
 
 impl ListWriter {
-    /// Appends what stands before the items, given as compact JSON up to and including the bracket that opens them.
+    /// Appends the head, given as compact JSON up to and including the opening bracket of the items.
     pub fn start(head: &[u8], out: &mut Vec<u8>) -> Self {
         write(&head[..head.len().saturating_sub(1)], 0, out);
         out.push(b'[');
         Self
     }
 
-    /// Appends an item, given as compact JSON; `first` if none stands before it.
+    /// Appends an item, given as compact JSON. `first` marks the first one.
     pub fn item(self, compact: &[u8], first: bool, out: &mut Vec<u8>) {
         if !first {
             out.push(b',');
@@ -130,7 +130,7 @@ impl ListWriter {
         write(compact, 2, out);
     }
 
-    /// Appends what stands after the items; `empty` if there are none.
+    /// Appends the end. `empty` marks a list without items.
     pub fn finish(self, empty: bool, out: &mut Vec<u8>) {
         if !empty {
             new_line(1, out);

@@ -1,18 +1,19 @@
-//! The growth of arrays while a text is parsed: seldom, and by as many elements as the rest of the text can have.
+//! Reserves capacity for arrays during parsing: rarely, and by the number of elements that the rest of the text can
+//! have.
 //!
-//! An array that is moved leaves its place to the allocator, which can't use that for the next and larger place, and keeps it for a
-//! while: an array that grows step by step to 50 MB has the process take many times that. Memory of which nothing is used costs
-//! nothing, so the count may be too high.
+//! Growing an array leaves its old allocation to the allocator, which can't reuse it for the next larger one, and keeps
+//! it for a while. An array that grows step by step to 50 MB makes the process take a multiple of that. Reserved memory
+//! that is never touched costs nothing, so the estimate may be too high.
 
-/// Up to this many elements an array doubles.
+/// The number of elements up to which an array doubles.
 const SMALL: usize = 4096;
-/// How far the text is looked at ahead, as a multiple of what was read for the elements that there are. A text of which little
-/// is known yet can't make the array reserve much. Of a body of 3 MiB the first look finds a hundredth, and the second one all: what
-/// the places left behind take is little beside the last one.
+/// The length of text scanned ahead, as a multiple of the text of the existing elements. Little known text therefore
+/// can't reserve much. Of a 3 MiB body the first scan covers a hundredth, and the second all of it. Earlier allocations
+/// are small beside the last.
 const LOOKED_AHEAD: usize = 4;
 const LOOKED_AHEAD_THEN: usize = 100;
 
-/// The part of a text in which the elements of an array stand that were not read yet.
+/// The unread part of an array's text.
 #[derive(Clone, Copy)]
 pub(crate) struct Rest<'t> {
     text: &'t [u8],
@@ -21,12 +22,12 @@ pub(crate) struct Rest<'t> {
 }
 
 impl<'t> Rest<'t> {
-    /// Of an array whose first element stands at `opened`, and whose next one at `at`.
+    /// The rest of an array whose first element starts at `opened`, and whose next one at `at`.
     pub(crate) fn new(text: &'t [u8], opened: usize, at: usize) -> Self {
         Self { text, opened, at }
     }
 
-    /// Makes room for one more element, and for as many as `count` says that the text ahead has, where the array is large.
+    /// Reserves one more element. For a large array, it reserves the number that `count` finds in the text ahead.
     #[inline]
     pub(crate) fn make_room<T>(self, array: &mut Vec<T>, count: impl FnOnce(&[u8]) -> usize) {
         if array.len() == array.capacity() && array.len() >= SMALL {
@@ -34,7 +35,7 @@ impl<'t> Rest<'t> {
         }
     }
 
-    /// How many elements to make room for beside those that there are: at least one.
+    /// The number of elements to reserve, at least one.
     pub(crate) fn count(self, elements: usize, count: impl FnOnce(&[u8]) -> usize) -> usize {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let read = self.at.saturating_sub(self.opened);
@@ -44,12 +45,12 @@ impl<'t> Rest<'t> {
     }
 }
 
-/// How many bytes of the text are one of these.
+/// The number of bytes of the text that are in `of`.
 pub(crate) fn count_any<const N: usize>(text: &[u8], of: [u8; N]) -> usize {
     text.iter().filter(|byte| of.contains(byte)).count()
 }
 
-/// How many values compact JSON has at the most: each stands behind a comma, or is the first in an array or an object.
+/// The maximum number of values in compact JSON: each follows a comma, or is the first in an array or object.
 pub(crate) fn count_values(text: &[u8]) -> usize {
     let is_first =
         |pair: &[u8]| matches!(pair, [b'[', next] if *next != b']') || matches!(pair, [b'{', next] if *next != b'}');

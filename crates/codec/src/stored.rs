@@ -1,13 +1,13 @@
-//! An object as it is stored: canonical JSON bytes without a `resourceVersion`.
+//! A stored object: canonical JSON bytes without a `resourceVersion`.
 //!
-//! The order of the keys is fixed, so that equal objects have equal bytes and every answer that shows the object is
-//! two copies around one number:
+//! The order of keys is fixed, so that equal objects have equal bytes. A response with the object is two copies around
+//! one number:
 //!
-//! `{"kind":K,"apiVersion":A,"metadata":{"name","generateName","namespace","uid",` here goes the `resourceVersion`
+//! `{"kind":K,"apiVersion":A,"metadata":{"name","generateName","namespace","uid",` then the `resourceVersion`, then
 //! `"generation",...},...}`
 //!
 //! Invariant: the bytes of a [`StoredObject`] are valid compact JSON of this shape, no deeper than
-//! [`MAX_DEPTH`](crate::json::MAX_DEPTH), and hold neither `resourceVersion` nor `selfLink`.
+//! [`MAX_DEPTH`](crate::json::MAX_DEPTH), without `resourceVersion` and `selfLink`.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -35,10 +35,10 @@ pub use encoding::Encoding;
 use shared::Parts;
 pub use summary::{FieldPath, Marks, Summary};
 
-/// Metadata that says which object this is, written before the `resourceVersion`.
+/// Metadata that identifies the object, written before the `resourceVersion`.
 const IDENTITY: [&str; 4] = ["name", "generateName", "namespace", "uid"];
 
-/// The order Kubernetes gives the rest of the metadata; unknown fields follow in the order they came.
+/// The order of other metadata, as in Kubernetes. Unknown fields follow in their original order.
 const DETAILS: [&str; 9] = [
     "generation",
     "creationTimestamp",
@@ -53,7 +53,7 @@ const DETAILS: [&str; 9] = [
 
 const MANAGED_FIELDS: &str = "managedFields";
 
-/// Metadata that is never stored: the store's revision is the resourceVersion, and `selfLink` is gone since 1.20.
+/// Metadata that is never stored: the store's revision is the resourceVersion, and `selfLink` was removed in 1.20.
 const NEVER_STORED: [&str; 2] = ["resourceVersion", "selfLink"];
 
 const KIND_START: &[u8] = b"{\"kind\":\"";
@@ -61,24 +61,24 @@ const API_VERSION_START: &[u8] = b",\"apiVersion\":\"";
 const METADATA_START: &[u8] = b"\"metadata\":";
 const REVISION_START: &[u8] = b"\"resourceVersion\":\"";
 
-/// What kube-apiserver writes before an object that it has encrypted.
+/// The prefix of objects that kube-apiserver has encrypted.
 const ENCRYPTED_START: &[u8] = b"k8s:enc:";
 
-/// How many bytes a thread keeps for objects that it writes: most are smaller.
+/// The buffer that a thread keeps for encoding objects, in bytes. Most objects are smaller.
 const SCRATCH_BYTES: usize = 64 * 1024;
 
 thread_local! {
-    /// Where objects are written before it is known how long they are: what is kept of them is then made at its size.
+    /// The buffer for encoding objects of unknown length. The result is then allocated in its exact size.
     static SCRATCH: RefCell<Canonical> = RefCell::default();
 }
 
 /// Bytes that do not hold an object.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum DecodeError {
-    /// kube-apiserver wrote the object in protobuf that is no message of a kind known here.
+    /// kube-apiserver stored it in protobuf that is not a message of a known kind.
     #[error("kube-apiserver wrote it in protobuf, and {0}")]
     Protobuf(#[from] ProtobufError),
-    /// kube-apiserver wrote the object encrypted.
+    /// kube-apiserver stored it encrypted.
     #[error("kube-apiserver wrote it encrypted, which is not yet read: store it again without encryption there")]
     Encrypted,
     /// The bytes are not JSON.
@@ -87,24 +87,24 @@ pub enum DecodeError {
     /// The bytes are JSON, but not an object.
     #[error("a stored object must be a JSON object")]
     NotAnObject,
-    /// A field of the metadata has a type no stored object has.
+    /// A field of the metadata has a type that no stored object has.
     #[error("metadata.{0} of a stored object has the wrong type")]
     Metadata(&'static str),
 }
 
-/// The canonical bytes of one object. Cloning is cheap: the bytes are shared.
+/// The canonical bytes of one object. Clones share the bytes.
 #[derive(Clone, Debug)]
 pub struct StoredObject {
-    /// All of them, or the skeleton where there are parts.
+    /// All bytes, or the skeleton if there are shared parts.
     bytes: Bytes,
     parts: Parts,
-    /// Where `"metadata"` starts; before it stand the kind and the apiVersion.
+    /// The offset of `"metadata"`, after kind and apiVersion.
     body: u32,
-    /// Where the resourceVersion belongs.
+    /// The offset at which the resourceVersion is inserted.
     splice: u32,
 }
 
-/// What stands before the metadata in the stored bytes of all objects of a kind in a version.
+/// The stored bytes before the metadata, equal for all objects of a kind and version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredHeader(Box<[u8]>);
 
@@ -118,22 +118,22 @@ impl StoredHeader {
 }
 
 impl StoredObject {
-    /// Writes the object in canonical form. `resourceVersion` and `selfLink` are left out; a missing kind or apiVersion
-    /// becomes the empty string and missing metadata becomes `{}`. The tree must not be deeper than what can be read.
+    /// Encodes the object canonically. `resourceVersion` and `selfLink` are dropped, a missing kind or apiVersion
+    /// becomes the empty string, and missing metadata becomes `{}`. The tree must not exceed the maximum depth.
     pub fn encode(object: &Object) -> Self {
         Self::encode_with(object, None)
     }
 
-    /// The same with `metadata.managedFields` as compact JSON text, if it is not in the object.
+    /// Encodes an object without `metadata.managedFields`, whose compact JSON is given as text.
     pub fn encode_with(object: &Object, managed_fields: Option<&str>) -> Self {
         written(object, managed_fields, |_| ()).0
     }
 
-    /// Takes bytes that were stored. Canonical bytes are checked in one pass and kept as they are, without a copy;
-    /// other JSON objects, and the protobuf that kube-apiserver stores, are read and written anew.
+    /// Decodes stored bytes. Canonical bytes are validated in one pass and kept without a copy. Other JSON objects and
+    /// kube-apiserver's protobuf are parsed and encoded again.
     ///
     /// # Errors
-    /// When the bytes are neither a JSON object nor a built-in kind in protobuf.
+    /// Bytes that are neither a JSON object nor a built-in kind in protobuf.
     pub fn parse(bytes: Bytes) -> Result<Self, DecodeError> {
         Checked::parse(bytes).map(Checked::into_object)
     }
@@ -143,7 +143,7 @@ impl StoredObject {
         Self { body: mark(body), splice: mark(splice), bytes, parts: None }
     }
 
-    /// The bytes to store. Cost: a copy, where the object [shares](Checked::shared) some with others.
+    /// The bytes to store. Cost: a copy if the object has [shared](Checked::shared) parts.
     pub fn bytes(&self) -> Bytes {
         match &self.parts {
             None => self.bytes.clone(),
@@ -151,7 +151,7 @@ impl StoredObject {
         }
     }
 
-    /// The same as text.
+    /// The bytes to store as text.
     pub fn text(&self) -> Cow<'_, str> {
         match &self.parts {
             None => std::str::from_utf8(&self.bytes).map_or_else(|_| Cow::default(), Cow::Borrowed),
@@ -159,7 +159,7 @@ impl StoredObject {
         }
     }
 
-    /// How many bytes there are to store.
+    /// The size of the bytes to store.
     pub fn size(&self) -> usize {
         let parts = self.parts.as_deref().unwrap_or_default();
         self.bytes.len() + parts.iter().map(|part| part.text.len()).sum::<usize>()
@@ -171,20 +171,20 @@ impl StoredObject {
         bytes
     }
 
-    /// The object as a value tree, with its `resourceVersion`. Cost: a parse; lists and watches never need it.
+    /// The object as a value tree, with its `resourceVersion`. Cost: a parse. Lists and watches never need it.
     pub fn decode(&self, revision: Revision) -> Object {
         let mut text = Vec::with_capacity(self.object_len(revision));
         self.write_object(revision, &mut text);
         decoded(&text)
     }
 
-    /// The object as a value tree without `metadata.managedFields`, which is most of many objects and seldom looked into,
-    /// and that as text.
+    /// The object as a value tree without `metadata.managedFields`, and that as text. It is often most of an object and
+    /// rarely examined.
     pub fn decode_apart(&self, revision: Revision) -> (Object, Option<Cow<'_, str>>) {
         let Some((member, value)) = self.managed_fields() else { return (self.decode(revision), None) };
         let owners = self.text_of(value);
         if self.bytes.get(member.start) != Some(&b',') {
-            // The first member of the metadata, which is nearly always the name.
+            // The first member of the metadata, nearly always the name.
             let mut object = self.decode(revision);
             object.remove_meta(MANAGED_FIELDS);
             return (object, owners);
@@ -192,19 +192,19 @@ impl StoredObject {
         let mut text = Vec::with_capacity(self.bytes.len() - member.len() + 64);
         text.extend_from_slice(self.slice(0, self.splice));
         self.write_revision(revision, &mut text);
-        // Whatever is shared is in what is left out.
+        // Shared parts are within the omitted member.
         text.extend_from_slice(&self.bytes[self.splice as usize..member.start]);
         text.extend_from_slice(&self.bytes[member.end..]);
         (decoded(&text), owners)
     }
 
-    /// `metadata.managedFields` as text, of which no tree is made.
+    /// `metadata.managedFields` as text, without a tree.
     pub fn managed_fields_text(&self) -> Option<Cow<'_, str>> {
         let (_, value) = self.managed_fields()?;
         self.text_of(value)
     }
 
-    /// What stands at these places of the skeleton.
+    /// The text of a range of the skeleton.
     fn text_of(&self, range: Range<usize>) -> Option<Cow<'_, str>> {
         if self.parts.is_none() {
             return std::str::from_utf8(&self.bytes[range]).ok().map(Cow::Borrowed);
@@ -214,7 +214,7 @@ impl StoredObject {
         String::from_utf8(text).ok().map(Cow::Owned)
     }
 
-    /// Where `metadata.managedFields` stands in the skeleton: the member, with the comma before it if there is one, and its value.
+    /// The place of `metadata.managedFields` in the skeleton: the member with its preceding comma, and its value.
     fn managed_fields(&self) -> Option<(Range<usize>, Range<usize>)> {
         let mut cursor = Cursor::new(&self.bytes, self.body as usize);
         cursor.take(METADATA_START);
@@ -236,7 +236,7 @@ impl StoredObject {
         self.write_body(revision, out);
     }
 
-    /// How many bytes [`write_item`](Self::write_item) appends.
+    /// The size of the output of [`write_item`](Self::write_item).
     pub fn item_len(&self, revision: Revision) -> usize {
         1 + self.body_len(revision)
     }
@@ -247,44 +247,44 @@ impl StoredObject {
         self.write_body(revision, out);
     }
 
-    /// How many bytes [`write_object`](Self::write_object) appends.
+    /// The size of the output of [`write_object`](Self::write_object).
     pub fn object_len(&self, revision: Revision) -> usize {
         self.body as usize + self.body_len(revision)
     }
 
-    /// Appends the whole object under another kind and apiVersion. For versions that differ in nothing else.
+    /// Appends the whole object with another kind and apiVersion, for versions without other differences.
     pub fn write_object_as(&self, kind: &GroupVersionKind, revision: Revision, out: &mut Vec<u8>) {
         write_header(out, &kind.kind, &kind.group_version().to_string());
         self.write_body(revision, out);
     }
 
-    /// The kind it is stored as. Escapes are not undone: no kind needs any.
+    /// The stored kind. Escapes are not decoded, since no kind needs any.
     pub fn kind(&self) -> &str {
         self.header_text(KIND_START.len())
     }
 
-    /// The apiVersion it is stored as. Escapes are not undone: no apiVersion needs any.
+    /// The stored apiVersion. Escapes are not decoded, since no apiVersion needs any.
     pub fn api_version(&self) -> &str {
         let kind_end = KIND_START.len() + self.kind().len() + 1;
         self.header_text(kind_end + API_VERSION_START.len())
     }
 
-    /// Whether it is stored as this kind in this version: one comparison, where [`kind`](Self::kind) and
-    /// [`api_version`](Self::api_version) look for what they return. False, too, where the same names are written with escapes.
+    /// Returns true if it is stored with this kind and version. One comparison, cheaper than [`kind`](Self::kind) and
+    /// [`api_version`](Self::api_version). Escaped names compare unequal.
     pub fn has_header(&self, header: &StoredHeader) -> bool {
         self.bytes[..self.body as usize] == *header.0
     }
 
-    /// What a cache needs to know about the object, in one pass over the bytes and without a value tree. Cheaper of one that
-    /// is still [`Checked`].
+    /// The summary for a cache, in one pass over the bytes and without a value tree. A [`Checked`] object provides it
+    /// at less cost.
     ///
     /// # Errors
-    /// When a field of the metadata has a type that no stored object has.
+    /// A field of the metadata has a type that no stored object has.
     pub fn summary(&self, fields: &[FieldPath]) -> Result<Summary<'_>, DecodeError> {
         summary::read(Cursor::new(&self.bytes, self.body as usize), fields)
     }
 
-    /// `metadata.uid`, which stands near the start.
+    /// `metadata.uid`, which is near the start.
     pub fn uid(&self) -> Cow<'_, str> {
         let mut cursor = Cursor::new(&self.bytes, self.body as usize);
         cursor.take(METADATA_START);
@@ -300,7 +300,7 @@ impl StoredObject {
         Cow::default()
     }
 
-    /// Appends the `metadata` alone.
+    /// Appends only the `metadata`.
     pub fn write_metadata(&self, revision: Revision, out: &mut Vec<u8>) {
         let start = self.body as usize + METADATA_START.len();
         let end = start + self.metadata().len();
@@ -309,8 +309,8 @@ impl StoredObject {
         self.write_range(self.splice as usize..end, out);
     }
 
-    /// The JSON text of `metadata`, without a `resourceVersion`, and maybe without which fields have which owner: for readers of what
-    /// the summary leaves out.
+    /// The JSON text of `metadata` without a `resourceVersion`, and possibly without `fieldsV1`. For fields outside of
+    /// the summary.
     pub fn metadata(&self) -> &[u8] {
         let mut cursor = Cursor::new(&self.bytes, self.body as usize);
         cursor.take(METADATA_START);
@@ -344,7 +344,7 @@ impl StoredObject {
         self.size() - self.body as usize + inserted
     }
 
-    /// What must stand before and after the inserted field: the marks sit between `{` or a value and `,` or `}`.
+    /// The commas before and after the inserted field. The offset is between `{` or a value and `,` or `}`.
     fn commas(&self) -> (&'static [u8], &'static [u8]) {
         let splice = self.splice as usize;
         match (self.bytes[splice - 1], self.bytes[splice]) {
@@ -359,7 +359,7 @@ impl StoredObject {
     }
 }
 
-/// Whether they have the same bytes, whatever of these they share with others.
+/// Compares bytes, regardless of sharing.
 impl PartialEq for StoredObject {
     fn eq(&self, other: &Self) -> bool {
         if self.parts.is_none() && other.parts.is_none() {
@@ -378,14 +378,14 @@ fn decoded(text: &[u8]) -> Object {
     Object(map)
 }
 
-/// Writes an object in canonical form, and hands what was noted of its text to `note`.
+/// Encodes an object canonically. `note` receives the extents of its text.
 fn written<T>(object: &Object, managed_fields: Option<&str>, note: impl FnOnce(&Extents) -> T) -> (StoredObject, T) {
     SCRATCH.with_borrow_mut(|canonical| {
-        // Something is left when the last object could not be written.
+        // A failed write leaves an incomplete text.
         canonical.clear();
         let (body, splice) = canonical.write(object, managed_fields);
         let bytes = if canonical.text.len() > SCRATCH_BYTES {
-            // Kept where it was written: of what is large there are no two copies at any time.
+            // The buffer itself is kept, so that a large object never exists twice.
             canonical.text.shrink_to_fit();
             Bytes::from(std::mem::take(&mut canonical.text))
         } else {
@@ -406,7 +406,7 @@ fn write_header(out: &mut Vec<u8>, kind: &str, api_version: &str) {
     out.push(b',');
 }
 
-/// The marks of valid compact JSON that is in canonical form already.
+/// The marks of valid compact JSON in canonical form. `None` for another form.
 fn find_marks(bytes: &[u8], extents: &Extents) -> Option<(usize, usize)> {
     let mut cursor = Cursor::over(bytes, KIND_START.len() - 1, extents);
     if !bytes.starts_with(KIND_START) {
@@ -431,7 +431,8 @@ fn find_marks(bytes: &[u8], extents: &Extents) -> Option<(usize, usize)> {
     Some((body, splice))
 }
 
-/// Walks the metadata: the identity comes first and in order, and what is never stored is not there.
+/// Finds the splice offset in the metadata. Checks that the identity comes first and in order, and that no field is
+/// present that is never stored.
 fn find_splice(cursor: &mut Cursor<'_>) -> Option<usize> {
     let mut splice = cursor.position();
     let mut identity = &IDENTITY[..];

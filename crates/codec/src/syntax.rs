@@ -1,60 +1,60 @@
-//! The grammar of JSON text, checked without building anything.
+//! Validates JSON text without building anything.
 //!
-//! The texts of the errors are those of Go's `encoding/json`, because clients print them and tests compare them. What
-//! passes here is accepted by every other reader of the crate: depth, surrogates and number ranges are checked too.
-//! The check never recurses. It notes where arrays and objects end, for those who read the text next.
+//! Error texts are those of Go's `encoding/json`, since clients print them and tests compare them. Valid text is
+//! accepted by every other reader of the crate: depth, surrogates and number ranges are checked too. The check does not
+//! recurse. It records the extents of arrays and objects for later readers.
 
 use thiserror::Error;
 
 use crate::cursor::{Extents, not_plain};
 
-/// How deep arrays and objects may nest. Upstream allows 10000; no real object comes near 100, and a bound that fits
-/// a thread's stack lets the readers recurse.
+/// The maximum depth of arrays and objects. Upstream allows 10,000. No real object comes near 100, and a limit that
+/// fits a thread's stack lets readers recurse.
 pub const MAX_DEPTH: usize = 512;
 
-/// Why a text is not JSON. The display form is what Go's `encoding/json` says for the same bytes.
+/// The reason why a text is not JSON. It displays as Go's `encoding/json` does for the same bytes.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum JsonError {
-    /// The text stops inside a value, or is empty.
+    /// The text ends inside a value, or is empty.
     #[error("unexpected end of JSON input")]
     UnexpectedEnd,
-    /// A byte that cannot stand where it stands.
+    /// A byte that is invalid at its place.
     #[error("invalid character {} {context}", quote(*.found))]
     InvalidCharacter {
-        /// The byte; Go prints it as if it were a Latin-1 character.
+        /// The byte. Go prints it as a Latin-1 character.
         found: u8,
-        /// Where it was found, such as `after object key`.
+        /// The place, such as `after object key`.
         context: &'static str,
     },
-    /// More than [`MAX_DEPTH`] arrays and objects inside one another; with the bracket that opens the next.
+    /// More than [`MAX_DEPTH`] nested arrays and objects, with the bracket that opens the next.
     #[error("invalid character {} exceeded max depth", quote(*.0))]
     TooDeep(u8),
-    /// A `\u` escape that is half of a surrogate pair. Go replaces it silently; data would be lost, so it is refused.
+    /// A `\u` escape of a lone surrogate. Go replaces it silently. It is refused here, since data would be lost.
     #[error("invalid surrogate pair in \\u hexadecimal character escape")]
     LoneSurrogate,
-    /// A number no 64-bit float can hold.
+    /// A number outside the range of a 64-bit float.
     #[error("json: cannot unmarshal number {0} into Go value of type float64")]
     NumberRange(String),
-    /// Something the reader refused although the grammar allows it.
+    /// A value that the reader refused although the grammar allows it.
     #[error("{0}")]
     Refused(String),
-    /// The text is not UTF-8. Go replaces the bytes silently; data would be lost, so it is refused.
+    /// The text is not UTF-8. Go replaces the bytes silently. They are refused here, since data would be lost.
     #[error("invalid UTF-8 in JSON input")]
     NotUtf8,
 }
 
-/// What a valid text looks like.
+/// The layout of a valid text.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
-    /// No whitespace stands between tokens.
+    /// There is no whitespace between tokens.
     pub(crate) compact: bool,
     pub(crate) extents: Extents,
 }
 
-/// Checks that `bytes` are one JSON value and nothing else. Cost: one pass, about a nanosecond per byte.
+/// Checks that `bytes` are one JSON value without trailing text. Cost: one pass, about a nanosecond per byte.
 ///
 /// # Errors
-/// The first fault, as Go's `encoding/json` would report it.
+/// The first fault, with the text of Go's `encoding/json`.
 pub(crate) fn check(bytes: &[u8]) -> Result<Layout, JsonError> {
     let extents = Extents::with_capacity(bytes.len());
     let mut checker = Checker { bytes, at: 0, depth: 0, objects: [0; MAX_DEPTH / 64], compact: true, extents };
@@ -65,7 +65,7 @@ pub(crate) fn check(bytes: &[u8]) -> Result<Layout, JsonError> {
     Ok(Layout { compact: checker.compact, extents: checker.extents })
 }
 
-/// What may stand at the next token, where the innermost array or object, or the text, may also end.
+/// The expected next token, if the innermost container or the text may also end here.
 #[derive(Clone, Copy)]
 enum Expect {
     FirstValue,
@@ -102,7 +102,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Goes on with the next token, which there must be.
+    /// Continues with the next token. The end of the text is an error.
     #[inline]
     fn next(&mut self, go: impl FnOnce(&mut Self, u8) -> Result<Expect, JsonError>) -> Result<Expect, JsonError> {
         self.skip_whitespace();
@@ -163,7 +163,7 @@ impl Checker<'_> {
         self.objects[innermost / 64] & (1 << (innermost % 64)) != 0
     }
 
-    /// Steps over a key, and over its value or into it.
+    /// Steps over a key, and over or into its value.
     #[inline]
     fn key(&mut self, byte: u8) -> Result<Expect, JsonError> {
         if byte != b'"' {
@@ -181,7 +181,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Steps over a comma, and over what follows it or into that; or over an end.
+    /// Steps over a comma and the token after it, or over the end of a container.
     fn separator(&mut self, byte: u8) -> Result<Expect, JsonError> {
         if self.depth == 0 {
             return self.invalid("after top-level value");
@@ -249,7 +249,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Reads the four digits of `\uXXXX`. The next byte is the `u`.
+    /// Reads the four digits of `\uXXXX`. The cursor is on the `u`.
     fn hex(&mut self) -> Result<u32, JsonError> {
         self.at += 1;
         let mut code = 0;
@@ -297,7 +297,7 @@ impl Checker<'_> {
         self.number_range(start, exponent)
     }
 
-    /// A float holds any number of up to 308 digits, so only long texts and exponents need a look.
+    /// A float holds any number of up to 308 digits, so only long texts and exponents are checked.
     fn number_range(&self, start: usize, exponent: bool) -> Result<(), JsonError> {
         let text = &self.bytes[start..self.at];
         if !exponent && text.len() < 300 {
@@ -320,7 +320,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// The next byte. Go feeds its scanner one space when the text ends, which is visible in some of its errors.
+    /// The next byte. Go's scanner reads one space at the end of the text, which shows in some of its errors.
     #[inline]
     fn peek(&self) -> u8 {
         self.bytes.get(self.at).copied().unwrap_or(b' ')

@@ -1,7 +1,7 @@
-//! The frames of a watch in JSON: one event, one line.
+//! The frames of a JSON watch: one event, one line.
 //!
-//! A frame is made once per event and shared by everyone who watches; see the API conventions for what each type of
-//! event carries.
+//! A frame is encoded once for each event and shared by all watches. The API conventions define the content of each
+//! event type.
 
 use bytes::Bytes;
 use keelson_meta::{GroupVersionKind, Revision, Status};
@@ -16,16 +16,16 @@ pub enum EventType {
     Added,
     /// The object changed.
     Modified,
-    /// The object left: its last content, at the revision of the deletion.
+    /// The object was deleted: its last content, at the revision of the deletion.
     Deleted,
     /// Progress only.
     Bookmark,
-    /// The watch ends; the object is a `Status`.
+    /// The end of the watch, with a `Status` as the object.
     Error,
 }
 
 impl EventType {
-    /// The type as it is sent.
+    /// The type in the response.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Added => "ADDED",
@@ -40,7 +40,7 @@ impl EventType {
 /// The annotation that marks the bookmark after the initial events of a watch-list (KEP-3157).
 const INITIAL_EVENTS_END: &str = "\"annotations\":{\"k8s.io/initial-events-end\":\"true\"}";
 
-/// An event that shows an object at a revision, under its stored kind or, with `kind`, under another one.
+/// An event with an object at a revision, under its stored kind, or under `kind`.
 pub fn event_frame(
     event: EventType,
     object: &StoredObject,
@@ -55,14 +55,14 @@ pub fn event_frame(
     finish(out)
 }
 
-/// An event around an object that `write` appends, in whatever shape.
+/// An event with an object that `write` appends.
 pub fn framed(event: EventType, write: impl FnOnce(&mut Vec<u8>)) -> Bytes {
     let mut out = start(event, 512);
     write(&mut out);
     finish(out)
 }
 
-/// A bookmark: an object of the watched kind that has nothing but a `resourceVersion`.
+/// A bookmark: an object of the watched kind with only a `resourceVersion`.
 pub fn bookmark_frame(kind: &GroupVersionKind, revision: Revision, initial_events_end: bool) -> Bytes {
     let mut out = start(EventType::Bookmark, 192);
     out.extend_from_slice(b"{\"kind\":");
@@ -83,7 +83,7 @@ pub fn bookmark_frame(kind: &GroupVersionKind, revision: Revision, initial_event
 /// The last frame of a watch that failed.
 pub fn error_frame(status: &Status) -> Bytes {
     let mut out = start(EventType::Error, 512);
-    serde_json::to_writer(&mut out, status).expect("a Status has string keys and memory takes every byte");
+    serde_json::to_writer(&mut out, status).expect("a Status has string keys, and writing to a Vec cannot fail");
     finish(out)
 }
 

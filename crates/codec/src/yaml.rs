@@ -1,9 +1,12 @@
-//! YAML text to value trees and back, as `sigs.k8s.io/yaml` does it.
+//! YAML text to value trees and back, as `sigs.k8s.io/yaml` does.
 //!
-//! Kubernetes reads and writes YAML 1.1 as `go-yaml` v2 understands it: `yes` is a boolean, `0644` is octal, and keys
-//! come in a natural order. Clients have files that depend on it, so the rules of [`scalar`] and the layout of the
-//! writer are the same here. Three things are refused: aliases, which let a short text stand for a huge one, merge keys, which are of
-//! no use without them, and more than one document, of which upstream reads the first and drops the others.
+//! Kubernetes uses YAML 1.1 as understood by `go-yaml` v2: `yes` is a boolean, `0644` is octal, and keys have a natural
+//! order. Files of clients depend on it, so the rules of [`scalar`] and the layout of the writer are the same here.
+//! Three features are refused:
+//!
+//! - aliases, with which a short text can represent a huge one
+//! - merge keys, which are of no use without aliases
+//! - more than one document, of which upstream reads the first and drops the others
 
 use std::fmt;
 
@@ -24,12 +27,12 @@ mod text;
 
 pub use list::ListWriter;
 
-/// Why a text is not YAML that can be an object.
+/// The reason why a text is not a YAML object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct YamlError {
-    /// The line, counted from one; 0 where none is known.
+    /// The line, counted from one. 0 if unknown.
     pub line: usize,
-    /// What is wrong there.
+    /// The fault.
     pub problem: String,
 }
 
@@ -44,11 +47,11 @@ impl fmt::Display for YamlError {
 
 impl std::error::Error for YamlError {}
 
-/// Reads the one document of a text; an empty text is null. Keys that are not strings become the strings JSON needs.
+/// Parses the only document of a text. An empty text is null. Keys that are not strings are converted to strings.
 ///
 /// # Errors
-/// Text that is not UTF-8 or not YAML, a second document, aliases, anchors and merge keys, numbers JSON cannot hold,
-/// and nesting deeper than [`MAX_DEPTH`](crate::json::MAX_DEPTH).
+/// Text that is not UTF-8 or not YAML, a second document, aliases, anchors and merge keys, numbers JSON cannot
+/// represent, and nesting deeper than [`MAX_DEPTH`](crate::json::MAX_DEPTH).
 pub fn parse(bytes: &[u8]) -> Result<Parsed, YamlError> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let line = 1 + bytes[..error.valid_up_to()].iter().filter(|&&byte| byte == b'\n').count();
@@ -57,25 +60,25 @@ pub fn parse(bytes: &[u8]) -> Result<Parsed, YamlError> {
     read::document(text)
 }
 
-/// Block style YAML with sorted keys, ending in a line break.
+/// Block-style YAML with sorted keys, ending in a line break.
 pub fn to_vec(value: &Value) -> Vec<u8> {
     from_json(&crate::json::to_vec(value))
 }
 
-/// Block style YAML for a terminal, with escapes for bidirectional controls, which `go-yaml` prints as they are. Reading it yields the same
-/// value.
+/// Block-style YAML for a terminal, with escapes for bidirectional controls, which `go-yaml` prints literally. It
+/// parses to the same value.
 pub fn to_vec_for_terminals(value: &Value) -> Vec<u8> {
     let compact = crate::json::to_vec(value);
     emit::Emitter::document_for_terminals(tape::Tape::read(std::str::from_utf8(&compact).unwrap_or_default()))
 }
 
-/// Block style YAML from compact JSON, without a value tree. The text must be valid.
+/// Block-style YAML from compact JSON, without a value tree. The text must be valid.
 pub fn from_json(compact: &[u8]) -> Vec<u8> {
     let tape = tape::Tape::read(std::str::from_utf8(compact).unwrap_or_default());
     emit::Emitter::document(tape, Vec::with_capacity(compact.len() * 3 / 2))
 }
 
-/// The same piece by piece, for documents so deep that they would take hundreds of times the memory of their JSON.
+/// Block-style YAML in pieces, for documents so deep that they take hundreds of times the memory of their JSON.
 #[derive(Debug)]
 pub struct Pieces(emit::Emitter<Box<str>>);
 
@@ -86,7 +89,7 @@ impl Pieces {
         Self(emit::Emitter::of_document(tape::Tape::read(text.into()), Vec::new()))
     }
 
-    /// The next piece, of at least `length` bytes unless it is the last one.
+    /// The next piece, of at least `length` bytes unless it is the last.
     pub fn next(&mut self, length: usize) -> Option<Vec<u8>> {
         self.0.piece(length)
     }

@@ -1,7 +1,8 @@
-//! Measures a change among 3,000 custom group versions: `cargo run --release -p keelson-discovery --example discovery_assembly`.
+//! Measures a change among 3,000 custom group versions:
+//! `cargo run --release -p keelson-discovery --example discovery_assembly`.
 //!
-//! One resource each. A change renders one fragment and puts all of them together anew; the first request after it makes the
-//! aggregated document and its tag; later requests share its bytes.
+//! Each has one resource. A change renders one fragment and assembles all of them again. The first request after it
+//! builds the aggregated document and its tag. Later requests share its bytes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use keelson_discovery::{
 };
 
 const MANY: usize = 3000;
-/// How often each figure is taken; the median is printed.
+/// The number of measurements, of which the median is printed.
 const RUNS: usize = 31;
 
 fn fragment(number: usize, verbs: &[&'static str]) -> Arc<Fragment> {

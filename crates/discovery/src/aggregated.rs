@@ -1,8 +1,8 @@
-//! The aggregated form: one document for all groups, named by the hash of its content.
+//! The aggregated form: one document for all groups, identified by the hash of its content.
 //!
-//! The document is its versions' JSON, which the fragments hold, with the names of the groups between. Its tag is the one that
-//! kube-apiserver computes, the SHA-512 of the whole content, as long as that is cheap; the tag of a larger document is the hash
-//! of its fragments' hashes. Both follow from the content alone, so all servers that serve the same name it alike.
+//! The document consists of the JSON of its versions, from their fragments, and the names of groups. Its tag is that of
+//! kube-apiserver, the SHA-512 of the whole content, while that is cheap. The tag of a larger document is the hash of
+//! its fragments' hashes. Both depend on the content alone, so servers with equal content have equal tags.
 
 use std::fmt::Write;
 use std::sync::OnceLock;
@@ -16,28 +16,28 @@ use crate::negotiate::AggregatedForm;
 use crate::order::OrderedGroup;
 use crate::source::{DiscoveredKind, DiscoveredResource, DiscoveredSubresource, Freshness, Text, VersionSource};
 
-/// How many bytes of content are hashed as a whole. The built-in resources have a quarter of it, and hashing as many takes half a
-/// millisecond.
+/// The content size up to which the whole is hashed, in bytes. The built-in resources have a quarter of it, and hashing
+/// this size takes half a millisecond.
 const HASHED_WHOLE_BYTES: usize = 256 * 1024;
 
-/// A document with the tag by which clients keep it.
+/// A document with its tag.
 #[derive(Clone, Debug)]
 pub struct Document {
-    /// The JSON, with a line break at its end.
+    /// The JSON, with a final line feed.
     pub json: Bytes,
-    /// The value of the `ETag` header without its quotes: the same for every form and encoding of equal content.
+    /// The value of the `ETag` header without quotes: equal for every form and encoding of equal content.
     pub etag: String,
     compressed: OnceLock<Bytes>,
 }
 
 impl Document {
-    /// The JSON as `compress` makes it smaller, which is asked once.
+    /// The JSON compressed by `compress`, which is called once.
     pub fn compressed(&self, compress: impl FnOnce(&[u8]) -> Bytes) -> Bytes {
         self.compressed.get_or_init(|| compress(&self.json)).clone()
     }
 }
 
-/// The documents of some groups in both forms, each made when it is first asked for.
+/// The documents of some groups in both forms, each built on demand.
 #[derive(Debug, Default)]
 pub(crate) struct Aggregated {
     /// The list without a kind, and its tag.
@@ -46,17 +46,17 @@ pub(crate) struct Aggregated {
 }
 
 impl Aggregated {
-    /// Whether a form is there, and compressed where that is wanted.
+    /// Returns true if a form exists, and its compressed form if `compressed` is set.
     pub(crate) fn is_ready(&self, form: AggregatedForm, compressed: bool) -> bool {
         self.forms[form.index()].get().is_some_and(|made| !compressed || made.compressed.get().is_some())
     }
 
-    /// Whether the content is there.
+    /// Returns true if the content exists.
     pub(crate) fn is_made(&self) -> bool {
         self.content.get().is_some()
     }
 
-    /// The document of `groups`, which are the same at each call.
+    /// The document of `groups`, which must be equal in each call.
     pub(crate) fn document<'g, G>(&self, form: AggregatedForm, groups: impl Fn() -> G) -> &Document
     where
         G: Iterator<Item = &'g OrderedGroup>,
@@ -64,7 +64,7 @@ impl Aggregated {
         self.forms[form.index()].get_or_init(|| {
             let (content, etag) = self.content.get_or_init(|| {
                 let content = list(groups());
-                // Upstream hashes the list before it is given a kind and a version; so do we, to have its tags.
+                // As upstream, the hash is that of the list without kind and version.
                 let is_small = content.len() <= HASHED_WHOLE_BYTES;
                 let digest = if is_small { Sha512::digest(&content) } else { digest_of_digests(groups()) };
                 (content, upper_hex(&digest))
@@ -74,7 +74,7 @@ impl Aggregated {
     }
 }
 
-/// The member of `versions` that describes what a source serves.
+/// The member of `versions` for a source.
 pub(crate) fn version(source: &VersionSource) -> Vec<u8> {
     json::to_vec(&Version {
         version: &source.version,
@@ -86,7 +86,7 @@ pub(crate) fn version(source: &VersionSource) -> Vec<u8> {
     })
 }
 
-/// The list of groups, without the kind.
+/// The list of groups without a kind.
 fn list<'g>(groups: impl Iterator<Item = &'g OrderedGroup>) -> Vec<u8> {
     let mut out = br#"{"metadata":{},"items":["#.to_vec();
     for (position, group) in groups.enumerate() {
@@ -106,7 +106,7 @@ fn list<'g>(groups: impl Iterator<Item = &'g OrderedGroup>) -> Vec<u8> {
     out
 }
 
-/// Names and versions in order, each version by its hash.
+/// The hash of names and versions in order, each version by its hash.
 fn digest_of_digests<'g>(groups: impl Iterator<Item = &'g OrderedGroup>) -> sha2::digest::Output<Sha512> {
     let mut hash = Sha512::new();
     for group in groups {
@@ -119,7 +119,7 @@ fn digest_of_digests<'g>(groups: impl Iterator<Item = &'g OrderedGroup>) -> sha2
     hash.finalize()
 }
 
-/// The content with `kind` and `apiVersion` put before its first field.
+/// The content with `kind` and `apiVersion` before its first field.
 fn with_kind(form: AggregatedForm, content: &[u8]) -> Bytes {
     let head = format!("{{\"kind\":\"APIGroupDiscoveryList\",\"apiVersion\":\"{}\",", form.api_version());
     [head.as_bytes(), &content[1..], b"\n"].concat().into()
@@ -166,10 +166,10 @@ struct Subresource<'a> {
     verbs: Verbs<'a>,
 }
 
-/// What can be done with a resource. Upstream shows a list that was left out as null.
+/// The verbs of a resource. Upstream shows an omitted list as null.
 type Verbs<'a> = Option<&'a [Text]>;
 
-/// Never left out nor null: old clients break without it.
+/// Neither omitted nor null, which would break old clients.
 #[derive(Serialize)]
 struct Kind<'a> {
     group: &'a str,

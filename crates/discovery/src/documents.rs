@@ -1,7 +1,7 @@
-//! All documents of one set of fragments: put together once for each change, then shared by all requests.
+//! All documents of one set of fragments: assembled once for each change, then shared by all requests.
 //!
-//! Putting them together is sorting and copying what the fragments hold. The large documents are made when somebody asks for
-//! one, so that a thousand changes in a row cost a thousand sorts and not as many copies.
+//! Assembling sorts and copies the fragments. Large documents are built on demand, so a thousand successive changes
+//! cost a thousand sorts, but few copies.
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,26 +14,27 @@ use crate::negotiate::AggregatedForm;
 use crate::order::{OrderedGroup, arrange, shown};
 use crate::source::SourceOrder;
 
-/// Documents of as many versions take less than a millisecond to make: several times those that are built in.
+/// The number of versions whose documents take less than a millisecond to build, several times that of the built-in
+/// ones.
 const QUICK_VERSIONS: usize = 100;
 
-/// The documents of one set of fragments. Immutable; a change of the set makes a new one.
+/// The documents of one set of fragments. Immutable: a change builds a new one.
 #[derive(Debug)]
 pub struct Documents {
     core: Option<OrderedGroup>,
-    /// All other groups, by name.
+    /// All other groups, sorted by name.
     groups: Vec<OrderedGroup>,
-    /// Their places in the order of discovery.
+    /// Their indexes in the order of discovery.
     shown: Vec<usize>,
     aggregated_core: Aggregated,
     aggregated_groups: Aggregated,
     group_list: OnceLock<Bytes>,
-    /// How many versions all groups have.
+    /// The number of versions of all groups.
     versions: usize,
 }
 
 impl Documents {
-    /// The documents of these fragments; the order in which they are given does not matter.
+    /// The documents of these fragments, in any order.
     pub fn assemble(fragments: &[Arc<Fragment>]) -> Self {
         let mut groups = arrange(fragments);
         let core = groups.first().is_some_and(|first| first.name().is_empty()).then(|| groups.remove(0));
@@ -58,23 +59,23 @@ impl Documents {
         self.aggregated_groups.document(form, || self.shown_groups())
     }
 
-    /// Whether that is there already, compressed if that is wanted, or is so small that it is made at once.
+    /// Returns true if the document exists, compressed if requested, or is small enough to be built at once.
     pub fn is_ready(&self, form: AggregatedForm, compressed: bool) -> bool {
         self.versions <= QUICK_VERSIONS || self.aggregated_groups.is_ready(form, compressed)
     }
 
-    /// Whether somebody has asked for that already, in whichever form.
+    /// Returns true if the document was requested before, in either form.
     pub fn has_aggregated_groups(&self) -> bool {
         self.aggregated_groups.is_made()
     }
 
-    /// `/api` in the older form: the versions of the core group. `server_address` is the host and port that clients
-    /// outside shall use.
+    /// `/api` in the legacy form: the versions of the core group. `server_address` is the host and port for external
+    /// clients.
     pub fn api_versions(&self, server_address: &str) -> Bytes {
         legacy::api_versions(self.core.as_ref(), server_address).into()
     }
 
-    /// `/apis` in the older form: the list of groups.
+    /// `/apis` in the legacy form: the list of groups.
     pub fn group_list(&self) -> Bytes {
         self.group_list.get_or_init(|| legacy::group_list(self.shown_groups()).into()).clone()
     }
@@ -85,15 +86,15 @@ impl Documents {
         Some(legacy::group(&self.groups[place]).into())
     }
 
-    /// Whether a group has versions that are part of the program.
+    /// Returns true if a group has built-in versions.
     pub fn is_builtin(&self, group: &str) -> bool {
         let place = self.groups.binary_search_by(|known| known.name().cmp(group)).ok();
         let of_program = |version: &Arc<Fragment>| version.source().order == SourceOrder::BuiltIn;
         group.is_empty() || place.is_some_and(|place| self.groups[place].versions.iter().any(of_program))
     }
 
-    /// `/apis/<group>/<version>`, or `/api/<version>` for the empty group: the resources of a version. An aggregated server tells its
-    /// own: of these only what it told last is known, which may be nothing.
+    /// `/apis/<group>/<version>`, or `/api/<version>` for the empty group: the resources of a version. `None` for an
+    /// aggregated version, whose server answers itself, since the known state may be outdated or empty.
     pub fn resources(&self, group: &str, version: &str) -> Option<Bytes> {
         let group = match group {
             "" => self.core.as_ref()?,

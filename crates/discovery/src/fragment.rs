@@ -1,7 +1,7 @@
-//! One version of a group as one source serves it, with the pieces of documents that speak of it.
+//! One version of a group from one source, with its parts of the documents.
 //!
-//! A fragment is rendered once, when it is made, and is shared by every set of documents that it is a part of: when one of
-//! thousands of versions changes, the others are neither rendered nor hashed again.
+//! A fragment is rendered once and shared by all sets of documents that contain it. A change of one among thousands of
+//! versions neither renders nor hashes the others again.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha512};
 use crate::source::VersionSource;
 use crate::{aggregated, legacy};
 
-/// A version of a group, rendered.
+/// A rendered version of a group.
 #[derive(Debug)]
 pub struct Fragment {
     source: VersionSource,
@@ -19,14 +19,14 @@ pub struct Fragment {
     aggregated: Vec<u8>,
     /// The SHA-512 of `aggregated`.
     digest: [u8; 64],
-    /// Its member of `versions` in the older form of its group.
+    /// Its member of `versions` in the legacy form of its group.
     entry: Vec<u8>,
-    /// Its resources in the older form. Few clients ask for them, so they are rendered when one does.
+    /// Its resources in the legacy form, rendered on demand, since few clients request them.
     resources: OnceLock<Bytes>,
 }
 
 impl Fragment {
-    /// Renders what a source serves.
+    /// Renders a source.
     pub fn new(source: VersionSource) -> Arc<Self> {
         let aggregated = aggregated::version(&source);
         let digest = Sha512::digest(&aggregated).into();
@@ -34,7 +34,7 @@ impl Fragment {
         Arc::new(Self { source, aggregated, digest, entry, resources: OnceLock::new() })
     }
 
-    /// What the source serves.
+    /// The source.
     pub fn source(&self) -> &VersionSource {
         &self.source
     }

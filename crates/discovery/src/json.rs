@@ -1,16 +1,16 @@
-//! JSON in the form in which Go writes it, byte for byte.
+//! JSON in Go's form, byte for byte.
 //!
-//! `ETag`s are hashes of it, and equal to those of the reference server only if every escape is.
+//! `ETag`s are hashes of it, and equal those of kube-apiserver only if every escape does.
 
 use serde::Serialize;
 
-/// The compact JSON of a document with `<`, `>`, `&` and the two Unicode line separators escaped as Go does.
+/// The compact JSON of a document with `<`, `>`, `&` and the two Unicode line separators escaped as in Go.
 pub(crate) fn to_vec(document: &impl Serialize) -> Vec<u8> {
     let plain = serde_json::to_vec(document).expect("documents have string keys and no failing serializers");
     if plain.iter().any(|byte| matches!(byte, b'<' | b'>' | b'&' | 0xe2)) { escape(&plain) } else { plain }
 }
 
-/// Appends pieces of JSON with commas between them.
+/// Appends pieces of JSON separated by commas.
 pub(crate) fn join<'p>(out: &mut Vec<u8>, pieces: impl Iterator<Item = &'p [u8]>) {
     for (position, piece) in pieces.enumerate() {
         if position > 0 {
@@ -20,7 +20,7 @@ pub(crate) fn join<'p>(out: &mut Vec<u8>, pieces: impl Iterator<Item = &'p [u8]>
     }
 }
 
-/// Escapes bytes that occur in JSON only inside strings, so that no parsing is needed.
+/// Escapes bytes that JSON has only inside strings, without parsing.
 fn escape(plain: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(plain.len() + 16);
     let mut rest = plain;

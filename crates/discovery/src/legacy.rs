@@ -1,6 +1,6 @@
-//! The older form: a document for the list of groups, one for each group, and one for each group version.
+//! The legacy form: a document for the list of groups, one for each group, and one for each group version.
 //!
-//! The first two are put together from the entries that fragments hold, the third is a fragment's own.
+//! The first two are assembled from entries of fragments, the third belongs to one fragment.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use crate::json;
 use crate::order::OrderedGroup;
 use crate::source::{DiscoveredKind, DiscoveredResource, Text, VersionSource};
 
-/// `/api`: the versions of the core group, and where clients outside reach this server.
+/// `/api`: the versions of the core group, and this server's address for external clients.
 pub(crate) fn api_versions(core: Option<&OrderedGroup>, server_address: &str) -> Vec<u8> {
     line(&ApiVersions {
         kind: "APIVersions",
@@ -17,7 +17,7 @@ pub(crate) fn api_versions(core: Option<&OrderedGroup>, server_address: &str) ->
     })
 }
 
-/// `/apis`: all groups but the core group.
+/// `/apis`: all groups except the core group.
 pub(crate) fn group_list<'g>(groups: impl Iterator<Item = &'g OrderedGroup>) -> Vec<u8> {
     let mut out = br#"{"kind":"APIGroupList","apiVersion":"v1","groups":["#.to_vec();
     for (position, group) in groups.enumerate() {
@@ -36,7 +36,7 @@ pub(crate) fn group(group: &OrderedGroup) -> Vec<u8> {
     out
 }
 
-/// The members of a group's description and the end of its object. The first version is the preferred one.
+/// Appends the members of a group and the end of its object. The first version is the preferred one.
 fn write_group(out: &mut Vec<u8>, group: &OrderedGroup) {
     out.extend_from_slice(br#""name":"#);
     out.extend_from_slice(&json::to_vec(&group.name()));
@@ -47,7 +47,7 @@ fn write_group(out: &mut Vec<u8>, group: &OrderedGroup) {
     out.push(b'}');
 }
 
-/// The member of a group's `versions` that names what a source serves.
+/// The member of a group's `versions` for a source.
 pub(crate) fn version_entry(source: &VersionSource) -> Vec<u8> {
     json::to_vec(&VersionEntry {
         group_version: group_version(&source.group, &source.version),
@@ -55,7 +55,7 @@ pub(crate) fn version_entry(source: &VersionSource) -> Vec<u8> {
     })
 }
 
-/// `/apis/<group>/<version>`, or `/api/<version>`, whose document upstream leaves without `apiVersion`.
+/// `/apis/<group>/<version>`, or `/api/<version>`, in which upstream omits `apiVersion`.
 pub(crate) fn resources(source: &VersionSource) -> Vec<u8> {
     line(&ResourceList {
         kind: "APIResourceList",
@@ -129,7 +129,7 @@ struct Resource<'a> {
     storage_version_hash: Option<&'a str>,
 }
 
-/// A resource, followed by its subresources as entries of their own. A kind of the version itself is shown without it.
+/// A resource, followed by its subresources as separate entries. A kind of the same group version has none stated.
 fn with_subresources<'s>(
     source: &'s VersionSource,
     resource: &'s DiscoveredResource,

@@ -1,11 +1,12 @@
-//! Discovery: the documents by which clients learn what this server serves.
+//! Discovery: the documents that list the served resources.
 //!
-//! The aggregated form (one document for all groups, with an `ETag`) and the older one (a document for each group and
-//! version) are put together from the same fragments, one for each group version, whether it is built in, custom or served by
-//! another server. A fragment is rendered once; when one of thousands changes, the others are only copied. Nothing here knows
-//! HTTP, or which resources there are: the documents are bytes, and whoever composes a server gives the fragments. Two servers with
-//! equal fragments give equal bytes and equal `ETag`s, in upstream's own form, so that a client moving between servers,
-//! keelson or not, can keep what it has.
+//! The aggregated form (one document for all groups, with an `ETag`) and the legacy form (a document for each group and
+//! version) are assembled from fragments. There is one for each group version, built in, custom or aggregated. A
+//! fragment is rendered once. When one of thousands changes, the others are only copied.
+//!
+//! The crate must not know HTTP or the existing resources: documents are bytes, and the composition of a server
+//! supplies fragments. Equal fragments give equal bytes and equal `ETag`s in upstream's form. Clients that move between
+//! servers, keelson or not, can therefore keep their documents.
 
 mod aggregated;
 mod documents;

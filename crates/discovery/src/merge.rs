@@ -1,9 +1,9 @@
-//! The fragments of all servers on one store, where releases or settings of theirs differ: one for each version of a group that any of
-//! them has built in.
+//! Merges the fragments of all servers on one store that differ in release or settings: one for each group version that
+//! any of them has built in.
 //!
-//! Custom resources and aggregated servers stand in the store, so every server shows those by itself: they are not merged. Places of
-//! groups and versions are given from outside, since a document of another server does not tell them. What comes out depends on what
-//! the servers serve alone, so each of them makes the same of it.
+//! Custom resources and aggregated APIs are in the store, so every server shows them itself, and they are not merged.
+//! Priorities of groups and versions are parameters, since other servers' documents lack them. The result depends only
+//! on the set of served resources, so all servers compute the same.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,40 +11,40 @@ use std::sync::Arc;
 use crate::fragment::Fragment;
 use crate::source::{DiscoveredResource, DiscoveredSubresource, Freshness, SourceOrder, Text, VersionSource};
 
-/// A version of a group as another server's document shows it.
+/// A version of a group in another server's document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServedVersion {
-    /// The group, empty for the core group.
+    /// The group. Empty for the core group.
     pub group: String,
     /// The version.
     pub version: String,
-    /// Whether its resources are known to be what is served now.
+    /// The freshness of its resources.
     pub freshness: Freshness,
-    /// Its resources, in the order in which they are shown.
+    /// Its resources, in displayed order.
     pub resources: Vec<DiscoveredResource>,
 }
 
-/// The place of a version: that of its group among groups and its own in the group, higher first.
+/// The priorities of a version: that of its group and its own within the group, higher first.
 type Priorities = (u32, u32);
 
-/// What other servers on the store have built in.
+/// The built-in resources of other servers on the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerDocuments {
-    /// The name of this server among them: what differs otherwise is shown as the first one by name has it.
+    /// The name of this server. Other differences are resolved in favour of the first server by name.
     pub own: String,
-    /// The versions of each other server, by its name.
+    /// The versions of each other server, by server name.
     pub versions: BTreeMap<String, Arc<Vec<ServedVersion>>>,
-    /// The places of versions that this server does not serve, by group and version.
+    /// The priorities of versions that this server does not serve, by group and version.
     pub priorities: HashMap<(String, String), Priorities>,
 }
 
-/// The resources of one version, as a server of this name has them.
+/// The resources of one version on a server.
 type Shown<'s> = (&'s str, &'s [DiscoveredResource]);
 
 impl PeerDocuments {
-    /// The fragments of all servers; `None` where the others add nothing to those of this one.
+    /// The merged fragments. `None` if other servers add nothing.
     ///
-    /// Cost: a comparison of what servers say of each version, and the rendering of the versions in which they differ.
+    /// Cost: a comparison of all servers' resources in each version, and the rendering of versions with differences.
     pub fn merge(&self, fragments: &[Arc<Fragment>]) -> Option<Vec<Arc<Fragment>>> {
         let mut elsewhere: BTreeMap<(&str, &str), Vec<Shown<'_>>> = BTreeMap::new();
         for (server, versions) in &self.versions {
@@ -88,7 +88,7 @@ fn are_shown_alike(one: &[DiscoveredResource], other: &[DiscoveredResource]) -> 
     one.len() == other.len() && one.iter().zip(other).all(|(one, other)| one.is_shown_alike(other))
 }
 
-/// What any of the servers has, by name.
+/// The union of the resources of all servers, by name.
 fn union(mut shown: Vec<Shown<'_>>) -> Vec<DiscoveredResource> {
     shown.sort_by_key(|(server, _)| *server);
     let mut resources: BTreeMap<&str, DiscoveredResource> = BTreeMap::new();
@@ -101,7 +101,8 @@ fn union(mut shown: Vec<Shown<'_>>) -> Vec<DiscoveredResource> {
     resources.into_values().collect()
 }
 
-/// Adds what another server can do with a resource, and how it is stored, which none but this server's own description tells.
+/// Adds the verbs of a resource on another server, and its storage version, which only this server's own description
+/// has.
 fn add(known: &mut DiscoveredResource, other: &DiscoveredResource) {
     if known.storage_version_hash.is_none() {
         known.storage_version_hash.clone_from(&other.storage_version_hash);
@@ -139,7 +140,7 @@ mod tests {
             .collect()
     }
 
-    /// What a server with these fragments tells others.
+    /// The published versions of a server with these fragments.
     fn told(fragments: &[Arc<Fragment>]) -> Vec<ServedVersion> {
         let documents = Documents::assemble(fragments);
         let both = [documents.aggregated_core(AggregatedForm::V2), documents.aggregated_groups(AggregatedForm::V2)];
@@ -150,7 +151,7 @@ mod tests {
         both.into_iter().flat_map(|document| read(&document.json)).collect()
     }
 
-    /// The documents that a server shows beside others, if these add anything.
+    /// The merged documents of a server, if other servers add anything.
     fn beside(own: &str, fragments: &[Arc<Fragment>], others: &[(&str, Vec<ServedVersion>)]) -> Option<Documents> {
         let places = crate::fragments(keelson_builtin::catalogue(), |_, _| true);
         let priorities = places.iter().map(|it| {
@@ -177,7 +178,7 @@ mod tests {
         let on_a = beside("a", &a, &[("b", told(&b))]).unwrap();
         let on_b = beside("b", &b, &[("a", told(&a))]).unwrap();
         assert_eq!(tags(&on_a), tags(&on_b));
-        // The groups stand as they do where one server has all of them.
+        // Priorities equal those of one server with all groups.
         assert_eq!(tags(&on_a), tags(&Documents::assemble(&whole)));
         assert!(on_a.group("batch").is_some() && Documents::assemble(&a).group("batch").is_none());
         assert!(beside("a", &whole, &[("b", told(&whole))]).is_none(), "nothing is added");

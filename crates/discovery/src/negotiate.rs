@@ -1,18 +1,19 @@
-//! Negotiation of discovery: the form that a media type asks for, and whether a client still has the current document.
+//! Negotiation of discovery: the form for a media type, and the check of a client's document.
 //!
-//! Both work on the texts of headers; which headers a request has is for HTTP.
+//! Both work on header texts. The HTTP layer selects the headers.
 
 /// A form of the aggregated document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AggregatedForm {
     /// `apidiscovery.k8s.io/v2`
     V2,
-    /// `apidiscovery.k8s.io/v2beta1`: the same content; clients of Kubernetes 1.26 to 1.29 ask for nothing else.
+    /// `apidiscovery.k8s.io/v2beta1`: the same content, for clients of Kubernetes 1.26 to 1.29, which request only this
+    /// form.
     V2Beta1,
 }
 
 impl AggregatedForm {
-    /// The form that the parameters `g`, `v` and `as` of a media type ask for.
+    /// The form for the parameters `g`, `v` and `as` of a media type.
     pub fn from_parameters(g: &str, v: &str, r#as: &str) -> Option<Self> {
         if g != "apidiscovery.k8s.io" || r#as != "APIGroupDiscoveryList" {
             return None;
@@ -53,8 +54,8 @@ impl AggregatedForm {
     }
 }
 
-/// Whether an `If-None-Match` header names a tag (given without quotes), by the weak comparison of RFC 9110: lists, weak
-/// tags and `*` count, where upstream knows only the bare tag.
+/// Returns true if an `If-None-Match` header contains a tag (given without quotes), by the weak comparison of RFC 9110.
+/// Lists, weak tags and `*` are supported, where upstream only knows a single strong tag.
 pub fn etag_matches(if_none_match: &str, etag: &str) -> bool {
     if_none_match.trim() == "*"
         || if_none_match.split(',').any(|tag| {

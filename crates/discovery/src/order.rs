@@ -1,7 +1,7 @@
-//! The order of groups and versions, and which source prevails.
+//! The order of groups and versions, and the precedence of sources.
 //!
-//! Groups stand by priority, then by name; versions by priority, then in the way Kubernetes compares version names. What comes
-//! out depends on the set of fragments alone, never on the order in which they were given.
+//! Groups are sorted by priority, then by name. Versions are sorted by priority, then by Kubernetes' order of version
+//! names. The result depends only on the set of fragments, never on their order.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use keelson_meta::version_names;
 
 use crate::fragment::Fragment;
 
-/// One group with its versions in order, of which there is at least one.
+/// One group with its sorted versions, at least one.
 #[derive(Clone, Debug)]
 pub(crate) struct OrderedGroup {
     pub(crate) versions: Vec<Arc<Fragment>>,
@@ -26,10 +26,10 @@ impl OrderedGroup {
     }
 }
 
-/// Puts fragments together to groups, which are sorted by name. Each group version appears once, from the source that prevails.
+/// Groups fragments and sorts the groups by name. Each group version appears once, from the source with precedence.
 pub(crate) fn arrange(fragments: &[Arc<Fragment>]) -> Vec<OrderedGroup> {
     let mut sorted: Vec<&Arc<Fragment>> = fragments.iter().collect();
-    // Mostly sorted already, since whoever changes one fragment gives the others as they were.
+    // Mostly sorted already, since a change replaces one fragment.
     sorted.sort_by(|a, b| {
         let (left, right) = (a.source(), b.source());
         left.group
@@ -46,10 +46,10 @@ fn is_same_version(a: &Fragment, b: &Fragment) -> bool {
     (&a.source().group, &a.source().version) == (&b.source().group, &b.source().version)
 }
 
-/// The places of groups in the order of discovery.
+/// The indexes of groups in the order of discovery.
 pub(crate) fn shown(groups: &[OrderedGroup]) -> Vec<usize> {
     let mut places: Vec<usize> = (0..groups.len()).collect();
-    // They are in the order of their names, and the sort is stable.
+    // Groups are sorted by name, and the sort is stable.
     places.sort_by_key(|place| Reverse(groups[*place].priority()));
     places
 }

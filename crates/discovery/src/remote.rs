@@ -1,7 +1,7 @@
-//! Documents of other servers, read: the aggregated one, in either form, or the older one of a version.
+//! Parses documents of other servers: the aggregated form in either version, or the legacy form of a version.
 //!
-//! What is left out is taken as upstream takes it: a kind as an empty one, a list as none. What has another shape is refused as a
-//! whole, so that nothing is served of a document that can't be trusted.
+//! Omitted parts are treated as by upstream: a kind is empty, a list has no items. A document with another shape is
+//! refused as a whole, so that no part of an untrustworthy document is served.
 
 use std::collections::HashMap;
 
@@ -10,19 +10,19 @@ use keelson_meta::json::Value;
 use crate::merge::ServedVersion;
 use crate::source::{DiscoveredKind, DiscoveredResource, DiscoveredSubresource, Freshness, Text, scope};
 
-/// The resources of each version of each group, in the order in which the server says them.
+/// The resources of each group version, in the server's order.
 ///
 /// # Errors
-/// What of the document is not as it should be.
+/// The fault of the document.
 pub fn aggregated_versions(list: &Value) -> Result<HashMap<(String, String), Vec<DiscoveredResource>>, String> {
     let versions = served_versions(list)?.into_iter();
     Ok(versions.map(|served| ((served.group, served.version), served.resources)).collect())
 }
 
-/// The versions of all groups, in the order in which the server says them.
+/// The versions of all groups, in the server's order.
 ///
 /// # Errors
-/// What of the document is not as it should be.
+/// The fault of the document.
 pub fn served_versions(list: &Value) -> Result<Vec<ServedVersion>, String> {
     if text(list, "kind")? != "APIGroupDiscoveryList" {
         return Err(format!("the kind {:?} is not APIGroupDiscoveryList", text(list, "kind")?));
@@ -47,10 +47,10 @@ pub fn served_versions(list: &Value) -> Result<Vec<ServedVersion>, String> {
     Ok(found)
 }
 
-/// The resources of a version in the older form.
+/// The resources of a version in the legacy form.
 ///
 /// # Errors
-/// What of the document is not as it should be.
+/// The fault of the document.
 pub fn legacy_resources(list: &Value) -> Result<Vec<DiscoveredResource>, String> {
     if text(list, "kind")? != "APIResourceList" {
         return Err(format!("the kind {:?} is not APIResourceList", text(list, "kind")?));
@@ -95,7 +95,7 @@ pub fn legacy_resources(list: &Value) -> Result<Vec<DiscoveredResource>, String>
     Ok(found)
 }
 
-/// The resource that a subresource is shown under which has none.
+/// The parent of a subresource that is listed without its resource.
 fn without_anything(plural: &str, scope: &Text) -> DiscoveredResource {
     DiscoveredResource {
         plural: plural.to_owned().into(),
@@ -163,12 +163,19 @@ fn is(of: &Value, field: &str) -> Result<bool, String> {
 
 fn texts(of: &Value, field: &str) -> Result<Vec<Text>, String> {
     let one = |value: &Value| value.as_str().map(|text| Text::Owned(text.to_owned()));
-    list(of, field)?.iter().map(|value| one(value).ok_or_else(|| format!("{field} has what is no text"))).collect()
+    list(of, field)?
+        .iter()
+        .map(|value| one(value).ok_or_else(|| format!("{field} has an element that is not a string")))
+        .collect()
 }
 
 fn objects<'v>(of: &'v Value, field: &str) -> Result<&'v [Value], String> {
     let found = list(of, field)?;
-    if found.iter().all(Value::is_object) { Ok(found) } else { Err(format!("{field} has what is no object")) }
+    if found.iter().all(Value::is_object) {
+        Ok(found)
+    } else {
+        Err(format!("{field} has an element that is not an object"))
+    }
 }
 
 fn list<'v>(of: &'v Value, field: &str) -> Result<&'v [Value], String> {

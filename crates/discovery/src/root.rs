@@ -1,6 +1,6 @@
 //! The document at `/`: the list of all paths.
 //!
-//! Those of groups and versions come from discovery; the others are told by whoever serves them.
+//! Paths of groups and versions come from discovery, others from the caller.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +13,8 @@ struct RootPaths<'a> {
     paths: BTreeSet<&'a str>,
 }
 
-/// The document at `/`: the paths of all groups and versions and the given others (health, metrics, OpenAPI), sorted, as
-/// indented JSON without a line break at its end, which is how upstream sends it.
+/// The document at `/`: the paths of all groups and versions and the given others (health, metrics, OpenAPI), sorted.
+/// As upstream, it is indented JSON without a final line feed.
 pub fn root_paths(documents: &Documents, others: &[&str]) -> Vec<u8> {
     let api = api_paths(documents);
     let paths = api.iter().map(String::as_str).chain(others.iter().copied()).collect();

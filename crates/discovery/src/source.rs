@@ -1,7 +1,7 @@
-//! The input of discovery: for each group version, who serves it and with which resources.
+//! The input of discovery: the source and resources of each group version.
 //!
-//! The values are owned, so that built-in, custom and aggregated resources are described alike; what knows resources of this server
-//! in their own form turns them into these with [`DiscoveredResource::of`].
+//! Values are owned, so that built-in, custom and aggregated resources have one form. [`DiscoveredResource::of`]
+//! converts resources of this server.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,37 +13,37 @@ use keelson_resources::{
 
 use crate::fragment::Fragment;
 
-/// The verbs of a custom resource, in the order in which they are shown.
+/// The verbs of a custom resource, in displayed order.
 const CUSTOM_VERBS: [&str; 8] = ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
-/// Those of them that make or change objects.
+/// The verbs that create or change objects.
 const CHANGING_VERBS: [&str; 3] = ["patch", "create", "update"];
 
-/// The scope of what lives in namespaces.
+/// The scope of namespaced objects.
 const NAMESPACED: &str = "Namespaced";
 
-/// A text that is usually part of the program and sometimes comes from a custom or aggregated API.
+/// A text that is usually part of the program, and sometimes comes from a custom or aggregated API.
 pub type Text = Cow<'static, str>;
 
-/// One version of a group as one source serves it.
+/// One version of a group from one source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionSource {
-    /// The group, empty for the core group.
+    /// The group. Empty for the core group.
     pub group: Text,
     /// The version.
     pub version: Text,
-    /// The group's place among groups, higher first; the highest of its versions counts.
+    /// The group's priority, higher first. The highest of its versions counts.
     pub group_priority: u32,
-    /// The version's place in its group, higher first.
+    /// The version's priority in its group, higher first.
     pub version_priority: u32,
-    /// Which source prevails when several serve the same version of a group.
+    /// The precedence if several sources serve the same version.
     pub order: SourceOrder,
-    /// Whether `resources` is known to be what is served now.
+    /// The freshness of `resources`.
     pub freshness: Freshness,
-    /// The resources, in the order in which they are shown.
+    /// The resources, in displayed order.
     pub resources: Vec<DiscoveredResource>,
 }
 
-/// Kinds of sources; the smaller prevails.
+/// Kinds of sources, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SourceOrder {
     /// Another server that registered the version.
@@ -54,16 +54,16 @@ pub enum SourceOrder {
     Custom,
 }
 
-/// Whether a version's resources are known to be what is served now.
+/// The freshness of a version's resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
-    /// They are.
+    /// They are current.
     Current,
-    /// They are not, since the server behind the version does not answer. None are shown then.
+    /// They are unknown, since the server of the version does not respond. None are shown.
     Stale,
 }
 
-/// A resource as discovery shows it.
+/// A resource in discovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoveredResource {
     /// The plural name.
@@ -72,46 +72,46 @@ pub struct DiscoveredResource {
     pub singular: Text,
     /// The kind of its objects.
     pub kind: DiscoveredKind,
-    /// Where its objects live: `Namespaced` or `Cluster`, or whatever else an aggregated server says.
+    /// The scope of its objects: `Namespaced` or `Cluster`, or another value from an aggregated server.
     pub scope: Text,
-    /// What can be done with it, in the order in which it is shown.
+    /// Its verbs, in displayed order.
     pub verbs: Vec<Text>,
     /// Abbreviations.
     pub short_names: Vec<Text>,
-    /// Groups of resources it belongs to.
+    /// Its categories.
     pub categories: Vec<Text>,
-    /// The hash of the storage version; `None` when it is not stored here.
+    /// The hash of the storage version. `None` if objects are not stored here.
     pub storage_version_hash: Option<String>,
-    /// Its subresources, in the order in which they are shown.
+    /// Its subresources, in displayed order.
     pub subresources: Vec<DiscoveredSubresource>,
 }
 
-/// A subresource as discovery shows it.
+/// A subresource in discovery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoveredSubresource {
     /// The last segment of its path.
     pub name: Text,
-    /// The kind that it takes and gives.
+    /// The kind of its requests and responses.
     pub kind: DiscoveredKind,
-    /// Kinds that it takes besides.
+    /// Additional kinds of requests.
     pub accepted: Vec<DiscoveredKind>,
-    /// What can be done with it.
+    /// Its verbs.
     pub verbs: Vec<Text>,
 }
 
-/// A kind. Group and version are empty when they are those of the path, as upstream has it for built-in resources.
+/// A kind. Group and version are empty if they equal those of the path, as in upstream's built-in resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiscoveredKind {
-    /// The group, empty when it is the path's.
+    /// The group. Empty if it equals the path's.
     pub group: Text,
-    /// The version, empty when it is the path's.
+    /// The version. Empty if it equals the path's.
     pub version: Text,
     /// The kind.
     pub kind: Text,
 }
 
 impl DiscoveredResource {
-    /// Whether both are shown alike in the aggregated form, which does not tell in which version objects are stored.
+    /// Returns true if both have the same aggregated form, which has no storage version.
     pub(crate) fn is_shown_alike(&self, other: &Self) -> bool {
         let Self {
             plural,
@@ -129,13 +129,12 @@ impl DiscoveredResource {
             && *subresources == other.subresources
     }
 
-    /// Whether its objects live in namespaces.
+    /// Returns true if its objects are namespaced.
     pub fn is_namespaced(&self) -> bool {
         self.scope == NAMESPACED
     }
 
-    /// A resource of this server in one of its versions. `stored_as` is the version that it is stored in where that is not the one
-    /// that the resource names itself.
+    /// A resource of this server in one of its versions. `stored_as` overrides the resource's storage version.
     pub fn of(resource: &Resource, version: &ServedVersion, stored_as: Option<&str>) -> Self {
         let Resource { group, plural, singular, kind, .. } = resource;
         let ServedVersion { verbs, subresources, .. } = version;
@@ -155,8 +154,8 @@ impl DiscoveredResource {
 }
 
 impl DiscoveredResource {
-    /// The same of a custom resource, as upstream shows those: with verbs in an order of their own, and kinds that name their group and
-    /// their version. It shows the verbs that it has; one that takes no new objects shows none that makes or changes any.
+    /// A custom resource as upstream shows it: with its own order of verbs, and kinds with group and version. Without
+    /// `takes_new`, verbs that create or change objects are hidden.
     pub fn of_custom(resource: &Resource, version: &ServedVersion, takes_new: bool) -> Self {
         let own = |kind: DiscoveredKind| match kind {
             DiscoveredKind { group, kind, .. } if group.is_empty() => {
@@ -169,7 +168,7 @@ impl DiscoveredResource {
             plain.verbs.iter().any(|known| *known == ***verb) && (takes_new || !CHANGING_VERBS.contains(verb))
         };
         let verbs = CUSTOM_VERBS.iter().filter(shown).map(|verb| Text::Borrowed(verb)).collect();
-        // As upstream has it, nobody is told of a stored version that is not served.
+        // As upstream, a storage version that is not served is hidden.
         let is_served = |stored: &Text| resource.versions.iter().any(|known| known.name == *stored && !known.hidden);
         let told = matches!(&resource.storage, ResourceStorage::Persisted { version, .. } if is_served(version));
         Self {
@@ -186,8 +185,7 @@ impl DiscoveredResource {
     }
 }
 
-/// The fragments of a catalogue, one for each version of a group that is wanted: for tests, since a server describes what its surface
-/// serves.
+/// The fragments of a catalogue for tests, one for each wanted group version. Servers describe their surface instead.
 pub fn fragments(catalogue: &Catalogue, wanted: impl Fn(&str, &str) -> bool) -> Vec<Arc<Fragment>> {
     let mut fragments = Vec::new();
     for group in catalogue.groups() {
@@ -220,7 +218,7 @@ fn part(parent: &Resource, subresource: &Subresource) -> DiscoveredSubresource {
     DiscoveredSubresource { name: text(name), kind, accepted: Vec::new(), verbs: texts(verbs) }
 }
 
-/// Where objects live, as it is said.
+/// The scope in discovery.
 pub(crate) const fn scope(namespaced: bool) -> Text {
     Text::Borrowed(if namespaced { NAMESPACED } else { "Cluster" })
 }

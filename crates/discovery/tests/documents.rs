@@ -1,6 +1,6 @@
 //! The documents of the built-in resources, compared with those of kube-apiserver 1.36.2 for the same set.
 //!
-//! Clients find resources by them, so every member counts, and the order too.
+//! Clients find resources with them, so every member and the order matter.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use keelson_discovery::{
 };
 use serde_json::{Value, json};
 
-/// The tag that kube-apiserver 1.36.2 gives to `/api`.
+/// The tag of `/api` from kube-apiserver 1.36.2.
 const CORE_ETAG: &str = "4D7E1BED90B364BC86049DD9E636494980AEF65B7F8CFAA267616FA062B514A8\
                          A3CC2C2851CC9337B8D28B4C80960E2353DE5E0B152E87CC223E02EA3C5C37AC";
-/// The tag that kube-apiserver 1.36.2 gives to `/apis`.
+/// The tag of `/apis` from kube-apiserver 1.36.2.
 const GROUPS_ETAG: &str = "08EEDE608C37C5B62CDFF173759E7FD7763FC82EFB2559C950CD53367502ED9E\
                            39BB181617865A41BA109C77D3063DE121E32C7CE4037ACAFCDFBE4044514B42";
 
@@ -26,9 +26,9 @@ fn parsed(json: &[u8]) -> Value {
     serde_json::from_slice(json).expect("documents are JSON")
 }
 
-/// The documents of the built-in resources and these.
+/// The documents of the built-in resources and these fragments.
 fn with(further: &[Arc<Fragment>]) -> Documents {
-    // Trust bundles are behind a feature gate there, which is off.
+    // kube-apiserver disables trust bundles by a feature gate.
     let is_there = |group: &str, version: &str| group != "certificates.k8s.io" || version == "v1";
     Documents::assemble(&[&fragments(keelson_builtin::catalogue(), is_there), further].concat())
 }
@@ -191,7 +191,7 @@ fn root_paths_are_sorted_and_indented() {
     ));
 }
 
-/// So many that the tag is no longer the hash of the whole document.
+/// Enough for a tag that is not the hash of the whole document.
 const MANY: usize = 3000;
 
 fn many() -> Vec<Arc<Fragment>> {

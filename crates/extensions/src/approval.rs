@@ -1,6 +1,6 @@
-//! The condition that says whether the community has approved a definition in one of its groups.
+//! The condition for the community's approval of a definition in a protected group.
 //!
-//! That a definition must say something about it when it is written is checked by `validation`.
+//! `validation` checks that a definition states something about it.
 
 use keelson_meta::Object;
 use keelson_meta::go_format::quote;
@@ -11,7 +11,7 @@ use crate::definition::text;
 const ANNOTATION: &str = "api-approved.kubernetes.io";
 const SEE: &str = "see https://github.com/kubernetes/enhancements/pull/1111";
 
-/// What the status says; `None` for a group that needs no approval.
+/// The condition of a definition. `None` for a group that needs no approval.
 pub(crate) fn condition(definition: &Object) -> Option<Condition> {
     let group = text(definition.get(&["spec", "group"]));
     let of = |domain: &&str| group.strip_suffix(*domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'));

@@ -1,5 +1,5 @@
-//! Definitions by group: a change of one is compared with those of its group alone, however many others there are.
-//! What is kept of each is up to its users.
+//! Definitions indexed by group, so that a change is compared with those of its group only, whatever the total number.
+//! Users define the values.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,8 @@ impl<T> Default for ByGroup<T> {
     }
 }
 
-/// The group of a definition: validation demands that its name is the plural name, which has no dot, and the group.
+/// The group of a definition. Validation requires its name to consist of the plural name, which has no dot, and the
+/// group.
 pub(crate) fn group_of(name: &str) -> &str {
     name.split_once('.').map_or("", |(_, group)| group)
 }
@@ -23,12 +24,12 @@ impl<T> ByGroup<T> {
         self.0.get(group_of(name))?.get(name)
     }
 
-    /// Puts in the value of a definition, and returns the one before.
+    /// Sets the value of a definition and returns the old one.
     pub(crate) fn insert(&mut self, name: &str, value: T) -> Option<T> {
         self.0.entry(group_of(name).to_owned()).or_default().insert(name.to_owned(), value)
     }
 
-    /// Takes out the value of a definition.
+    /// Removes the value of a definition.
     pub(crate) fn remove(&mut self, name: &str) -> Option<T> {
         let group = self.0.get_mut(group_of(name))?;
         let removed = group.remove(name);

@@ -1,7 +1,7 @@
-//! The waits of requests for definitions: a request is answered by the newest state of what it asks for.
+//! Lets requests wait for definitions, so that each sees the newest state of its resource.
 //!
-//! A server learns of a changed definition from its cache, and compiles it in a task. A request that meets a resource or a group whose
-//! definitions have changed meanwhile waits here until the change is served. Requests for other resources never wait.
+//! A server receives a changed definition through its cache and compiles it in a task. A request for a resource or
+//! group whose definitions have changed waits here until the change is served. Requests for other resources never wait.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,18 +13,19 @@ use keelson_supervision::warn_repeated;
 
 use crate::extensions::Extensions;
 
-/// The longest wait of a request until a stored definition is served here. Compiling one takes milliseconds.
+/// The maximum wait of a request until a stored definition is served here. Compiling one takes milliseconds.
 const CATCH_UP: Duration = Duration::from_secs(5);
-/// The longest wait of a request for the documents of a group for a store that may be away.
+/// The maximum wait of a request for a group's documents for a store that may be unavailable.
 const STORE_ASKED: Duration = Duration::from_secs(1);
-/// The longest wait of a request until the names of a new definition are accepted or refused, which takes one write of its status.
+/// The maximum wait of a request until the names of a new definition are accepted or refused, which takes one write of
+/// its status.
 const NAMES_DECIDED: Duration = Duration::from_secs(1);
 
 impl Extensions {
-    /// Returns true if a resource is served as its definition in the cache says. A resource whose definition is being deleted is never
-    /// current, since another definition may have taken its place in the store.
+    /// Returns true if a resource is served by its definition in the cache. A resource whose definition is being
+    /// deleted is never current, since another one may have replaced it in the store.
     ///
-    /// Cost: two short locks; nothing for resources that no stored object defines.
+    /// Cost: two short locks, and nothing for resources without a stored definition.
     pub fn is_current(&self, target: &Target) -> bool {
         let Some(definition) = target.resource.definition() else { return true };
         if target.resource.refuses_new().is_some() {
@@ -36,8 +37,8 @@ impl Extensions {
             || definitions.get(&definition.name).is_some_and(|entry| is_served(entry.revision))
     }
 
-    /// Waits until a resource is served as its newest definition says, or no longer served when that is gone. Another server on the
-    /// store may have reported the definition as established before this one has served it.
+    /// Waits until a resource is served by its newest definition, or is no longer served if that was deleted. Another
+    /// server on the store may have established the definition before this one served it.
     ///
     /// Cost: a read of the newest definition.
     pub async fn catch_up(self: Arc<Self>, group: String, plural: String) {
@@ -45,19 +46,19 @@ impl Extensions {
         let options = GetOptions::default();
         match self.registry.get(&self.definitions, &name, self.client.caller(), &options).await {
             Ok(_) | Err(ApiError::NotFound { .. }) => {}
-            // The store can't be read, so that nothing newer is known.
+            // The store is not readable, so no newer state is known.
             Err(_) => return,
         }
-        // ORDER: by that read the cache has every write that was acknowledged before the request.
+        // ORDER: after that read the cache has every write that was acknowledged before the request.
         self.follow_cache(&name).await;
         self.decide_names(&group, Some(&plural)).await;
     }
 
-    /// Waits until a group is served as the newest definitions in the store say, however many of them there are.
+    /// Waits until a group is served by the newest definitions in the store, whatever their number.
     ///
     /// Cost: a read of the store's newest revision.
     pub async fn catch_up_group(self: Arc<Self>, group: String) {
-        // Without the store documents are those of the newest definitions that are known.
+        // Without the store, documents show the newest known definitions.
         let asked = tokio::time::timeout(STORE_ASKED, self.registry.catch_up_with_store());
         if !matches!(asked.await, Ok(Ok(()))) {
             return;
@@ -66,9 +67,9 @@ impl Extensions {
         self.decide_names(&group, None).await;
     }
 
-    /// Waits until everything is served that definitions in the cache say.
+    /// Waits until all definitions in the cache are served.
     ///
-    /// Cost: two short locks when there is nothing to wait for.
+    /// Cost: two short locks if nothing is pending.
     pub async fn catch_up_with_cache(self: Arc<Self>) {
         self.follow_cache("").await;
     }
@@ -80,15 +81,15 @@ impl Extensions {
         }
         let mut served = self.served_up_to.subscribe();
         if tokio::time::timeout(CATCH_UP, served.wait_for(|revision| *revision >= wanted)).await.is_err() {
-            warn_repeated!(subject; subject, revision = %wanted, "definitions that are stored are not served yet");
+            warn_repeated!(subject; subject, revision = %wanted, "stored definitions are not served yet");
         }
     }
 
-    /// Waits until the names of new definitions are accepted or refused. Accepted definitions are served then.
+    /// Waits until the names of new definitions are accepted or refused. Accepted definitions are then served.
     async fn decide_names(&self, group: &str, plural: Option<&str>) {
         let mut served = self.served_up_to.subscribe();
         let decided = async { while self.awaits_names(group, plural) && served.changed().await.is_ok() {} };
-        // A definition whose status can't be written is not served, and the request is answered so.
+        // A definition whose status can't be written is not served, and the response reflects that.
         let _ = tokio::time::timeout(NAMES_DECIDED, decided).await;
     }
 }

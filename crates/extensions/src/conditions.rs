@@ -1,6 +1,6 @@
-//! The conditions in the status of a definition: read, and set as upstream sets them.
+//! The conditions in the status of a definition, read and set as upstream does.
 //!
-//! Which of them hold is judged elsewhere.
+//! This module must not know which of them hold.
 
 use std::time::SystemTime;
 
@@ -14,12 +14,12 @@ pub(crate) const TERMINATING: &str = "Terminating";
 pub(crate) const APPROVAL: &str = "KubernetesAPIApprovalPolicyConformant";
 pub(crate) const NON_STRUCTURAL: &str = "NonStructuralSchema";
 
-/// A condition as it is to be.
+/// A condition to set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Condition {
     pub(crate) kind: &'static str,
     pub(crate) holds: bool,
-    /// True for a condition that neither holds nor fails.
+    /// True for the status `Unknown`.
     pub(crate) is_unknown: bool,
     pub(crate) reason: &'static str,
     pub(crate) message: String,
@@ -30,7 +30,7 @@ impl Condition {
         Self { kind, holds, is_unknown: false, reason, message: message.into() }
     }
 
-    /// A condition that neither holds nor fails.
+    /// A condition with the status `Unknown`.
     pub(crate) fn unknown(kind: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
         Self { is_unknown: true, ..Self::new(kind, false, reason, message) }
     }
@@ -44,19 +44,19 @@ impl Condition {
     }
 }
 
-/// Whether a condition holds.
+/// Returns true if a condition holds.
 pub(crate) fn holds(definition: &Object, kind: &str) -> bool {
     find(definition, kind).is_some_and(|condition| field(condition, "status") == "True")
 }
 
-/// A condition, if it is there.
+/// A condition, if present.
 pub(crate) fn find<'o>(definition: &'o Object, kind: &str) -> Option<&'o Value> {
     let conditions = definition.get(&["status", "conditions"])?.as_array()?;
     conditions.iter().find(|condition| field(condition, "type") == kind)
 }
 
-/// Sets a condition, behind all others if it is new; whether that changed anything. The time is that of the last change of its
-/// status.
+/// Sets a condition, as the last one if it is new. Returns true if anything changed. The time is that of the last
+/// change of its status.
 pub(crate) fn set(definition: &mut Object, wanted: &Condition, now: SystemTime) -> bool {
     let conditions = conditions_of(definition);
     let Some(known) = conditions.iter_mut().find(|condition| field(condition, "type") == wanted.kind) else {
@@ -82,7 +82,7 @@ pub(crate) fn set(definition: &mut Object, wanted: &Condition, now: SystemTime) 
     true
 }
 
-/// Removes a condition; returns whether it was there.
+/// Removes a condition. Returns true if it existed.
 pub(crate) fn remove(definition: &mut Object, kind: &str) -> bool {
     if find(definition, kind).is_none() {
         return false;

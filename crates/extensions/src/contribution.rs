@@ -1,7 +1,7 @@
-//! The contribution of a definition to the surface: a resource under the names that were accepted, with all that is known of it in each
+//! The contribution of a definition to the surface: a resource under the accepted names, with all properties of each
 //! version.
 //!
-//! Versions that are not served are there for what lies in the store, and no client finds them.
+//! Versions that are not served exist for stored objects, hidden from clients.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::definition::{Definition, Names, text};
 use crate::extensions::KnownDefinition;
 use crate::schema::{self, KeptSchema};
 
-/// What is told to who makes an object of a definition that is being deleted.
+/// The error for creating an object of a terminating definition.
 const TERMINATING: &str = "create not allowed while custom resource definition is terminating";
 
-/// The resource that a definition contributes. Its versions that the program serves in the same group are hidden, since their paths
-/// belong to built-in resources alone.
+/// The resource of a definition. Versions that the program serves in the same group are hidden, since their paths
+/// belong to built-in resources.
 ///
-/// Cost: that of compiling its schemas. Expressions are compiled when an object is first judged by them.
+/// Cost: compiling its schemas. Expressions are compiled at the first validation.
 pub(crate) fn of(
     known: &KnownDefinition,
     surface: &Surface,
@@ -69,14 +69,15 @@ pub(crate) fn of(
     }
 }
 
-/// What a definition contributes that is part of a program and not stored anywhere. It has all the names that it asks for. What
-/// it says of conversion is not looked at: its versions differ by name alone unless the program gives a
-/// [`Converter`](keelson_registry::Converter). Where verbs are given it has these alone, in this order, and no subresources.
+/// The contribution of a definition that is part of a program and not stored. It gets all requested names. Its
+/// conversion settings are ignored: versions differ only in name, unless the program supplies a
+/// [`Converter`](keelson_registry::Converter). Given `verbs` replace its own, in this order, and remove its
+/// subresources.
 ///
-/// Cost: that of compiling its schemas and expressions.
+/// Cost: compiling its schemas and expressions.
 ///
 /// # Errors
-/// When a schema of it can't be compiled, which says where.
+/// A schema that can't be compiled, with the place.
 pub fn of_program(object: &Object, verbs: Option<&'static [Verb]>) -> Result<Contribution, StructuralError> {
     let mut definition = Definition::read(object);
     definition.accepted = definition.requested.clone().completed();
@@ -102,7 +103,7 @@ fn versions(object: &Object) -> &[Value] {
     object.get(&["spec", "versions"]).and_then(Value::as_array).map_or(&[][..], Vec::as_slice)
 }
 
-/// The contribution with all that is known of a version: columns, schema, deprecation.
+/// The contribution with the properties of a version: columns, schema, deprecation.
 fn with_version(
     contribution: Contribution,
     definition: &Definition,
@@ -150,7 +151,7 @@ fn version(stated: &Value) -> ServedVersion {
     let below = stated.get("subresources");
     let status = below.and_then(|below| below.get("status")).filter(|status| !status.is_null());
     let scale = below.and_then(|below| below.get("scale")).filter(|scale| !scale.is_null());
-    // In the order in which discovery shows them.
+    // In the order of discovery.
     let subresources = status.map(|_| Subresource::status()).into_iter().chain(scale.map(|scale| {
         let path = |field: &str| path(&text(scale.get(field)));
         let selector = text(scale.get("labelSelectorPath"));
@@ -163,7 +164,7 @@ fn version(stated: &Value) -> ServedVersion {
     ServedVersion { hidden: !is(stated, "served"), ..ServedVersion::custom(text(stated.get("name")), subresources) }
 }
 
-/// The fields that selectors may name, each with the versions that declare it.
+/// The selectable fields, each with the versions that declare it.
 fn selectable_fields(stated: &[Value]) -> Vec<SelectableField> {
     let mut fields: Vec<SelectableField> = Vec::new();
     for version in stated {
@@ -198,7 +199,7 @@ fn columns(version: &Value) -> Vec<CustomColumn> {
     declared.map(column).collect()
 }
 
-/// What users of a deprecated version are warned of: its own words, or where to go.
+/// The warning of a deprecated version: its own text, or the version to use.
 fn deprecation(definition: &Definition, version: &Value, all: &[Value]) -> String {
     if let Some(stated) = version.get("deprecationWarning").and_then(Value::as_str) {
         return stated.to_owned();

@@ -1,6 +1,6 @@
-//! A definition of a custom resource, as far as it matters for whether and under which names it is served.
+//! The parts of a definition that determine its names and whether it is served.
 //!
-//! What its versions have is read where it is used; this is what is kept of every definition.
+//! These are kept for every definition. Properties of versions are read on use.
 
 use keelson_meta::Object;
 use keelson_meta::json::Value;
@@ -8,29 +8,29 @@ use keelson_resources::CLEANUP_FINALIZER;
 
 use crate::conditions;
 
-/// What is kept of a definition.
+/// The kept parts of a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Definition {
     pub(crate) name: String,
     pub(crate) uid: String,
-    /// When it was made, as it says.
+    /// Its creation time.
     pub(crate) created: String,
     pub(crate) generation: i64,
     pub(crate) group: String,
-    /// The names that it asks for.
+    /// The requested names.
     pub(crate) requested: Names,
-    /// Those of them that it has.
+    /// The accepted names.
     pub(crate) accepted: Names,
     pub(crate) names_accepted: bool,
-    /// Returns true once the status reports its names as accepted or refused.
+    /// True after its names were accepted or refused in the status.
     pub(crate) names_decided: bool,
     pub(crate) established: bool,
     pub(crate) terminating: bool,
-    /// Whether it waits for its objects to be deleted.
+    /// True if it waits for the deletion of its objects.
     pub(crate) holds_objects: bool,
 }
 
-/// The names of a custom resource, as they stand in `spec.names` and in `status.acceptedNames`.
+/// The names of a custom resource, as in `spec.names` and `status.acceptedNames`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Names {
     pub(crate) plural: String,
@@ -60,17 +60,18 @@ impl Definition {
         }
     }
 
-    /// Whether requests for it are answered. Upstream tells of it in discovery only once it is established, which is a moment later.
+    /// Returns true if its requests are served. Upstream shows it in discovery only after it is established, a moment
+    /// later.
     pub(crate) fn is_served(&self) -> bool {
         self.names_accepted || self.established
     }
 
-    /// All that decides what is served, but for whether it is served and still takes objects.
+    /// All inputs of the served resource, without whether it is served and accepts new objects.
     pub(crate) fn state(&self) -> String {
         format!("{} {} {:?}", self.uid, self.generation, self.accepted)
     }
 
-    /// Whether what is served of it is the same as of another state of it.
+    /// Returns true if another state of the definition is served equally.
     pub(crate) fn is_served_alike(&self, other: &Self) -> bool {
         let served = |definition: &Self| (definition.is_served(), definition.terminating, definition.generation);
         self.uid == other.uid && served(self) == served(other) && self.accepted == other.accepted
@@ -90,7 +91,7 @@ impl Names {
         }
     }
 
-    /// The same with the names that upstream derives where they are not stated.
+    /// Returns the names with upstream's defaults for missing ones.
     pub(crate) fn completed(self) -> Self {
         let derived = |name: String, from: String| if name.is_empty() { from } else { name };
         Self {
@@ -100,7 +101,7 @@ impl Names {
         }
     }
 
-    /// As they stand in a status: both `plural` and `kind` always do.
+    /// The names in the form of a status, which always has `plural` and `kind`.
     pub(crate) fn write(&self) -> Value {
         let mut out = keelson_meta::json::Map::new();
         out.insert("plural", self.plural.as_str());
@@ -120,12 +121,12 @@ impl Names {
         Value::Object(out)
     }
 
-    /// The names by which resources of a group are told apart.
+    /// The names that identify resources in a group.
     pub(crate) fn of_resource(&self) -> impl Iterator<Item = &str> {
         [&self.plural, &self.singular].into_iter().chain(&self.short_names).map(String::as_str).filter(not_empty)
     }
 
-    /// The kinds by which objects of a group are told apart.
+    /// The kinds that identify objects in a group.
     pub(crate) fn of_kind(&self) -> impl Iterator<Item = &str> {
         [&self.kind, &self.list_kind].into_iter().map(String::as_str).filter(not_empty)
     }
@@ -136,12 +137,12 @@ fn not_empty(text: &&str) -> bool {
     !text.is_empty()
 }
 
-/// A text, or the empty one where there is none.
+/// A text. Empty if absent.
 pub(crate) fn text(value: Option<&Value>) -> String {
     value.and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-/// A list of texts, empty where there is none.
+/// A list of texts. Empty if absent.
 pub(crate) fn texts(of: Option<&Value>, field: &str) -> Vec<String> {
     let list = of.and_then(|of| of.get(field)).and_then(Value::as_array);
     list.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()

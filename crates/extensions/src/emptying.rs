@@ -1,8 +1,8 @@
-//! The deletion of the objects of a definition that is being deleted: through the registry, so that finalizers hold. The definition
-//! goes when they are gone.
+//! The deletion of a terminating definition's objects, through the registry, so that finalizers hold. The definition is
+//! removed after them.
 //!
-//! Nothing new comes meanwhile, since what is served of such a definition refuses it, and a server that has not seen of it yet finds out
-//! when it writes.
+//! No new objects appear meanwhile: the served resource refuses creates, and a server with an older state detects it at
+//! its write.
 
 use keelson_controllers::Outcome;
 use keelson_meta::{ApiError, Object};
@@ -16,19 +16,19 @@ use crate::extensions::Extensions;
 use crate::serving::resource_of;
 
 impl Extensions {
-    /// Deletes the objects of a definition, and lets it go when there are none.
+    /// Deletes the objects of a definition, and releases the definition when none is left.
     pub(crate) async fn empty(&self, name: String) -> Outcome {
         match self.empty_and_release(&name).await {
             Ok(true) | Err(ApiError::NotFound { .. }) => Outcome::Done,
             Ok(false) | Err(ApiError::Conflict { .. }) => Outcome::Again,
             Err(error) => {
-                warn_repeated!(&name; definition = name, %error, "deleting the objects of a definition failed and is tried again");
+                warn_repeated!(&name; definition = name, %error, "deleting the objects of a definition failed; retrying");
                 Outcome::Again
             }
         }
     }
 
-    /// Whether there is nothing more to do.
+    /// Empties and releases a definition. Returns true if nothing is left to do.
     async fn empty_and_release(&self, name: &str) -> Result<bool, ApiError> {
         let Some(stored) = self.client.get(&self.definitions, name).await? else { return Ok(true) };
         let mut object = stored.object;
@@ -44,7 +44,7 @@ impl Extensions {
                 }
                 Condition::new(TERMINATING, false, "InstanceDeletionCompleted", "removed all instances")
             }
-            // It is served in a moment.
+            // It will be served in a moment.
             None if definition.is_served() => return Ok(false),
             None => Condition::new(TERMINATING, false, "NeverEstablished", "resource was never established"),
         };
@@ -55,7 +55,7 @@ impl Extensions {
         Ok(true)
     }
 
-    /// The collection that a definition defines; `None` when it is not served.
+    /// The collection of a definition. `None` if it is not served.
     async fn objects_of(&self, definition: &Definition) -> Option<Target> {
         if !self.serving.serves(definition).await {
             return None;
@@ -66,7 +66,7 @@ impl Extensions {
         surface.stored_target(&stored)
     }
 
-    /// Has a definition say how far its deletion is; it as it is stored then.
+    /// Writes a condition about the progress of deletion. Returns the stored definition.
     async fn say_of_deletion(&self, mut definition: Object, condition: Condition) -> Result<Object, ApiError> {
         let is_released = !definition.finalizers().contains(&CLEANUP_FINALIZER);
         if conditions::set(&mut definition, &condition, self.client.now()) || is_released {

@@ -1,8 +1,8 @@
-//! The custom resources of one server: what is known of the stored definitions, and the tasks that follow them.
+//! The custom resources of one server: the known definitions, and the tasks that follow them.
 //!
-//! One task follows the definitions and changes what is served; then it hands each definition that changed to the queues of those
-//! who write to the store. ORDER: a definition is looked at for its status after what it defines is served, so that a client
-//! that reads of it being established finds it here.
+//! One task follows the definitions and changes the surface. It then adds each changed definition to the queues of the
+//! tasks that write to the store. ORDER: the status of a definition is handled after its resource is served, so that a
+//! client that reads it as established can use it here.
 
 use std::collections::{BTreeSet, HashSet};
 use std::convert::Infallible;
@@ -28,26 +28,26 @@ use crate::names::NameIndex;
 use crate::regenerations::Regenerations;
 use crate::serving::Serving;
 
-/// How many definitions are written to at once: enough to share commits.
+/// The number of concurrent writes to definitions, enough to share commits.
 const WRITES_AT_ONCE: usize = 32;
-/// Of how many definitions the objects are deleted at once. Many are deleted at once of each.
+/// The number of definitions emptied concurrently. Each deletes many objects at once.
 const EMPTIED_AT_ONCE: usize = 4;
-/// How soon a status is tried again that could not be written.
+/// The backoff of a status write that failed.
 const STATUS_BACKOFF: Backoff = Backoff { first: Duration::from_millis(20), longest: Duration::from_secs(30) };
-/// How soon it is looked again whether all objects of a definition are gone.
+/// The backoff of checking whether all objects of a definition are deleted.
 const EMPTYING_BACKOFF: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(1) };
-/// How long after a failure the definitions are followed anew, or a change of what is served is tried again.
+/// The wait after a failure before the definitions are followed again, or a change of the surface is retried.
 const AGAIN: Duration = Duration::from_secs(1);
-/// The backoff before the definitions are followed anew when their watch has failed or ended.
+/// The backoff before a failed or ended watch of the definitions is restarted.
 const FOLLOW_AGAIN: Backoff = Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(10) };
 
-/// Returns why the schemas of a definition are not structural; `None` for structural schemas.
+/// Returns the reason why the schemas of a definition are not structural, or `None` if they are.
 pub type SchemaCheck = fn(&Object) -> Option<NonStructural>;
 
-/// Follows the definitions, and serves what they define.
+/// Follows the definitions and serves their resources.
 pub struct Extensions {
     pub(crate) registry: Arc<Registry>,
-    /// Calls the webhooks of definitions.
+    /// Calls the conversion webhooks of definitions.
     outbound: Arc<Outbound>,
     pub(crate) client: Client,
     /// The collection of the definitions.
@@ -55,21 +55,21 @@ pub struct Extensions {
     known: Mutex<DefinitionIndex>,
     pub(crate) serving: Serving,
     pub(crate) schema_check: SchemaCheck,
-    /// Up to which revision what is defined is served.
+    /// The revision up to which definitions are served.
     pub(crate) served_up_to: watch::Sender<Revision>,
     statuses: Queue<String>,
-    /// The definitions whose objects are to be deleted, while this server is the one that does it.
+    /// The definitions to be emptied, while this server does it.
     emptying: Mutex<Option<Arc<Queue<String>>>>,
 }
 
-/// All definitions, and who has which names.
+/// All definitions, and the owners of names.
 #[derive(Default)]
 struct DefinitionIndex {
     definitions: ByGroup<KnownDefinition>,
     names: NameIndex,
 }
 
-/// A definition as it was last seen.
+/// The latest known state of a definition.
 #[derive(Clone)]
 pub(crate) struct KnownDefinition {
     pub(crate) entry: Arc<Entry>,
@@ -77,11 +77,10 @@ pub(crate) struct KnownDefinition {
 }
 
 impl Extensions {
-    /// Serves what is defined by the definitions that are stored now, and what is `supplied` where none of them asks for its name or its
-    /// kind.
+    /// Serves the stored definitions, and the `supplied` resources whose name and kind no definition requests.
     ///
     /// # Errors
-    /// 500 when definitions are not served, or their objects can't be loaded.
+    /// 500 if definitions are not served, or their objects can't be loaded.
     pub async fn start(
         registry: Arc<Registry>,
         outbound: Arc<Outbound>,
@@ -131,15 +130,15 @@ impl Extensions {
         }
     }
 
-    /// Deletes the objects of definitions that are being deleted, until told to stop. Of the servers on a store one does it: each would
-    /// ask for every object, and all but the first in vain.
+    /// Deletes the objects of terminating definitions until stopped. Only one server on a store does it, since further
+    /// ones would list every object without effect.
     pub fn empty_definitions(self: Arc<Self>, stopping: CancellationToken) -> BoxFuture<'static, ()> {
         Box::pin(self.empty_definitions_until(stopping))
     }
 
     async fn empty_definitions_until(self: Arc<Self>, stopping: CancellationToken) {
         let queue = Arc::new(Queue::new("crd_finalizer", EMPTYING_BACKOFF));
-        // ORDER: the queue is there before it is looked what is known, so that nothing falls in between.
+        // ORDER: the queue is set before the known definitions are read, so that none is missed.
         *self.emptying.lock() = Some(queue.clone());
         let known: Vec<String> = self.known.lock().definitions.names().cloned().collect();
         self.look_at(&known.into_iter().collect());
@@ -155,24 +154,25 @@ impl Extensions {
         &self.serving.regenerations
     }
 
-    /// What was counted of the compiled expressions of schemas.
+    /// Statistics of the compiled expressions of schemas.
     pub fn program_stats(&self) -> ProgramStats {
         self.serving.programs.stats()
     }
 
-    /// A definition as it was last seen; `None` when it is gone.
+    /// The latest known state of a definition. `None` if it was deleted.
     pub(crate) fn known(&self, name: &str) -> Option<KnownDefinition> {
         self.known.lock().definitions.get(name).cloned()
     }
 
-    /// Returns true while the names of a definition of a group are neither accepted nor refused: of the one of this plural name, or of any.
+    /// Returns true while the names of a definition of a group are undecided: of the one with this plural name, or of
+    /// any.
     pub(crate) fn awaits_names(&self, group: &str, plural: Option<&str>) -> bool {
         let awaits = |known: &KnownDefinition| !known.read.terminating && !known.read.names_decided;
         let is_asked = |known: &&KnownDefinition| plural.is_none_or(|plural| known.read.requested.plural == plural);
         self.known.lock().definitions.in_group(group).filter(is_asked).any(awaits)
     }
 
-    /// Does something with the names of all definitions. Those that may get more names by it are looked at again.
+    /// Calls `act` with the index of names. Definitions that may get freed names are queued again.
     pub(crate) fn with_names<T>(&self, act: impl FnOnce(&mut NameIndex) -> (T, Vec<String>)) -> T {
         let (result, freed) = act(&mut self.known.lock().names);
         freed.into_iter().for_each(|waiting| self.statuses.add(waiting));
@@ -184,12 +184,12 @@ impl Extensions {
         loop {
             pace.turn().await;
             if let Err(error) = self.watch().await {
-                warn_repeated!(""; %error, "following the definitions of custom resources failed and is begun anew");
+                warn_repeated!(""; %error, "the watch of custom resource definitions failed; restarting it");
             }
         }
     }
 
-    /// Takes in each change of a definition, until the watch ends. It begins with all of them.
+    /// Applies each change of a definition until the watch ends. It begins with all of them.
     async fn watch(&self) -> Result<(), ApiError> {
         let options = ListOptions {
             watch: true,
@@ -232,7 +232,7 @@ impl Extensions {
                 }
             }
             while let Err(error) = self.serve(&changed).await {
-                warn_repeated!(""; %error, "custom resources can't be served as they are defined; it is tried again");
+                warn_repeated!(""; %error, "changed definitions of custom resources can't be served; retrying");
                 tokio::time::sleep(AGAIN).await;
             }
             self.served_up_to.send_if_modified(|before| std::mem::replace(before, up_to.max(*before)) < up_to);
@@ -241,7 +241,7 @@ impl Extensions {
         Ok(())
     }
 
-    /// Notes how a definition is, and in `changed` if that is new.
+    /// Records a definition, and adds it to `changed` if its state is new.
     fn note(&self, entry: &Arc<Entry>, changed: &mut BTreeSet<String>) {
         let name = entry.name();
         if self.known(name).is_some_and(|known| known.entry.revision >= entry.revision) {
@@ -254,7 +254,7 @@ impl Extensions {
         changed.insert(name.to_owned());
     }
 
-    /// Notes that a definition is gone.
+    /// Removes a deleted definition.
     fn forget(&self, name: &str, changed: &mut BTreeSet<String>) {
         let mut known = self.known.lock();
         if known.definitions.remove(name).is_some() {
@@ -263,12 +263,12 @@ impl Extensions {
         }
     }
 
-    /// Serves what these definitions define now.
+    /// Updates the surface for these definitions.
     async fn serve(&self, changed: &BTreeSet<String>) -> Result<(), SurfaceError> {
         if changed.is_empty() {
             return Ok(());
         }
-        // Who stands back for another of the same kind is served when that one goes.
+        // A definition hidden by another of the same kind is served when that one is removed.
         let groups: HashSet<&str> = changed.iter().map(|name| group_of(name)).collect();
         let known_now = || {
             let known = self.known.lock();
@@ -278,7 +278,7 @@ impl Extensions {
         self.serving.adjust(&self.registry, definitions, &self.outbound, &groups, known_now).await
     }
 
-    /// Has these definitions looked at by who writes to them.
+    /// Queues these definitions for the tasks that write to them.
     fn look_at(&self, changed: &BTreeSet<String>) {
         for name in changed {
             match self.known(name).map(|known| known.read) {
@@ -294,7 +294,7 @@ impl Extensions {
     }
 }
 
-/// The revision up to which a watch has told of all changes with this, as far as that is known.
+/// The revision of a watch's output, if known. All earlier changes have been delivered.
 fn revision_of(output: &WatchOutput) -> Revision {
     match output {
         WatchOutput::Event(_, event) => event.revision,

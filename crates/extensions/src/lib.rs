@@ -1,10 +1,10 @@
-//! Custom resources: what is defined by CustomResourceDefinition objects is served like everything else.
+//! Custom resources: CustomResourceDefinition objects define resources that are served like any other.
 //!
-//! Each server follows the stored definitions in its cache, judges their names, tells in their status what became of them, and
-//! contributes what each of them defines to the surface ([`Extensions`]). Servers on one store do the same without knowing of each
-//! other: what one has written to a status the others find there, and who was slower is told by a conflict. From the
-//! definition to what is served there is no state: [`contribution`] reads the one and makes the other. What objects may say is the
-//! schema's matter (`schema`); webhooks that lead their versions to each other are called by `keelson-outbound`.
+//! Each server follows the stored definitions in its cache, decides on their names, writes their status, and
+//! contributes the resource of each to the surface ([`Extensions`]). Servers on one store do the same independently:
+//! each finds the status written by others. The slower writer gets a conflict. [`contribution`] derives a resource from
+//! a definition without further state. `schema` has the schemas of objects, and `keelson-outbound` calls conversion
+//! webhooks.
 
 mod approval;
 mod by_group;

@@ -1,7 +1,7 @@
-//! The names in a group, and who has which. A definition gets a name that no other one has; one that asks later waits until it is free.
+//! The names in a group and their owners. A definition gets a free name. Others that request it wait until it is free.
 //!
-//! What a status says that is being written counts as if it were stored: two definitions that are judged at the same time on one
-//! server never get the same name. Upstream's reasons and words.
+//! Names of a pending status write count as owned, so two definitions decided concurrently on one server never get the
+//! same name. Reasons and texts are upstream's.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,12 +11,12 @@ use keelson_meta::go_format::quote;
 use crate::conditions::{self, Condition};
 use crate::definition::{Definition, Names};
 
-/// What became of the names that a definition asks for.
+/// The decision about the requested names of a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// The names that it has from now on.
+    /// The names it owns from now on.
     pub(crate) accepted: Names,
-    /// What its status says of that.
+    /// The condition in its status.
     pub(crate) condition: Condition,
 }
 
@@ -29,24 +29,24 @@ pub(crate) struct NameIndex {
 
 #[derive(Default)]
 struct Group {
-    /// Who has each name of a resource. That several have one happens only where servers judged at the same time.
+    /// The owners of each name of a resource. Several exist only if servers decided concurrently.
     resources: HashMap<String, BTreeSet<String>>,
     kinds: HashMap<String, BTreeSet<String>>,
-    /// Definitions that did not get all names that they ask for.
+    /// Definitions that did not get all requested names.
     waiting: BTreeSet<String>,
 }
 
-/// What a definition has.
+/// The names of a definition.
 struct Claim {
     group: String,
     revision: Revision,
     stored: Names,
-    /// What is being written.
+    /// The names of a pending write.
     pending: Option<Names>,
 }
 
 impl NameIndex {
-    /// Notes what a definition has in the store. The definitions that may get now what it no longer has.
+    /// Records the stored names of a definition. Returns the definitions that may get freed names.
     pub(crate) fn note(&mut self, definition: &Definition, revision: Revision) -> Vec<String> {
         let name = &definition.name;
         if self.claims.get(name).is_some_and(|claim| claim.revision > revision) {
@@ -58,13 +58,13 @@ impl NameIndex {
         self.replace(name, Some(claim))
     }
 
-    /// Forgets a definition that is gone. The definitions that may get now what it had.
+    /// Removes a deleted definition. Returns the definitions that may get its names.
     pub(crate) fn forget(&mut self, name: &str) -> Vec<String> {
         self.replace(name, None)
     }
 
-    /// Judges the names of a definition, and gives it those that are free. They are its own until [`NameIndex::settle`] says what
-    /// became of the write.
+    /// Decides on the names of a definition, and reserves the free ones until [`NameIndex::settle`] reports the result
+    /// of the write.
     pub(crate) fn judge(&mut self, definition: &Definition) -> Verdict {
         let verdict = self.verdict(definition);
         let name = &definition.name;
@@ -83,8 +83,8 @@ impl NameIndex {
         verdict
     }
 
-    /// Notes what became of the write of what was judged: the revision that wrote it, or none. The definitions that may get now
-    /// what this one no longer has.
+    /// Records the result of a write of reserved names: its revision, or none. Returns the definitions that may get
+    /// freed names.
     pub(crate) fn settle(&mut self, name: &str, written: Option<Revision>) -> Vec<String> {
         let Some(claim) = self.claims.get(name) else { return Vec::new() };
         let (mut revision, mut stored) = (claim.revision, claim.stored.clone());
@@ -106,7 +106,7 @@ impl NameIndex {
         let resource = |wanted: &str, has: &str| wanted != has && taken(|group| &group.resources, wanted);
         let kind = |wanted: &str, has: &str| wanted != has && taken(|group| &group.kinds, wanted);
         let in_use = |wanted: &str| format!("{} is already in use", quote(wanted));
-        // What a name comes to: it is the definition's, or there is a conflict, of which the last one is told.
+        // Takes a free name, or records the conflict. The last conflict is reported.
         let take = |wanted: &str, has: &mut String, is_taken: bool, reason, conflict: &mut Option<_>| {
             if is_taken {
                 *conflict = Some((reason, in_use(wanted)));
@@ -143,7 +143,7 @@ impl NameIndex {
         Verdict { accepted, condition }
     }
 
-    /// Puts a claim in the place of another; the definitions that wait in its group, if a name became free.
+    /// Replaces a claim. Returns the waiting definitions of its group if a name was freed.
     fn replace(&mut self, name: &str, claim: Option<Claim>) -> Vec<String> {
         let is_gone = claim.is_none();
         let before = self.claims.remove(name);
@@ -205,7 +205,7 @@ fn release(owners: &mut HashMap<String, BTreeSet<String>>, word: &str, name: &st
     }
 }
 
-/// Definitions of one kind and group, of which one alone can be served: the oldest.
+/// The oldest definition of each group and kind, the only one that can be served.
 pub(crate) fn oldest_of_each_kind<'d>(
     definitions: impl Iterator<Item = &'d Definition>,
 ) -> BTreeMap<(&'d str, &'d str), &'d Definition> {
@@ -239,7 +239,7 @@ mod tests {
         Definition::read(&Object::from_value(object).unwrap())
     }
 
-    /// An index in which apples have all that they ask for.
+    /// An index in which apples owns all its requested names.
     fn apples() -> NameIndex {
         let mut index = NameIndex::default();
         let apples = definition(names("apples", "apple", &["ap", "app"], "Apple", "AppleList"));

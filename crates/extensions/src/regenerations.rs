@@ -1,6 +1,6 @@
-//! Counts of the definitions whose part of the OpenAPI documents was made anew, for metrics.
+//! Counts of definitions whose part of the OpenAPI documents was rebuilt, for metrics.
 //!
-//! Labels and reasons are kube-apiserver's. A part is made when a client first reads the document after the change.
+//! Labels and reasons are kube-apiserver's. A part is rebuilt when a client first reads the document after the change.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use keelson_meta::metering::{Count, Series};
 /// The change of a definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Regeneration {
-    /// It is served now.
+    /// It is newly served.
     Add,
-    /// It is served differently.
+    /// It is served with changes.
     Update,
-    /// It is served no longer.
+    /// It is no longer served.
     Remove,
 }
 
@@ -74,12 +74,12 @@ impl Regenerations {
         }
     }
 
-    /// The changes of definitions, each of which changes the document of version 2.
+    /// The changes of definitions, each of which changes the version 2 document.
     pub fn definitions(&self) -> Vec<((String, Regeneration), Arc<Count>)> {
         self.definitions.all()
     }
 
-    /// The changes of versions of definitions, each of which changes a document of version 3.
+    /// The changes of versions. Each one changes a version 3 document.
     pub fn versions(&self) -> Vec<(RegeneratedVersion, Arc<Count>)> {
         self.versions.all()
     }

@@ -1,7 +1,7 @@
-//! The schema of one version of a definition, compiled: by it objects are pruned, filled in, judged, merged and owned.
+//! The compiled schema of one version of a definition, for pruning, defaults, validation, merging and ownership.
 //!
-//! What a schema may say was checked when the definition was written. Its words are read again in the bytes of the definition when
-//! somebody wants them published.
+//! Schemas are validated when the definition is written. For publication they are parsed again from the definition's
+//! bytes.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use keelson_meta::json::Value;
 use keelson_schema::{KeptPrograms, Pruning, Schema, SchemaDocument, StructuralError};
 use keelson_supervision::warn_repeated;
 
-/// The schema of a version of a stored definition, whose expressions are compiled when an object is first judged by them; `None` where it
-/// says nothing that can be used, and then objects are taken as they are.
+/// The schema of a version of a stored definition, whose expressions are compiled at the first validation. `None` if it
+/// is unusable, and then objects are accepted unchanged.
 pub(crate) fn of_version(
     kind: &GroupVersionKind,
     version: &Value,
@@ -24,16 +24,16 @@ pub(crate) fn of_version(
         Ok(schema) => Some(schema),
         Err(error) => {
             // Only an older server can have stored it.
-            warn_repeated!(format_args!("{kind:?}"); group = kind.group, version = kind.version, kind = kind.kind, %error, "a schema can't be used, so that objects are taken as they are");
+            warn_repeated!(format_args!("{kind:?}"); group = kind.group, version = kind.version, kind = kind.kind, %error, "a schema is unusable; objects are accepted unchanged");
             None
         }
     }
 }
 
-/// The schema of a version; `None` where it states none.
+/// The schema of a version. `None` without one.
 ///
 /// # Errors
-/// When it can't be compiled.
+/// A schema that can't be compiled.
 pub(crate) fn compiled(kind: &GroupVersionKind, version: &Value) -> Result<Option<Schema>, StructuralError> {
     stated(version).map(|document| Schema::structural(kind, document)).transpose()
 }
@@ -42,7 +42,7 @@ fn stated(version: &Value) -> Option<&Value> {
     version.get("schema")?.get("openAPIV3Schema")
 }
 
-/// Where the schema of a version lies.
+/// The source of a version's schema.
 pub(crate) fn stated_in(definition: &Arc<Entry>, version: usize) -> Arc<dyn SchemaDocument> {
     Arc::new(StatedSchema { definition: definition.clone(), version })
 }
@@ -51,7 +51,7 @@ pub(crate) fn stated_in(definition: &Arc<Entry>, version: usize) -> Arc<dyn Sche
 #[derive(Debug)]
 struct StatedSchema {
     definition: Arc<Entry>,
-    /// The place of the version among those of the definition.
+    /// The index of the version in the definition.
     version: usize,
 }
 
@@ -63,7 +63,7 @@ impl SchemaDocument for StatedSchema {
     }
 }
 
-/// The schema of a version whose definition is stored nowhere.
+/// The schema of a version of a definition that is not stored.
 #[derive(Debug)]
 pub(crate) struct KeptSchema(Option<Value>);
 

@@ -1,6 +1,6 @@
-//! The definitions that are served, and how these become what they are now: one change of the surface for whatever has changed.
+//! The served definitions, and their updates: one change of the surface for each batch.
 //!
-//! Of definitions that have one kind, which servers may have accepted at the same time, the oldest is served.
+//! Of definitions with the same kind, which servers may have accepted concurrently, the oldest is served.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,14 +20,14 @@ use crate::extensions::KnownDefinition;
 use crate::names::oldest_of_each_kind;
 use crate::regenerations::{Regeneration, Regenerations};
 
-/// Definitions that have no more bytes together are compiled at once, which takes about a tenth of a millisecond for each KiB.
+/// The total size up to which definitions are compiled inline, at about a tenth of a millisecond for each KiB.
 const SMALL_BYTES: usize = 8 << 10;
 
-/// The definitions that are served.
+/// The served definitions.
 #[derive(Default)]
 pub(crate) struct Serving {
     served: Mutex<ByGroup<Arc<Definition>>>,
-    /// What is served where no definition takes its place.
+    /// The resources served unless a definition replaces them.
     supplied: Vec<Contribution>,
     /// The compiled expressions of their schemas.
     pub(crate) programs: Arc<KeptPrograms>,
@@ -36,23 +36,24 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// Nothing but what the server has by itself, which is served already.
+    /// Only the supplied resources, which are served already.
     pub(crate) fn new(supplied: Vec<Contribution>) -> Self {
         Self { supplied, ..Self::default() }
     }
 
-    /// Whether what a definition defines is served.
+    /// Returns true if the resource of a definition is served.
     pub(crate) async fn serves(&self, definition: &Definition) -> bool {
         self.served.lock().await.get(&definition.name).is_some_and(|served| served.uid == definition.uid)
     }
 
-    /// Serves what is defined by the definitions of these groups, which are `known_now` once nobody else changes what is served.
+    /// Serves the definitions of these groups. `known_now` returns them under the lock that excludes concurrent changes
+    /// of the surface.
     ///
-    /// Cost: a few comparisons for each definition of the groups, the compilation of those that changed, and one copy of the surface's
-    /// tables.
+    /// Cost: a few comparisons for each definition of the groups, compiling the changed ones, and one copy of the
+    /// surface's tables.
     ///
     /// # Errors
-    /// When objects can't be loaded; some of the changes may be made then.
+    /// Objects can't be loaded. Some of the changes may be applied then.
     pub(crate) async fn adjust(
         &self,
         registry: &Registry,
@@ -73,7 +74,7 @@ impl Serving {
         let mut contributions = compiled(&wanted, surface.clone(), definitions, outbound, &self.programs).await;
         self.count(&served, &surface, &gone, (&wanted, &contributions));
         contributions.extend(back);
-        // One change, so that a definition that was made anew is served all the time.
+        // One change, so that a recreated definition is served without interruption.
         let changed = registry.surfaces().exchange(resources.clone(), contributions.clone()).await;
         if changed.is_err() {
             registry.surfaces().remove(&resources).await;
@@ -82,7 +83,7 @@ impl Serving {
         match changed {
             Ok(_) => wanted.into_iter().for_each(|known| drop(served.insert(&known.read.name, known.read.clone()))),
             Err(SurfaceError::Taken(_)) => {
-                // One that can't be served must not keep the others from being served.
+                // One that can't be served must not affect the others.
                 for (known, contribution) in wanted.into_iter().zip(contributions) {
                     match registry.surfaces().put(vec![contribution]).await {
                         Ok(_) => drop(served.insert(&known.read.name, known.read.clone())),
@@ -100,7 +101,7 @@ impl Serving {
 }
 
 impl Serving {
-    /// Counts what changes in the OpenAPI documents.
+    /// Counts the changes of the OpenAPI documents.
     fn count(
         &self,
         served: &ByGroup<Arc<Definition>>,
@@ -121,7 +122,7 @@ impl Serving {
         }
     }
 
-    /// What of the supplied resources gives way once these definitions are `gone` and `wanted`, and what comes back.
+    /// The supplied resources to remove and to restore for the definitions `gone` and `wanted`.
     fn supplied_changes(
         &self,
         served: &ByGroup<Arc<Definition>>,
@@ -148,14 +149,14 @@ impl Serving {
     }
 }
 
-/// Whether a definition asks for the name or the kind of something that is contributed.
+/// Returns true if a definition requests the name or kind of a contribution.
 fn is_in_place_of(definition: &Definition, contribution: &Contribution) -> bool {
     let resource = contribution.resource();
     definition.group == *resource.group
         && (definition.requested.plural == *resource.plural || definition.accepted.kind == *resource.kind)
 }
 
-/// The definitions that are served no longer, and those that are served anew or differently.
+/// The definitions that are no longer served, and those that are new or changed.
 fn differences(
     served: &ByGroup<Arc<Definition>>,
     surface: &Surface,
@@ -182,7 +183,7 @@ fn differences(
     (gone, wanted)
 }
 
-/// Returns true for a definition that asks for the name or the kind of a built-in resource, or for the group of the server itself.
+/// Returns true for a definition that requests the name or kind of a built-in resource, or the server's own group.
 fn is_builtin(surface: &Surface, definition: &Definition) -> bool {
     if definition.group == SERVER_GROUP {
         return true;
@@ -192,13 +193,12 @@ fn is_builtin(surface: &Surface, definition: &Definition) -> bool {
     same.into_iter().flatten().any(|served| served.is_builtin())
 }
 
-/// The resource that a definition defines. Its plural name never changes.
+/// The resource of a definition. Its plural name never changes.
 pub(crate) fn resource_of(definition: &Definition) -> GroupResource {
     GroupResource { group: definition.group.clone(), resource: definition.requested.plural.clone() }
 }
 
-/// What definitions contribute. Schemas are compiled, which may take long: where they are small it takes less than to have another thread
-/// do it.
+/// The contributions of definitions. Large schemas are compiled on another thread, small ones inline, which is faster.
 async fn compiled(
     wanted: &[KnownDefinition],
     surface: Arc<Surface>,

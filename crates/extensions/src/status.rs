@@ -1,9 +1,9 @@
-//! The status of a definition: which names it has, whether it is established, whether the community approved it, and whether an
-//! older server has stored schemas that are not structural.
+//! The status of a definition: its names, and the conditions for established, approved, and non-structural schemas
+//! stored by an older server.
 //!
-//! Every server looks at every definition that changes, and writes what is not there yet; of several, one is faster and the others
-//! are told by a conflict. A definition is established in two steps, as upstream has it: when its names are accepted it is
-//! served, and when it is served it says so.
+//! Every server handles every changed definition and writes the missing parts. The slower ones get a conflict. As in
+//! upstream, a definition is established in two steps: it is served after its names are accepted, and established after
+//! it is served.
 
 use keelson_controllers::{Outcome, Stored};
 use keelson_meta::json::json;
@@ -17,7 +17,8 @@ use crate::conditions::{self, Condition, ESTABLISHED, NON_STRUCTURAL};
 use crate::extensions::{Extensions, KnownDefinition, SchemaCheck};
 use crate::names::Verdict;
 
-/// The definition, and the condition that its schemas are not structural. Large schemas take longer than a request may hold a thread.
+/// The definition, and the condition for non-structural schemas. Large schemas take longer to check than a request may
+/// block a thread.
 async fn checked(known: &KnownDefinition, schema_check: SchemaCheck) -> (Object, Option<Condition>) {
     let entry = known.entry.clone();
     let checking = spawn_blocking(move || {
@@ -34,14 +35,14 @@ async fn checked(known: &KnownDefinition, schema_check: SchemaCheck) -> (Object,
 }
 
 impl Extensions {
-    /// Has the status of a definition say what is so.
+    /// Writes the status of a definition.
     pub(crate) async fn tell(&self, name: String) -> Outcome {
         match self.judge(&name).await {
             Ok(()) | Err(ApiError::NotFound { .. }) => Outcome::Done,
-            // Somebody else changed it; what they left is looked at.
+            // Another server changed it. The new state is examined.
             Err(ApiError::Conflict { .. }) => Outcome::Again,
             Err(error) => {
-                warn_repeated!(&name; definition = name, %error, "the status of a definition could not be written; trying again");
+                warn_repeated!(&name; definition = name, %error, "writing the status of a definition failed; retrying");
                 Outcome::Again
             }
         }
@@ -63,7 +64,7 @@ impl Extensions {
         written.transpose().map(|_| ())
     }
 
-    /// Has a definition say what was judged; whether it did not say so before.
+    /// Sets the decision in the status. Returns true if anything changed.
     fn say(&self, known: &KnownDefinition, verdict: &Verdict, is_served: bool, next: &mut Object) -> bool {
         let (now, definition) = (self.client.now(), &known.read);
         let mut is_changed = definition.accepted != verdict.accepted;
@@ -88,10 +89,10 @@ impl Extensions {
         is_changed
     }
 
-    /// Writes the status of a definition, if it is still as it was read.
+    /// Writes the status of a definition, unless it changed since it was read.
     ///
     /// # Errors
-    /// 409 when it is not.
+    /// 409 if it changed.
     pub(crate) async fn update_status(&self, definition: Object) -> Result<Stored, ApiError> {
         let status = self.definitions.clone().below("status").named(definition.name());
         self.client.update(&status, definition).await

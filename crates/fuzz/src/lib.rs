@@ -1,11 +1,11 @@
-//! Throws generated inputs at every parser that reads what a client sends, on stable Rust.
+//! A fuzzer for every parser of client input, on stable Rust.
 //!
-//! A target reads any bytes, checks what must hold of them (no panic, round trips, agreement with a second implementation),
-//! and says by a number what kind of input it was. Inputs of a kind that was not seen before are kept and changed further, so
-//! that a run finds its way into a grammar without being told it. What an input may cost is counted, not timed: bytes held at
-//! once and bytes asked for altogether, both in proportion to the input.
+//! A target reads arbitrary bytes, checks their properties (no panic, round trips, agreement with a second
+//! implementation), and returns a number for the kind of input. Inputs of a new kind are kept and mutated further, so
+//! that a run explores a grammar without knowing it. The cost of an input is counted, not timed: bytes held at once and
+//! bytes allocated in total, both proportional to the input.
 //!
-//! The same seed gives the same run. `corpus/TARGET/` holds the inputs to begin with; what was found is added there and stays.
+//! Equal seeds give equal runs. `corpus/TARGET/` has the initial inputs. Findings are added there permanently.
 
 pub mod memory;
 mod mutate;

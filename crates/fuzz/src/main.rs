@@ -1,6 +1,7 @@
 //! Runs one target for a time or a number of inputs: `cargo xtask fuzz --target NAME --seconds N` calls this.
 //!
-//! Prints what was tried, or the input that broke a rule, which belongs into the target's corpus together with the mend.
+//! It prints a summary, or the input that violated a property, which is added to the target's corpus together with the
+//! fix.
 #![allow(clippy::print_stdout, reason = "a command line tool talks on its streams")]
 
 use std::process::ExitCode;
@@ -9,19 +10,19 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use clap::Parser;
 use keelson_fuzz::{Budget, Finding, Summary, Target, all, run};
 
-/// Throws generated inputs at a parser.
+/// Fuzzes parsers with generated inputs.
 #[derive(Parser)]
 struct Options {
-    /// Which parser; without it all of them in turn.
+    /// The parser to fuzz. All of them in turn by default.
     #[arg(long)]
     target: Option<String>,
-    /// For how many seconds, each.
+    /// The duration of each target in seconds.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// How many inputs, each, rather than for how long.
+    /// The number of inputs of each target instead of a duration.
     #[arg(long, conflicts_with = "seconds")]
     inputs: Option<usize>,
-    /// What the inputs are made of. Without it a new run each time.
+    /// The seed of the inputs. Random by default.
     #[arg(long)]
     seed: Option<u64>,
 }

@@ -1,7 +1,7 @@
-//! Counts the memory that a piece of work asks for, for each thread by itself.
+//! Counts the memory that work allocates, separately for each thread.
 //!
-//! Linking this crate puts the counting allocator in place. Counts are of requested bytes, so that they are the same on every
-//! machine; what the allocator below makes of a request is not seen.
+//! Linking this crate installs the counting allocator. Counts are of requested bytes, so they are equal on every
+//! machine. The overhead of the allocator below is not included.
 
 #![allow(unsafe_code, reason = "an allocator can only be wrapped by implementing an unsafe trait")]
 
@@ -19,24 +19,24 @@ thread_local! {
 
 #[derive(Clone, Copy)]
 struct Counts {
-    /// Bytes that this thread asked for and did not give back. Less than nothing where it gave back what another asked for.
+    /// Bytes allocated and not freed by this thread. Negative if it freed memory of other threads.
     held: isize,
     peak: isize,
     asked: usize,
 }
 
-/// What a piece of work cost.
+/// The cost of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// The most bytes that it held at once, beyond those that were held before.
+    /// The peak of bytes held at once, in addition to those held before.
     pub peak: usize,
-    /// The bytes that it holds when it is done, what it returns included.
+    /// The bytes held at the end, including the result.
     pub held: usize,
-    /// The bytes that it asked for altogether: where work is done by allocating, its amount.
+    /// The total of allocated bytes, which measures the work of allocating code.
     pub asked: usize,
 }
 
-/// Does something and says what it cost, what it returns included.
+/// Runs `work` and returns its result with its cost, including the result.
 pub fn measure<T>(work: impl FnOnce() -> T) -> (T, Cost) {
     let before = COUNTS.get();
     COUNTS.set(Counts { peak: before.held, ..before });
@@ -50,7 +50,7 @@ pub fn measure<T>(work: impl FnOnce() -> T) -> (T, Cost) {
 
 fn count(taken: usize, given_back: usize) {
     let signed = |bytes: usize| isize::try_from(bytes).unwrap_or(isize::MAX);
-    // A thread that ends gives memory back after its counts are gone.
+    // A thread frees memory after its counters are destroyed.
     let _ = COUNTS.try_with(|counts| {
         let mut now = counts.get();
         now.held += signed(taken) - signed(given_back);
@@ -60,12 +60,12 @@ fn count(taken: usize, given_back: usize) {
     });
 }
 
-// SAFETY: every call is passed on to the system's allocator as it came; counting touches no memory but a thread's own cell,
-// which needs no allocation.
+// SAFETY: every call is forwarded unchanged to the system's allocator. Counting uses only a cell of the thread, which
+// needs no allocation.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 0);
-        // SAFETY: the caller keeps the contract of this call.
+        // SAFETY: the caller upholds the contract of this call.
         unsafe { System.alloc(layout) }
     }
 

@@ -1,8 +1,8 @@
-//! Makes new inputs of known ones: a few changes to one of them, at random places, with words of the target's language.
+//! Mutates known inputs: a few changes at random places, with words of the target's language.
 //!
-//! The same seed gives the same inputs, so that a run can be repeated. What is worth keeping is decided by `run`.
+//! Equal seeds give equal inputs, so that a run can be repeated. `run` selects the inputs to keep.
 
-/// A generator of numbers that gives the same ones for the same seed (SplitMix64).
+/// A deterministic random number generator (SplitMix64).
 #[derive(Clone, Debug)]
 pub(crate) struct Numbers(u64);
 
@@ -18,21 +18,21 @@ impl Numbers {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`, and 0 if there is none.
+    /// A number below `end`. 0 for an empty range.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         let end = u64::try_from(end).unwrap_or(u64::MAX).max(1);
         usize::try_from(self.next() % end).unwrap_or(0)
     }
 }
 
-/// How long an input may grow, in bytes. What only happens to longer ones is for tests that are made for it.
+/// The maximum length of an input in bytes. Dedicated tests cover longer ones.
 pub(crate) const LONGEST: usize = 4096;
-/// How many changes are made to an input at most.
+/// The maximum number of changes to an input.
 const CHANGES: usize = 6;
-/// Bytes at which parsers of texts and of numbers turn.
+/// Bytes that are significant to parsers of texts and numbers.
 const BYTES: &[u8] = b"\0\t\n\r \"#$%&'()*+,-./0123456789:;<=>?@AEZ[\\]^_`aez{|}~\x7f\x80\xbf\xc0\xe2\xed\xf0\xff";
 
-/// A changed copy of an input. `others` are what parts are borrowed of, `words` what the target's language knows.
+/// A mutated copy of an input. `others` supply parts, `words` those of the target's language.
 pub(crate) fn mutate(input: &[u8], others: &[Vec<u8>], words: &[&str], numbers: &mut Numbers) -> Vec<u8> {
     let mut out = input.to_vec();
     for _ in 0..=numbers.below(CHANGES) {

@@ -1,6 +1,6 @@
-//! One run of one target: the corpus first, then changed copies of what was worth keeping, until the budget is spent.
+//! One run of one target: the corpus first, then mutated copies of kept inputs, until the budget is spent.
 //!
-//! An input that panics, is answered wrongly or costs too much memory ends the run and is made as short as it can be.
+//! An input that panics, violates a property or allocates too much ends the run and is minimized.
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,48 +11,48 @@ use crate::memory::{Cost, measure};
 use crate::mutate::{Numbers, mutate};
 use crate::targets::Target;
 
-/// How many inputs are kept to be changed further.
+/// The maximum number of kept inputs.
 const MAX_KEPT: usize = 4096;
-/// What any input may cost, in bytes, whatever its length: tables that are made on first use, and texts of errors.
+/// The allowed cost of any input in bytes, whatever its length: tables built at first use, and error texts.
 const BASE_BYTES: usize = 4 * 1024 * 1024;
-/// How many bytes may be held at once for each byte of an input.
+/// The allowed bytes held at once for each byte of an input.
 const HELD_PER_BYTE: usize = 256;
-/// How many bytes may be asked for altogether for each byte of an input.
+/// The allowed bytes allocated in total for each byte of an input.
 const ASKED_PER_BYTE: usize = 8192;
 
-/// How long a run takes.
+/// The length of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Budget {
-    /// So many inputs: the same ones every time.
+    /// A number of inputs, equal in every run.
     Inputs(usize),
-    /// Until then.
+    /// A deadline.
     Until(Instant),
 }
 
-/// An input that broke a rule.
+/// An input that violated a property.
 #[derive(Clone, Debug)]
 pub struct Finding {
     /// The input.
     pub input: Vec<u8>,
-    /// What was wrong.
+    /// The violation.
     pub why: String,
 }
 
-/// What a run did.
+/// The summary of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Summary {
-    /// How many inputs were tried.
+    /// The number of inputs.
     pub inputs: usize,
-    /// Of how many kinds they were.
+    /// The number of distinct kinds.
     pub kinds: usize,
-    /// How long the slowest of them took, which says as much about the machine.
+    /// The duration of the slowest input, which also depends on the machine.
     pub slowest: Duration,
 }
 
-/// Runs a target. The same seed and number of inputs give the same run.
+/// Runs a target. Equal seeds and numbers of inputs give equal runs.
 ///
 /// # Errors
-/// The first input that breaks a rule, as short as it can be made by leaving parts out.
+/// The first input that violates a property, minimized by removing parts.
 pub fn run(target: &Target, seed: u64, budget: Budget) -> Result<Summary, Finding> {
     let mut numbers = Numbers::new(seed);
     let (mut kinds, mut kept) = (HashSet::new(), corpus(target));
@@ -90,7 +90,7 @@ pub fn run(target: &Target, seed: u64, budget: Budget) -> Result<Summary, Findin
     Ok(Summary { inputs, kinds: kinds.len(), slowest })
 }
 
-/// The inputs to begin with: those of the target, and the files of its corpus in the order of their names.
+/// The initial inputs: those of the target, and the files of its corpus in order of names.
 fn corpus(target: &Target) -> Vec<Vec<u8>> {
     let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "corpus", target.name].iter().collect();
     let mut files: Vec<PathBuf> =
@@ -100,7 +100,7 @@ fn corpus(target: &Target) -> Vec<Vec<u8>> {
     seeds.chain(files.into_iter().filter_map(|file| std::fs::read(file).ok())).collect()
 }
 
-/// Tries an input; one that breaks a rule is made shorter as long as it breaks one.
+/// Tries an input, and minimizes one that violates a property.
 fn attempt(target: &Target, input: &[u8]) -> Result<u64, Finding> {
     let why = match check(target, input) {
         Ok(kind) => return Ok(kind),

@@ -1,7 +1,7 @@
-//! The parsers that read what clients send, and what must hold of each.
+//! The parsers of client input, and the properties of each.
 //!
-//! A check panics where something does not hold. What it returns is a number that tells kinds of inputs apart: of a refusal
-//! its text without what it quotes, of an accepted input the forms of the values in it.
+//! A check panics if a property is violated. It returns a number for the kind of input: for a refused one from its
+//! error without quoted parts, for an accepted one from the types of its values.
 
 mod bytes;
 mod expressions;
@@ -15,17 +15,17 @@ use keelson_meta::json::Value;
 
 /// One parser.
 pub struct Target {
-    /// What it is called on the command line, and its folder of the corpus.
+    /// The name on the command line, and of its corpus folder.
     pub name: &'static str,
-    /// Inputs to begin with.
+    /// Initial inputs.
     pub(crate) seeds: &'static [&'static [u8]],
-    /// What its language knows.
+    /// The words of its language.
     pub(crate) words: &'static [&'static str],
-    /// Reads an input.
+    /// Checks an input and returns its kind.
     pub(crate) check: fn(&[u8]) -> u64,
 }
 
-/// All of them.
+/// All targets.
 pub fn all() -> &'static [Target] {
     &[
         bytes::JSON,
@@ -51,7 +51,7 @@ pub fn all() -> &'static [Target] {
     ]
 }
 
-/// The kind of a refusal: its text up to what differs from input to input.
+/// The kind of a refusal: its text without parts that vary by input.
 fn refused(error: &impl ToString) -> u64 {
     let text = error.to_string();
     let plain = text.bytes().take(80).map(|byte| if byte.is_ascii_digit() { b'0' } else { byte });
@@ -67,7 +67,7 @@ fn refused(error: &impl ToString) -> u64 {
     hasher.finish()
 }
 
-/// The kind of a value: the forms in it, down to a few levels.
+/// The kind of a value: the types in it, down to a few levels.
 fn form(value: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     hash_form(value, 4, &mut hasher);

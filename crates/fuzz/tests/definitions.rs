@@ -1,6 +1,6 @@
-//! Memory of definitions of custom resources: of the schema in compiled form, and of its compiled expressions.
+//! Memory of custom resource definitions: of compiled schemas, and of compiled expressions.
 //!
-//! Thousands are held at a time, so each is bounded by its length.
+//! Thousands exist at a time, so the memory of each is bounded by its length.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ fn what_expressions_take_when_they_are_compiled_is_not_underestimated() {
         ("many fields", ruled(fields(1_000), vec!["self.field1 == self.field2".to_owned()])),
         ("patterns", ruled(fields(5), vec!["self.field1.matches('^[a-z]{1,100}$')".to_owned(); 10])),
     ];
-    // What all programs share is made once.
+    // Creates the shared state of all programs.
     let warm = |(_, document): &(&str, Value)| {
         let judged = Schema::structural(&kind(), document).unwrap().rules().unwrap().judge(&json!({}), None, None);
         assert!(judged.faults.len() < 1_000);

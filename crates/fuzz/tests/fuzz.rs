@@ -1,12 +1,12 @@
-//! A seeded run of every target, the same each time and over within seconds.
+//! A seeded run of every target, deterministic and within seconds.
 //!
-//! It shows that the targets work; `cargo xtask fuzz` runs for longer and looks for findings.
+//! It shows that the targets work. `cargo xtask fuzz` runs longer to find faults.
 
 use keelson_fuzz::{Budget, Finding, all, run};
 
 /// The date of the first run.
 const SEED: u64 = 20_261_122;
-/// How many inputs each target is given.
+/// The number of inputs for each target.
 const INPUTS: usize = 15_000;
 
 fn check(name: &str) {

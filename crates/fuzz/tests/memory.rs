@@ -1,6 +1,6 @@
-//! Memory of bodies that are as large as the server takes them: at most twenty times their length, in every encoding.
+//! Memory of the largest accepted bodies: at most twenty times their length, in every encoding.
 //!
-//! Bodies are made of what costs most for each byte. Counted are requested bytes, at the moment when they were the most.
+//! Bodies consist of the most expensive contents for each byte. The peak of requested bytes is counted.
 
 use std::fmt::Write as _;
 
@@ -9,11 +9,11 @@ use keelson_codec::{Outline, json, pretty, yaml};
 use keelson_fuzz::memory::measure;
 use keelson_meta::Object;
 
-/// The largest body that the server takes.
+/// The maximum size of a body.
 const BODY_BYTES: usize = 3 * 1024 * 1024;
-/// How long bodies in YAML are: reading them takes ten times as long, and costs no more for each byte where they are longer.
+/// The size of YAML bodies, which take ten times as long to parse, without costing more for each byte when longer.
 const YAML_BYTES: usize = 1024 * 1024;
-/// How many bytes may be held for each byte of a body.
+/// The allowed bytes held for each byte of a body.
 const HELD_PER_BYTE: usize = 20;
 
 fn check<T>(what: &str, length: usize, work: impl FnOnce() -> T) -> T {
@@ -27,7 +27,7 @@ fn check<T>(what: &str, length: usize, work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// `part` as often as it fits between two ends.
+/// `part` repeated to the given length between a start and an end.
 fn repeated_to(length: usize, start: &str, part: impl Fn(usize) -> String, end: &str) -> String {
     let mut text = start.to_owned();
     let mut number = 0;
@@ -40,7 +40,7 @@ fn repeated_to(length: usize, start: &str, part: impl Fn(usize) -> String, end: 
     text
 }
 
-/// Arrays in arrays, as deep as they may be, one beside the other.
+/// Adjacent arrays of the maximum depth.
 fn deep(length: usize, levels: usize) -> String {
     repeated_to(length, "[", |_| format!("{}{},", "[".repeat(levels), "]".repeat(levels)), "]")
 }
@@ -79,7 +79,7 @@ fn yaml_in_flow_style_is_read_or_refused() {
     ] {
         let _ = check(what, body.len(), || yaml::parse(body.as_bytes()));
     }
-    // A document in flow style is read, however long it is.
+    // A document in flow style is accepted at any length.
     let body = repeated_to(YAML_BYTES, "{", |number| format!("k{number}: [v],"), "}");
     let parsed = check("a mapping", body.len(), || yaml::parse(body.as_bytes()).expect("a body is YAML"));
     assert!(parsed.value.as_object().is_some_and(|map| map.len() > 40_000));
@@ -115,7 +115,7 @@ fn deep_objects_are_indented_piece_by_piece() {
     }
 }
 
-/// Rows of a table are made from an outline of the stored text.
+/// The rows of a table are created from an outline of the stored text.
 #[test]
 fn large_objects_are_outlined_for_tables() {
     for (what, body) in bodies(YAML_BYTES) {
@@ -153,7 +153,7 @@ fn push_length(out: &mut Vec<u8>, mut length: usize) {
 
 #[test]
 fn protobuf_is_read_or_refused() {
-    // Entries of `data` of a config map, containers of a pod, and items of its lists, each as short as it can be.
+    // Minimal entries of a config map's `data`, containers of a pod, and items of its lists.
     let entries = b"\x12\x04\x0a\x00\x12\x00".repeat(BODY_BYTES / 7);
     let containers = {
         let items = b"\x12\x00".repeat(BODY_BYTES / 2 - 16);
@@ -173,7 +173,7 @@ fn protobuf_is_written() {
     let mut text = String::from(r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"},"data":{"#);
     let mut number = 0;
     while text.len() < BODY_BYTES {
-        write!(text, "\"k{number}\":\"v\",").expect("memory takes every text");
+        write!(text, "\"k{number}\":\"v\",").expect("writing to a String cannot fail");
         number += 1;
     }
     text.pop();

@@ -1,7 +1,8 @@
-//! Work on large inputs, which grows with their length: ten times as many items ask for about ten times as much memory.
+//! Work on large inputs is linear in their length: ten times as many items allocate about ten times as much memory.
 //!
-//! Counted instead of timed, so that it is the same on every machine. What copies each item for each other shows. What only compares
-//! them asks for no memory: that is timed by what its thread runs, once with many items and ten times with few.
+//! It is counted instead of timed, so that it is equal on every machine. This detects copies of each item for every
+//! other one. Pairwise comparisons allocate nothing, so they are measured by thread time, once with many items and ten
+//! times with few.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -19,23 +20,23 @@ use keelson_patch::{merge_patch, strategic};
 use keelson_registry::Validator as _;
 use keelson_schema::{Schema, SchemaRef, Schemas, WalkOptions, WalkReport};
 
-/// So many items, and ten times as many.
+/// The number of items, compared with ten times as many.
 const ITEMS: usize = 1_500;
-/// How much more ten times as many items may ask for. Vectors that double and trees that deepen take their share.
+/// The allowed growth of allocations for ten times as many items, including doubling vectors and deeper trees.
 const TIMES: usize = 20;
 
 fn check(what: &str, work: impl Fn(usize)) {
-    // The first call makes what is made once.
+    // The first call creates lazy state.
     work(1);
     let few = measure(|| work(ITEMS)).1.asked;
     let many = measure(|| work(10 * ITEMS)).1.asked;
     assert!(many <= TIMES * few, "{what}: {few} bytes for {ITEMS} items, {many} for ten times as many");
 }
 
-/// How much longer many items may take at once than by tens.
+/// The allowed growth of time for many items at once.
 const TIMES_LONGER: u32 = 4;
 
-/// The same for work that compares: `prepare` makes what it works on, and is not timed.
+/// Checks the time of work that compares. `prepare` creates its input and is not timed.
 fn check_time<P>(what: &str, prepare: impl Fn(usize) -> P, work: impl Fn(&P)) {
     let (few, many) = (prepare(ITEMS), prepare(10 * ITEMS));
     let took = |times: usize, on: &P| {
@@ -51,7 +52,7 @@ fn check_time<P>(what: &str, prepare: impl Fn(usize) -> P, work: impl Fn(&P)) {
     );
 }
 
-/// How long this thread has run, not counting others who use the machine; where that is not told, how late it is.
+/// The run time of this thread, excluding other processes. If unavailable, the elapsed time.
 fn thread_time() -> Duration {
     static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
@@ -243,13 +244,13 @@ fn values_that_are_compared_with_many() {
     let missing = schema(10 * FAULTS_MAX);
     let found = missing.rules().expect("it is structural").judge(&json!({"spec": {}}), None, None);
     assert_eq!(found.faults.len(), FAULTS_MAX);
-    // One fault tells of all that is allowed: many of these are not kept.
+    // A fault lists all allowed values, so many of them are not kept.
     let object = json!({"list": vec!["other"; FAULTS_MAX]});
     let (found, cost) = measure(|| missing.rules().expect("it is structural").judge(&object, None, None));
     assert!(!found.faults.is_empty() && cost.peak < 32_000_000, "{cost:?}");
 }
 
-/// A path is as long as the keys in it: what is said of many faults below a long one would be their product.
+/// A path is as long as its keys, so many faults below a long one would have quadratic size.
 #[test]
 fn what_is_said_of_faults_is_bounded() {
     let long = "k".repeat(500_000);

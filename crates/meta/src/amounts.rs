@@ -1,6 +1,6 @@
-//! Amounts of resources by their names: what containers ask for, what is limited, what is used.
+//! Amounts of resources by name: requests, limits and usage.
 //!
-//! Sums are told as upstream tells them: in powers of two where the first amount was.
+//! As upstream, a sum has a binary suffix if its first amount does.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,19 +8,19 @@ use std::fmt;
 use crate::json::{Map, Value};
 use crate::quantity::{Quantity, canonical};
 
-/// How many units the smallest binary suffix stands for.
+/// The value of the smallest binary suffix in units.
 const KIBI: i128 = 1024;
 
 /// An amount of one resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
     quantity: Quantity,
-    /// Whether it is told in powers of two.
+    /// True for a binary suffix.
     is_binary: bool,
 }
 
 impl Amount {
-    /// Reads a quantity.
+    /// Parses a quantity.
     pub fn parse(value: &Value) -> Option<Self> {
         let number;
         let text = match value {
@@ -34,29 +34,29 @@ impl Amount {
         Some(Self { quantity: Quantity::parse(text)?, is_binary: text.ends_with('i') })
     }
 
-    /// So many whole units.
+    /// An amount of `number` whole units.
     pub const fn units(number: i64) -> Self {
         Self { quantity: Quantity::units(number), is_binary: false }
     }
 
-    /// How much it is.
+    /// The quantity.
     pub const fn quantity(self) -> Quantity {
         self.quantity
     }
 
-    /// Whether it is nothing.
+    /// Returns true for zero.
     pub fn is_zero(self) -> bool {
         self.quantity == Quantity::ZERO
     }
 
-    /// Both together.
+    /// The sum.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         let is_binary = if self.is_zero() { other.is_binary } else { self.is_binary };
         Self { quantity: self.quantity.plus(other.quantity), is_binary }
     }
 
-    /// What is left without another amount.
+    /// The difference.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         let is_binary = if self.is_zero() { other.is_binary } else { self.is_binary };
@@ -83,7 +83,7 @@ impl fmt::Display for Amount {
 pub struct Amounts(pub BTreeMap<String, Amount>);
 
 impl Amounts {
-    /// Reads a list of quantities; what is none is passed over, since validation tells of it.
+    /// Reads a list of quantities. Invalid ones are skipped, since validation reports them.
     pub fn read(list: Option<&Value>) -> Self {
         let list = list.and_then(Value::as_object).into_iter().flat_map(Map::iter);
         Self(list.filter_map(|(name, amount)| Some((name.to_owned(), Amount::parse(amount)?))).collect())
@@ -112,7 +112,7 @@ impl Amounts {
         }
     }
 
-    /// Raises these to others where those are greater.
+    /// Raises each amount to that of `others` if that is greater.
     pub fn raise_to(&mut self, others: &Self) {
         for (name, amount) in &others.0 {
             let known = self.0.entry(name.clone()).or_insert(*amount);
@@ -122,14 +122,14 @@ impl Amounts {
         }
     }
 
-    /// As names and texts.
+    /// The amounts as a JSON object.
     pub fn to_value(&self) -> Value {
         let texts = self.0.iter().map(|(name, amount)| (name.as_str(), Value::from(amount.to_string())));
         Value::Object(texts.collect())
     }
 }
 
-/// As upstream lists them in its messages.
+/// Formats the amounts as upstream does in its messages.
 impl fmt::Display for Amounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, (name, amount)) in self.0.iter().enumerate() {

@@ -1,6 +1,6 @@
-//! Digits of base64 (RFC 4648), for readers that have to say where a text is wrong as Go does.
+//! Digits of base64 (RFC 4648), for parsers that report the place of a fault as Go does.
 //!
-//! Whoever only wants the bytes uses the library for that.
+//! Other code uses the library for base64.
 
 /// The value of a digit of the standard alphabet.
 #[inline]
@@ -16,7 +16,7 @@ pub fn base64_digit(byte: u8) -> Option<u32> {
     Some(u32::from(value))
 }
 
-/// The value of a digit of the alphabet that is safe in URLs.
+/// The value of a digit of the URL-safe alphabet.
 #[inline]
 pub fn base64_url_digit(byte: u8) -> Option<u32> {
     match byte {

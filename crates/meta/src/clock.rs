@@ -1,7 +1,7 @@
-//! Wall-clock time, and the two text forms in which the API carries it.
+//! Wall-clock time, and the two text forms of the API.
 //!
-//! Code that needs the time of day takes a [`Clock`], so that a test or a simulation decides what time it is. Timers
-//! and timeouts do not belong here; they run on the async runtime's clock.
+//! Code that needs the time of day takes a [`Clock`], so that tests and simulations control it. Timers and timeouts use
+//! the async runtime's clock instead.
 
 use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
@@ -10,14 +10,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// First second of year 0, the earliest time RFC 3339 can write.
+/// The first second of year 0, the earliest time of RFC 3339.
 const EARLIEST_SECOND: i64 = -62_167_219_200;
-/// Last second of year 9999, the latest time RFC 3339 can write.
+/// The last second of year 9999, the latest time of RFC 3339.
 const LATEST_SECOND: i64 = 253_402_300_799;
 
 /// A source of wall-clock time.
 pub trait Clock: Send + Sync + 'static {
-    /// The time now.
+    /// The current time.
     fn now(&self) -> SystemTime;
 }
 
@@ -31,17 +31,17 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that moves only when told to.
+/// A clock that moves only on request.
 #[derive(Debug)]
 pub struct ManualClock(Mutex<SystemTime>);
 
 impl ManualClock {
-    /// A clock that stands at `start`.
+    /// A clock that shows `start`.
     pub fn new(start: SystemTime) -> Self {
         Self(Mutex::new(start))
     }
 
-    /// Moves the clock to `time`, which may be in its past.
+    /// Sets the clock to `time`, which may be earlier.
     pub fn set(&self, time: SystemTime) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = time;
     }
@@ -58,7 +58,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// The time as metadata carries it: UTC in whole seconds, such as `2026-01-02T03:04:05Z`.
+/// The time as in metadata: UTC in whole seconds, such as `2026-01-02T03:04:05Z`.
 pub fn rfc3339(time: SystemTime) -> String {
     let (seconds, _) = civil(time);
     let mut text = String::with_capacity(seconds.len() + 1);
@@ -67,7 +67,7 @@ pub fn rfc3339(time: SystemTime) -> String {
     text
 }
 
-/// The time with microseconds, as `Lease` and `Event` carry it: `2026-01-02T03:04:05.000000Z`.
+/// The time with microseconds, as in `Lease` and `Event`: `2026-01-02T03:04:05.000000Z`.
 pub fn rfc3339_micro(time: SystemTime) -> String {
     let mut text = Vec::with_capacity("2026-01-02T03:04:05.000000Z".len());
     push_rfc3339_micro(time, &mut text);
@@ -83,9 +83,9 @@ pub fn push_rfc3339_micro(time: SystemTime, out: &mut Vec<u8>) {
     out.push(b'Z');
 }
 
-/// Reads an RFC 3339 time with any offset and any precision; `None` if it is not one.
+/// Parses an RFC 3339 time with any offset and precision. `None` if it is invalid.
 ///
-/// As in Go's layout the letters are upper case, and no other separator may stand for the `T`.
+/// As in Go's layout, letters are upper case, and `T` is the only separator.
 pub fn parse_rfc3339(text: &str) -> Option<SystemTime> {
     if text.as_bytes().get(10) != Some(&b'T') || text.ends_with('z') {
         return None;
@@ -93,8 +93,8 @@ pub fn parse_rfc3339(text: &str) -> Option<SystemTime> {
     OffsetDateTime::parse(text, &Rfc3339).ok().map(SystemTime::from)
 }
 
-/// Date and time to the second, and the microseconds beyond it. Times outside the years 0 to 9999 are clamped, as the
-/// format has four digits for the year.
+/// Date and time in seconds, and the microseconds. Times outside the years 0 to 9999 are clamped, since the format has
+/// four digits for the year.
 fn civil(time: SystemTime) -> ([u8; 19], u32) {
     let (seconds, micros) = match time.duration_since(UNIX_EPOCH) {
         Ok(after) => (i64::try_from(after.as_secs()).unwrap_or(i64::MAX), after.subsec_micros()),
@@ -111,11 +111,11 @@ fn civil(time: SystemTime) -> ([u8; 19], u32) {
 }
 
 thread_local! {
-    /// The second that was written last: what is written on a busy server is nearly always of the same one.
+    /// The second formatted last. On a busy server nearly all times are in the same one.
     static LATEST: Cell<(i64, [u8; 19])> = const { Cell::new((0, *b"1970-01-01T00:00:00")) };
 }
 
-/// Date and time of a second that the format has room for.
+/// Date and time of a second within the range of the format.
 fn civil_second(seconds: i64) -> [u8; 19] {
     let date = OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH);
     let (year, month, day) = date.to_calendar_date();
@@ -129,7 +129,7 @@ fn civil_second(seconds: i64) -> [u8; 19] {
     text
 }
 
-/// The last digits of a number, with zeros before them.
+/// The last digits of a number, with leading zeros.
 fn digits<const COUNT: usize>(mut number: u32) -> [u8; COUNT] {
     let mut text = [b'0'; COUNT];
     for digit in text.iter_mut().rev() {
@@ -139,7 +139,7 @@ fn digits<const COUNT: usize>(mut number: u32) -> [u8; COUNT] {
     text
 }
 
-/// Splits a distance before 1970 into whole seconds (rounded down, so away from 1970) and microseconds after them.
+/// Splits a distance before 1970 into whole seconds (rounded down, so away from 1970) and microseconds.
 fn before_epoch(distance: Duration) -> (i64, u32) {
     let whole = i64::try_from(distance.as_secs()).unwrap_or(i64::MAX);
     match distance.subsec_micros() {

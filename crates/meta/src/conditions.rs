@@ -1,6 +1,6 @@
-//! The conditions in a status: one of each type, dated by when its status last became another.
+//! Status conditions: one of each type, with the time when its status last changed.
 //!
-//! A controller that says the same again does not move the date. Nothing here knows which types there are.
+//! Setting an unchanged status keeps the time. This module must not know the types.
 
 use std::time::SystemTime;
 
@@ -8,7 +8,7 @@ use crate::Object;
 use crate::clock::rfc3339;
 use crate::json::{Map, Value, json};
 
-/// Sets the condition of the type that `condition` has, and when it became what it is.
+/// Sets the condition with this type. Its transition time changes only with its status.
 pub fn set(object: &mut Object, condition: Value, now: SystemTime) {
     let Value::Object(mut condition) = condition else { return };
     let status = object.0.entry("status").or_insert_with(|| json!({}));
@@ -32,7 +32,7 @@ pub fn set(object: &mut Object, condition: Value, now: SystemTime) {
     }
 }
 
-/// Whether the condition of this type is `True`.
+/// Returns true if the condition of this type is `True`.
 pub fn is_true(object: &Object, kind: &str) -> bool {
     list(object).iter().any(|condition| text(condition, "type") == kind && text(condition, "status") == "True")
 }
@@ -42,12 +42,12 @@ pub fn list(object: &Object) -> &[Value] {
     object.get(&["status", "conditions"]).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// A text of a condition, empty when it is not there.
+/// A text field of a condition. Empty if absent.
 pub fn text<'a>(condition: &'a Value, field: &str) -> &'a str {
     condition.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The conditions of an object, to be changed.
+/// Mutable conditions of an object.
 pub fn list_mut(object: &mut Object) -> impl Iterator<Item = &mut Map> {
     let status = object.0.get_mut("status").and_then(Value::as_object_mut);
     let conditions = status.and_then(|status| status.get_mut("conditions")).and_then(Value::as_array_mut);

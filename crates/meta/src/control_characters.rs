@@ -1,15 +1,15 @@
-//! Control characters in texts that others wrote, made visible.
+//! Makes control characters in foreign texts visible.
 //!
-//! A terminal acts on control characters: an object, a webhook or an aggregated server could move the cursor, retitle the window or
-//! hide text. Bidirectional controls reorder what a person reads. Both are replaced in every text that a command prints and in every
-//! `Status`.
+//! Terminals interpret control characters: an object, a webhook or an aggregated server could move the cursor, change
+//! the window title or hide text. Bidirectional controls reorder the displayed text. Both are replaced in every text
+//! that a command prints and in every `Status`.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// The text with its control characters made visible: ESC becomes `^[`, as kubectl shows it, and U+202E becomes `<U+202E>`.
+/// The text with visible control characters: ESC becomes `^[`, as kubectl shows it, and U+202E becomes `<U+202E>`.
 ///
-/// Line feeds and tabs stay. Borrowed where there is nothing to replace. O(n).
+/// Line feeds and tabs are kept. Borrowed if nothing is replaced. O(n).
 pub fn visible(text: &str) -> Cow<'_, str> {
     if !text.chars().any(|character| acts(character) && !is_layout(character)) {
         return Cow::Borrowed(text);
@@ -21,7 +21,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
             _ if is_layout(character) || !acts(character) => shown.push(character),
             '\0'..='\x1f' => shown.extend(['^', char::from(character as u8 + b'@')]),
             '\x7f' => shown.push_str("^?"),
-            // Memory can be written to.
+            // Writing to a string cannot fail.
             _ => {
                 let _done = write!(shown, "<U+{:04X}>", u32::from(character));
             }
@@ -30,9 +30,9 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// The JSON text with its control characters as JSON escapes. Decoding it yields the same value.
+/// The JSON text with its control characters as JSON escapes. It decodes to the same value.
 ///
-/// `json` must be well-formed: such characters can then stand in strings only. Line feeds and tabs stay, since they indent.
+/// `json` must be well-formed, so such characters are in strings only. Line feeds and tabs are kept for indentation.
 pub fn escaped_json(json: &str) -> Cow<'_, str> {
     if !json.chars().any(|character| acts(character) && !is_layout(character)) {
         return Cow::Borrowed(json);
@@ -40,7 +40,7 @@ pub fn escaped_json(json: &str) -> Cow<'_, str> {
     let mut escaped = String::with_capacity(json.len() + 16);
     for character in json.chars() {
         if acts(character) && !is_layout(character) {
-            // Memory can be written to.
+            // Writing to a string cannot fail.
             let _done = write!(escaped, "\\u{:04x}", u32::from(character));
         } else {
             escaped.push(character);
@@ -49,7 +49,7 @@ pub fn escaped_json(json: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Whether a terminal or the bidirectional algorithm acts on the character instead of showing it. All of these are below U+10000.
+/// Returns true if a terminal or the bidirectional algorithm interprets the character. All of these are below U+10000.
 pub fn acts(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

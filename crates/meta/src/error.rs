@@ -1,7 +1,7 @@
-//! Every way a request can fail, and the one place that makes a [`Status`] out of it.
+//! Every failure of a request, and the only place that turns it into a [`Status`].
 //!
-//! The rest of the server reports failures as [`ApiError`] and never builds a failure `Status` itself. Texts, reasons and
-//! codes are upstream's, since clients match on them. What an operator should know beyond them belongs in the log.
+//! Other code reports failures as [`ApiError`] and never builds a failure `Status`. Texts, reasons and codes are
+//! upstream's, since clients match on them. Details for operators belong in the log.
 
 mod answer;
 
@@ -14,7 +14,7 @@ use crate::gvk::{GroupKind, GroupResource};
 use crate::revision::Revision;
 use crate::status::{Status, StatusCause};
 
-/// From this time on a request has waited for so long that its client is not asked to repeat it by itself.
+/// The duration of a request from which its error has no `Retry-After`, so that clients do not repeat it automatically.
 const LONG_WAIT: Duration = Duration::from_secs(8);
 
 /// Media types as a message lists them.
@@ -23,76 +23,76 @@ pub type MediaTypes = &'static [&'static str];
 /// A request that failed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ApiError {
-    /// 400: the request cannot be understood.
+    /// 400: a malformed request.
     BadRequest(String),
-    /// 401: the credentials are not accepted.
+    /// 401: invalid credentials.
     Unauthorized,
-    /// 403: the user may not do this.
+    /// 403: the user lacks a permission.
     Forbidden(Box<ForbiddenDetail>),
-    /// 403: a rule of the server, rather than a missing permission, stands against it.
+    /// 403: refused by a rule of the server, not for a missing permission.
     Refused {
-        /// What the request is about.
+        /// The resource of the request.
         resource: GroupResource,
-        /// The object's name, empty for none.
+        /// The object's name, or empty.
         name: String,
-        /// Why not.
+        /// The reason.
         message: String,
-        /// The rules that stand against it, for programs to read.
+        /// The rules that were violated, for programs.
         causes: Vec<StatusCause>,
     },
-    /// 404: no such object.
+    /// 404: an unknown object.
     NotFound {
-        /// The collection looked in.
+        /// The collection.
         resource: GroupResource,
-        /// The name looked for.
+        /// The requested name.
         name: String,
     },
-    /// 404: no such resource or path.
+    /// 404: an unknown resource or path.
     UnknownResource,
-    /// 405: the resource exists but does not have this verb.
+    /// 405: the resource does not support this verb.
     MethodNotAllowed,
-    /// 405: a custom resource, or what is below its objects, does not have this verb.
+    /// 405: a custom resource or its subresource does not support this verb.
     MethodNotSupported {
         /// The resource.
         resource: GroupResource,
         /// The verb.
         verb: String,
     },
-    /// 406: none of the formats the client accepts can be produced.
+    /// 406: the server supports none of the accepted formats.
     NotAcceptable {
-        /// Which of the two texts, and the formats there are.
+        /// The variant of the text, and the supported formats.
         accepted: NotAcceptableForm,
     },
     /// 409: the name is taken.
     AlreadyExists {
         /// The collection.
         resource: GroupResource,
-        /// The name that is taken.
+        /// The name.
         name: String,
-        /// Whether the object that has it is being deleted.
+        /// True if the existing object is being deleted.
         is_going: bool,
     },
-    /// 409: the object is not as the request expects it.
+    /// 409: the object differs from the request's expectation.
     Conflict {
         /// The collection.
         resource: GroupResource,
         /// The object's name.
         name: String,
-        /// In which way.
+        /// The difference.
         message: Box<ConflictKind>,
     },
-    /// 409: others own fields that the client applies with other values.
+    /// 409: an apply changes fields of other owners.
     ApplyConflict {
-        /// Which fields, and whose.
+        /// The fields and their owners.
         message: String,
         /// A cause for each field.
         causes: Vec<StatusCause>,
     },
-    /// 410: the history that the request needs is gone.
+    /// 410: the required history was compacted.
     Expired {
-        /// Which history.
+        /// The kind of history.
         message: ExpiredKind,
-        /// A token with which a list can go on inconsistently.
+        /// A token for an inconsistent continuation of the list.
         continue_token: Option<String>,
     },
     /// 413: the body is too large.
@@ -110,7 +110,7 @@ pub enum ApiError {
         /// The limit in bytes.
         limit: usize,
     },
-    /// 413: the object is larger than the store takes.
+    /// 413: the object is larger than the store allows.
     ObjectTooLarge {
         /// Its size in the store, in bytes.
         bytes: usize,
@@ -121,193 +121,193 @@ pub enum ApiError {
     PatchTooManyOperations {
         /// The limit.
         limit: usize,
-        /// How many it has.
+        /// The number of operations.
         actual: usize,
     },
-    /// 415: the body is in no known format.
+    /// 415: the body has an unknown format.
     UnsupportedMediaType {
-        /// The formats there are.
+        /// The supported formats.
         accepted: MediaTypes,
     },
-    /// 415: the patch is of no known type.
+    /// 415: the patch has an unknown type.
     UnsupportedPatchType,
-    /// 422: the object or the options break rules.
+    /// 422: the object or the options are invalid.
     Invalid {
         /// The kind of the object.
         kind: GroupKind,
         /// The object's name.
         name: String,
-        /// Which rules, in the order they were checked.
+        /// The violations, in the order of the checks.
         errors: Vec<FieldError>,
     },
-    /// 422: a JSON patch has a `test` that failed, or it cannot be applied.
+    /// 422: a `test` of a JSON patch failed, or the patch cannot be applied.
     JsonPatchTestFailed,
-    /// 504: the revision asked for lies in the future.
+    /// 504: the requested revision is in the future.
     RevisionTooLarge {
-        /// What was asked for.
+        /// The requested revision.
         requested: Revision,
-        /// Where the server is.
+        /// The server's revision.
         current: Revision,
-        /// Whether the client is told to try again soon.
+        /// True to suggest a retry soon.
         retry: bool,
     },
     /// 429: the server is overloaded or not ready yet.
     TooManyRequests {
-        /// When to try again.
+        /// The time until a retry, in seconds.
         retry_after_seconds: u32,
     },
-    /// 429: one user, or all users together, have as much as they may have of something that all share.
+    /// 429: a user, or all users together, exceed a limit of a shared resource.
     ShareExceeded {
-        /// The resource that is used up, and its limit.
+        /// The exhausted resource and its limit.
         message: String,
-        /// When to try again.
+        /// The time until a retry, in seconds.
         retry_after_seconds: u32,
     },
-    /// 429: a disruption budget does not let a pod be evicted now.
+    /// 429: a disruption budget currently prevents an eviction.
     EvictionRefused {
-        /// Why not, by the name of the budget.
+        /// The reason, with the name of the budget.
         cause: String,
-        /// When to try again; 0 for when the budget has room.
+        /// The time until a retry in seconds. 0 if it depends on the budget.
         retry_after_seconds: u32,
     },
-    /// 500: a passing failure; the operation may be tried again.
+    /// 500: a temporary failure. A retry may succeed.
     ServerTimeout {
         /// The collection.
         resource: GroupResource,
         /// The verb, such as `list`.
         operation: String,
-        /// When to try again.
+        /// The time until a retry, in seconds.
         retry_after_seconds: u32,
     },
-    /// 504: the time for the request ran out; it may still take effect.
+    /// 504: the request timed out. It may still take effect.
     Timeout(String),
-    /// 503: the server or one it needs cannot answer now.
+    /// 503: this server, or one it depends on, is temporarily unavailable.
     ServiceUnavailable {
-        /// What is wrong.
+        /// The reason.
         message: String,
-        /// When to try again, if that is known.
+        /// The time until a retry in seconds, if known.
         retry_after_seconds: Option<u32>,
     },
-    /// 507: the store has no room for the write. No time to try again is named: the operator has to make room.
+    /// 507: the store is full. There is no `Retry-After`, since an operator has to free space.
     InsufficientStorage(String),
-    /// 500 without a reason: an object to be created has a resourceVersion.
+    /// 500 without a reason: an object to create has a resourceVersion.
     RevisionOnCreate,
     /// 409: every generated name tried was taken.
     GenerateNameExhausted {
         /// The collection.
         resource: GroupResource,
-        /// The last name tried.
+        /// The last generated name.
         name: String,
     },
-    /// 500 without a reason: a failure that upstream passes on without saying what kind it is.
+    /// 500 without a reason: a failure that upstream returns unclassified.
     Unclassified(String),
-    /// 500: objects of a list can't be read.
+    /// 500: objects of a list are unreadable.
     StoreRead {
         /// The collection.
         resource: GroupResource,
-        /// Which, and why not.
+        /// The objects and the reasons.
         causes: Vec<StatusCause>,
     },
-    /// What somebody answered who was asked about the request, such as a webhook.
+    /// The status returned by another party, such as a webhook.
     Answered(Box<Status>),
-    /// 500: something broke inside.
+    /// 500: an internal error.
     Internal(String),
 }
 
-/// Who may not do what.
+/// A denied action.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForbiddenDetail {
     /// The user's name.
     pub user: String,
     /// The verb.
     pub verb: String,
-    /// The resource, absent when the request is for a path that is no resource.
+    /// The resource. `None` for a non-resource path.
     pub resource: Option<GroupResource>,
-    /// The object's name, empty for a whole collection.
+    /// The object's name. Empty for a collection.
     pub name: String,
-    /// The namespace, absent for the cluster scope.
+    /// The namespace. `None` for the cluster scope.
     pub namespace: Option<String>,
-    /// The path of a request that is for no resource.
+    /// The path of a non-resource request.
     pub path: Option<String>,
-    /// The subresource, absent for the object itself.
+    /// The subresource. `None` for the object itself.
     pub subresource: Option<String>,
-    /// What the authorizer gave as its reason, empty for none.
+    /// The authorizer's reason, or empty.
     pub reason: String,
 }
 
 /// The texts of a 406.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotAcceptableForm {
-    /// Resource endpoints: the code and the representations available.
+    /// Resource endpoints: the code and the supported representations.
     Router(MediaTypes),
-    /// Discovery endpoints: the media types accepted.
+    /// Discovery endpoints: the supported media types.
     MediaTypes(MediaTypes),
-    /// The metadata of one object were asked for, and the answer is a list, of this type in upstream's code.
+    /// The client requested metadata of one object, and the response is a list, of this type in upstream's code.
     MetadataOfList(String),
-    /// The metadata of a list were asked for, and the answer is one object, of this type in upstream's code.
+    /// The client requested metadata of a list, and the response is one object, of this type in upstream's code.
     MetadataListOfObject(String),
 }
 
-/// Why an object is not as a request expects it.
+/// The difference between an object and the request's expectation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConflictKind {
-    /// Its resourceVersion is another than the one in the object sent.
+    /// Its resourceVersion differs from that of the sent object.
     Modified,
-    /// Its UID is another than the precondition says.
+    /// Its UID differs from the precondition.
     UidPrecondition {
-        /// The kind, which stands in for the resource in this text.
+        /// The kind, which replaces the resource in this text.
         kind: String,
         /// The UID in the precondition.
         wanted: String,
-        /// The UID it has.
+        /// The object's UID.
         actual: String,
     },
-    /// Its resourceVersion is another than the precondition says.
+    /// Its resourceVersion differs from the precondition.
     RevisionPrecondition {
-        /// The kind, which stands in for the resource in this text.
+        /// The kind, which replaces the resource in this text.
         kind: String,
         /// The resourceVersion in the precondition.
         wanted: String,
-        /// The resourceVersion it has.
+        /// The object's resourceVersion.
         actual: String,
     },
     /// Something else.
     Other(String),
 }
 
-/// Which history is gone.
+/// The compacted history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpiredKind {
-    /// That of a continue token; the list can go on inconsistently with the token in the answer.
+    /// The revision of a continue token. The list can continue inconsistently with the token in the response.
     ContinueToken,
-    /// That of a continue token; the list cannot go on.
+    /// The revision of a continue token. The list cannot continue.
     ContinueTokenNoRest,
-    /// That of a list at a resourceVersion.
+    /// The revision of a list at a resourceVersion.
     ListRevision,
-    /// That of a watch, compacted in storage.
+    /// The revision of a watch, compacted in storage.
     WatchRevision,
-    /// That of a watch, no longer kept in memory.
+    /// The revision of a watch, no longer in the cache.
     WatchTooOld {
-        /// Where the client wants to begin.
+        /// The requested revision.
         requested: Revision,
-        /// The first revision from which a watch could begin.
+        /// The oldest revision at which a watch can start.
         oldest: Revision,
     },
 }
 
 impl ApiError {
-    /// The answer to a user who lacks a permission.
+    /// The error for a missing permission.
     pub fn forbidden(detail: ForbiddenDetail) -> Self {
         Self::Forbidden(Box::new(detail))
     }
 
-    /// The answer to a request that expects the object to be another than it is.
+    /// The error for a difference from the request's expectation.
     pub fn conflict(resource: GroupResource, name: impl Into<String>, message: ConflictKind) -> Self {
         Self::Conflict { resource, name: name.into(), message: Box::new(message) }
     }
 
-    /// The error as clients see it. Of what an attacker can make long it has the beginning; faults of an object, which are bounded
-    /// one by one, are told as they are.
+    /// The error for clients. Texts that an attacker can make long are truncated. Faults of an object are bounded
+    /// individually and kept.
     pub fn status(&self) -> Status {
         let mut status = self.whole_status();
         if !matches!(self, Self::Invalid { .. }) {
@@ -388,8 +388,8 @@ impl ApiError {
         }
     }
 
-    /// The error as the answer to a request that was served for this time. A 503 after a long wait names no time to try again. Clients of
-    /// Kubernetes would repeat it ten times by themselves, so that a wait of ten seconds became one of minutes.
+    /// The error as the response to a request of this duration. A 503 after a long wait has no `Retry-After`, because
+    /// Kubernetes clients would repeat it ten times, and a wait of ten seconds would become one of minutes.
     #[must_use]
     pub fn after_waiting(self, waited: Duration) -> Self {
         match self {
@@ -405,7 +405,7 @@ impl ApiError {
         self.status().http_code()
     }
 
-    /// Whether the same request may succeed when it is sent again.
+    /// Returns true if a retry of the same request may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::TooManyRequests { .. }
@@ -447,7 +447,7 @@ impl ApiError {
         }
     }
 
-    /// The value of the `Retry-After` header, in seconds, if the answer should have one.
+    /// The value of the `Retry-After` header in seconds, if any.
     pub fn retry_after(&self) -> Option<u32> {
         self.status().details.map(|details| details.retry_after_seconds).filter(|seconds| *seconds > 0)
     }

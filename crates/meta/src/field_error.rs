@@ -1,6 +1,6 @@
-//! A fault in one field of an object or of request options, with the text clients see.
+//! A fault in one field of an object or of request options, with its text for clients.
 //!
-//! The form is upstream's `field.Error`, down to how Go shows a value. A `Status` is made of it in `error`.
+//! The form is upstream's `field.Error`, including Go's notation of values. `error` turns it into a `Status`.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -15,63 +15,63 @@ use crate::status::StatusCause;
 pub struct FieldError {
     /// The path of the field, such as `metadata.labels` or `spec.ports[0].name`.
     pub field: String,
-    /// What is wrong.
+    /// The kind of fault.
     pub kind: FieldErrorKind,
-    /// More about it, empty for nothing.
+    /// Details, or empty.
     pub detail: String,
 }
 
-/// What is wrong with a field.
+/// The kinds of faults.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FieldErrorKind {
-    /// It must be given and is not.
+    /// A required field is missing.
     Required,
-    /// Its value breaks a rule.
+    /// The value violates a rule.
     Invalid {
         /// The value given.
         value: Value,
     },
-    /// Its value breaks a rule, and says nothing more that is worth to be shown.
+    /// The value violates a rule and is not shown, as it adds nothing.
     InvalidUnshown,
-    /// Its value appears twice where values must differ.
+    /// The value is a duplicate.
     Duplicate {
         /// The value given.
         value: Value,
     },
-    /// Its value appears twice where values must differ, and says nothing more that is worth to be shown.
+    /// The value is a duplicate and is not shown, as it adds nothing.
     DuplicateUnshown,
-    /// Its value is not one of those that are known.
+    /// The value is not one of the supported ones.
     NotSupported {
         /// The value given.
         value: Value,
-        /// The values that are known.
+        /// The supported values.
         supported: Vec<String>,
     },
-    /// What it refers to does not exist.
+    /// The referenced object does not exist.
     NotFound {
         /// The value given.
         value: Value,
     },
-    /// It may not be given here.
+    /// The field is not allowed here.
     Forbidden,
-    /// Its value is too long. The value is not repeated, as it may be huge.
+    /// The value is too long. It is not repeated, as it may be huge.
     TooLong,
-    /// It has too many items.
+    /// The field has too many items.
     TooMany {
-        /// How many it has.
+        /// The number of items.
         actual: usize,
     },
-    /// Its value has the wrong type for the schema.
+    /// The value has the wrong type.
     TypeInvalid {
         /// The value given.
         value: Value,
     },
-    /// The server failed to judge it.
+    /// The server failed to validate the field.
     Internal,
 }
 
 impl FieldError {
-    /// About how many bytes it has.
+    /// The approximate size in bytes.
     pub fn about_bytes(&self) -> usize {
         let shown = match &self.kind {
             FieldErrorKind::NotSupported { value, supported } => {
@@ -86,65 +86,65 @@ impl FieldError {
         self.field.len() + self.detail.len() + shown
     }
 
-    /// The field must be given.
+    /// A missing required field.
     pub fn required(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(field, FieldErrorKind::Required, detail)
     }
 
-    /// The value breaks a rule.
+    /// A value that violates a rule.
     pub fn invalid(field: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
         Self::new(field, FieldErrorKind::Invalid { value: value.into() }, detail)
     }
 
-    /// The value breaks a rule, but is not shown.
+    /// A value that violates a rule and is not shown.
     pub fn invalid_unshown(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(field, FieldErrorKind::InvalidUnshown, detail)
     }
 
-    /// The value appears twice.
+    /// A duplicate value.
     pub fn duplicate(field: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::new(field, FieldErrorKind::Duplicate { value: value.into() }, "")
     }
 
-    /// The value appears twice, but is not shown.
+    /// A duplicate value that is not shown.
     pub fn duplicate_unshown(field: impl Into<String>) -> Self {
         Self::new(field, FieldErrorKind::DuplicateUnshown, "")
     }
 
-    /// The value is not one of `supported`.
+    /// A value that is not one of `supported`.
     pub fn not_supported(field: impl Into<String>, value: impl Into<Value>, supported: &[&str]) -> Self {
         let supported = supported.iter().map(|&value| value.to_owned()).collect();
         Self::new(field, FieldErrorKind::NotSupported { value: value.into(), supported }, "")
     }
 
-    /// What the value names does not exist.
+    /// A reference to an object that does not exist.
     pub fn not_found(field: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::new(field, FieldErrorKind::NotFound { value: value.into() }, "")
     }
 
-    /// The field may not be given.
+    /// A field that is not allowed.
     pub fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(field, FieldErrorKind::Forbidden, detail)
     }
 
-    /// The value is longer than `limit` bytes.
+    /// A value longer than `limit` bytes.
     pub fn too_long(field: impl Into<String>, limit: usize) -> Self {
         let unit = if limit == 1 { "byte" } else { "bytes" };
         Self::new(field, FieldErrorKind::TooLong, format!("may not be more than {limit} {unit}"))
     }
 
-    /// The field has more than `limit` items.
+    /// A field with more than `limit` items.
     pub fn too_many(field: impl Into<String>, actual: usize, limit: usize) -> Self {
         let unit = if limit == 1 { "item" } else { "items" };
         Self::new(field, FieldErrorKind::TooMany { actual }, format!("must have at most {limit} {unit}"))
     }
 
-    /// The value has the wrong type.
+    /// A value with the wrong type.
     pub fn type_invalid(field: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) -> Self {
         Self::new(field, FieldErrorKind::TypeInvalid { value: value.into() }, detail)
     }
 
-    /// The server failed while it judged the field.
+    /// A field that the server failed to validate.
     pub fn internal(field: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(field, FieldErrorKind::Internal, detail)
     }
@@ -181,7 +181,7 @@ impl FieldError {
 }
 
 impl FieldErrorKind {
-    /// The word for programs.
+    /// The reason for programs.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
@@ -213,7 +213,7 @@ impl FieldErrorKind {
 
     fn value_text(&self) -> Option<String> {
         match self {
-            // Such values have types of their own in upstream's code, which are shown as JSON, texts included.
+            // Such values have types of their own in upstream's code and are shown as JSON, even texts.
             Self::NotSupported { value, .. } => Some(go_format::json(value)),
             Self::Invalid { value }
             | Self::Duplicate { value }
@@ -233,7 +233,7 @@ impl FieldErrorKind {
     }
 }
 
-/// `metadata.name: Required value: name or generateName is required`.
+/// Formats as `metadata.name: Required value: name or generateName is required`.
 impl fmt::Display for FieldError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.field, self.body())
@@ -242,19 +242,19 @@ impl fmt::Display for FieldError {
 
 impl std::error::Error for FieldError {}
 
-/// How many faults of one object are looked for. Who has more of them reads the first and mends the rest likewise.
+/// The maximum number of faults collected for one object. Further ones are rarely of a new kind.
 pub const FAULTS_MAX: usize = 2000;
-/// About how many bytes of them are looked for at the most: more than is told.
+/// The approximate maximum size of collected faults in bytes, more than a response has.
 pub const FAULTS_BYTES_MAX: usize = 1024 * 1024;
-/// How many faults an answer tells of.
+/// The maximum number of faults in a response.
 pub(crate) const TOLD_MAX: usize = 1000;
-/// How many bytes an answer tells of faults: of those that are told, the first is always.
+/// The maximum size of faults in a response in bytes. The first is always included.
 pub(crate) const TOLD_BYTES_MAX: usize = 512 * 1024;
 
-/// What an answer tells of the faults of an object: the causes as often as they were found, and one text.
+/// The causes and the text of an object's faults. Repeated faults have a cause each.
 ///
-/// The text has one fault alone as it is, several as `[a, b]`, and equal ones once. What an attacker can make many of is
-/// told as far as it fits, and then how many more there are.
+/// A single fault is the text itself, several are `[a, b]`, and equal ones appear once. Faults beyond the limits are
+/// replaced by their number.
 pub fn told(errors: &[FieldError]) -> (Vec<StatusCause>, String) {
     let (mut causes, mut seen, mut text, mut bytes) = (Vec::new(), HashSet::new(), String::new(), 0);
     let mut several = false;
@@ -282,7 +282,7 @@ pub fn told(errors: &[FieldError]) -> (Vec<StatusCause>, String) {
     (causes, if several { format!("[{text}]") } else { text })
 }
 
-/// The text of several faults, as [`told`] has it.
+/// The text of several faults, as in [`told`].
 pub fn join(errors: &[FieldError]) -> String {
     told(errors).1
 }

@@ -1,11 +1,11 @@
 //! Field selectors: `metadata.name=a,spec.nodeName!=b`.
 //!
-//! Terms are kept as the client named them; which fields a kind can be selected by is the business of its resource
-//! definition. In values, `\`, `,` and `=` are written with a backslash in front.
+//! Terms keep the client's field names. The selectable fields of a kind are defined with its resource. In values, `\`,
+//! `,` and `=` are escaped with a backslash.
 
 use std::fmt;
 
-/// Terms that must all hold. The empty selector holds for every object.
+/// A conjunction of terms. The empty selector matches every object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector(Vec<FieldTerm>);
 
@@ -16,11 +16,11 @@ pub struct FieldTerm {
     pub field: String,
     /// The comparison.
     pub op: FieldOperator,
-    /// The value compared with.
+    /// The value.
     pub value: String,
 }
 
-/// How a field is compared.
+/// The operators on fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldOperator {
     /// `=` or `==`.
@@ -29,12 +29,12 @@ pub enum FieldOperator {
     NotEqual,
 }
 
-/// The operators in the order they are looked for at each position: the longer ones before their own beginnings.
+/// The operators in the order of matching, longer ones before their prefixes.
 const OPERATORS: [(&str, FieldOperator); 3] =
     [("!=", FieldOperator::NotEqual), ("==", FieldOperator::Equal), ("=", FieldOperator::Equal)];
 
 impl FieldSelector {
-    /// The selector that holds for every object.
+    /// The selector that matches every object.
     pub fn everything() -> Self {
         Self::default()
     }
@@ -44,7 +44,7 @@ impl FieldSelector {
         Self(vec![FieldTerm { field: field.into(), op: FieldOperator::Equal, value: value.into() }])
     }
 
-    /// Reads a selector.
+    /// Parses a selector.
     ///
     /// # Errors
     /// The text for the client.
@@ -54,7 +54,7 @@ impl FieldSelector {
         parts.into_iter().map(|part| parse_term(text, part)).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether the selector holds for every object.
+    /// Returns true if the selector matches every object.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -64,18 +64,18 @@ impl FieldSelector {
         &self.0
     }
 
-    /// The value that the field must have, if the selector says so.
+    /// The value that the selector requires for the field, if any.
     pub fn require_exact(&self, field: &str) -> Option<&str> {
         let exact = self.0.iter().find(|term| term.field == field && term.op == FieldOperator::Equal)?;
         Some(&exact.value)
     }
 
-    /// Whether the selector holds for an object of which `get` tells the fields; an absent field counts as empty.
+    /// Returns true if the selector matches an object with the fields of `get`. An absent field is empty.
     pub fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.0.iter().all(|term| term.matches(get(&term.field)))
     }
 
-    /// The same selector with the term added.
+    /// Returns the selector with a term added.
     #[must_use]
     pub fn and(mut self, field: impl Into<String>, op: FieldOperator, value: impl Into<String>) -> Self {
         self.0.push(FieldTerm { field: field.into(), op, value: value.into() });
@@ -84,7 +84,7 @@ impl FieldSelector {
 }
 
 impl FieldTerm {
-    /// Whether the term holds for a field with this value; an absent field counts as empty.
+    /// Returns true if the term holds for a field with this value. An absent field is empty.
     pub fn matches(&self, value: Option<&str>) -> bool {
         let equal = value.unwrap_or_default() == self.value;
         match self.op {
@@ -116,7 +116,7 @@ impl fmt::Display for FieldTerm {
     }
 }
 
-/// Splits at the commas that have no backslash in front.
+/// Splits at unescaped commas.
 fn split_terms(text: &str) -> Vec<&str> {
     let mut terms = Vec::new();
     let (mut start, mut escaped) = (0, false);

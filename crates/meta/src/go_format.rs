@@ -1,4 +1,4 @@
-//! Texts as Go prints them, because clients read (and match on) messages that upstream formats with Go's `%q`,
+//! Formats texts as Go does, because clients read (and match on) messages that upstream formats with Go's `%q`,
 //! `encoding/json` and `strconv`.
 
 use crate::json::{Value, ValueKind};
@@ -19,13 +19,13 @@ pub fn quote(text: &str) -> String {
     out
 }
 
-/// The texts in double quotes between brackets, a blank between two, as `%q` prints a slice: `["a" "b"]`.
+/// The texts in double quotes between brackets, separated by spaces, as `%q` prints a slice: `["a" "b"]`.
 pub fn quote_list(texts: &[impl AsRef<str>]) -> String {
     let quoted: Vec<String> = texts.iter().map(|text| quote(text.as_ref())).collect();
     format!("[{}]", quoted.join(" "))
 }
 
-/// The escape of a character that has one of a single letter, or of a quote or backslash.
+/// The one-letter escape of a character, or that of a quote or backslash.
 pub fn short_escape(c: char) -> Option<&'static str> {
     Some(match c {
         '"' => "\\\"",
@@ -50,13 +50,14 @@ fn push_escape(out: &mut String, code: u32) {
     debug_assert!(written.is_ok(), "writing to a string cannot fail");
 }
 
-/// Whether Go counts the character as printable: letters, marks, numbers, punctuation, symbols and the ASCII space.
+/// Returns true if Go considers the character printable: letters, marks, numbers, punctuation, symbols and the ASCII
+/// space.
 pub fn is_print(c: char) -> bool {
     match c {
         ' '..='~' => true,
         c if c.is_ascii() => false,
-        // Rust's debug form escapes the same categories as Go. The letter in front keeps it from also escaping
-        // combining marks, which it does only at the start of a text.
+        // Rust's debug form escapes the same categories as Go. The leading letter prevents escapes of combining marks,
+        // which it adds only at the start of a text.
         c => {
             let pair: String = ['a', c].iter().collect();
             pair.escape_debug().eq(pair.chars())
@@ -70,7 +71,7 @@ pub fn json(value: &Value) -> String {
     let mut out = String::with_capacity(plain.len());
     for c in plain.chars() {
         match c {
-            // These occur only inside strings, so escaping them in the finished text is sound.
+            // These occur only inside strings, so the complete text can be escaped.
             '<' => out.push_str("\\u003c"),
             '>' => out.push_str("\\u003e"),
             '&' => out.push_str("\\u0026"),
@@ -82,7 +83,7 @@ pub fn json(value: &Value) -> String {
     out
 }
 
-/// Reads a signed decimal number.
+/// Parses a signed decimal number.
 ///
 /// # Errors
 /// Go's message, such as `strconv.ParseInt: parsing "abc": invalid syntax`.
@@ -92,7 +93,7 @@ pub fn parse_int(text: &str) -> Result<i64, String> {
     text.parse().map_err(|_| number_error("ParseInt", text, "value out of range"))
 }
 
-/// Reads an unsigned decimal number. A sign is not accepted.
+/// Parses an unsigned decimal number without a sign.
 ///
 /// # Errors
 /// Go's message, such as `strconv.ParseUint: parsing "-1": invalid syntax`.
@@ -101,7 +102,7 @@ pub fn parse_uint(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| number_error("ParseUint", text, "value out of range"))
 }
 
-/// Reads a boolean query parameter: absent, `false` and `0` are false, anything else (even an empty value) is true.
+/// Parses a boolean query parameter: absent, `false` and `0` are false, other values (even empty ones) are true.
 pub fn parse_bool(text: &str) -> bool {
     !(text == "0" || text.eq_ignore_ascii_case("false"))
 }
@@ -112,11 +113,11 @@ pub fn type_error(field: &str, found: &ValueKind, go_type: &str) -> String {
     format!("json: cannot unmarshal {} into Go struct field {field} of type {go_type}", self::found(found, go_type))
 }
 
-/// What Go's decoder calls a JSON value that it can't use for this type.
+/// Go's name for a JSON value that does not fit this type.
 pub fn found(found: &ValueKind, go_type: &str) -> String {
     match found {
         ValueKind::Boolean => "bool".to_owned(),
-        // Where a whole number is wanted, only the value of a number can be at fault, so Go names it.
+        // For an integer type, Go includes the number itself.
         ValueKind::Integer(number) | ValueKind::Number(number) if go_type.starts_with("int") => {
             format!("number {number}")
         }
@@ -127,7 +128,7 @@ pub fn found(found: &ValueKind, go_type: &str) -> String {
     }
 }
 
-/// What Go calls the JSON that a value is.
+/// Go's name for the JSON type of a value.
 pub fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -139,7 +140,8 @@ pub fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// A number that is no whole one, or too large for one, as `encoding/json` writes it: without an exponent from 1e-6 up to 1e21.
+/// A number that is not an integer, or too large for one, in the form of `encoding/json`: without an exponent from 1e-6
+/// up to 1e21.
 pub fn float(number: f64) -> String {
     let size = number.abs();
     if size == 0.0 || (1e-6..1e21).contains(&size) {

@@ -1,17 +1,18 @@
 //! Names of kinds and resources: group, version, kind, resource.
 //!
-//! A type for each combination, so that a mix-up does not compile. How they are written in `apiVersion` and in paths is here;
-//! which exist is not.
+//! Each combination has its own type, so that a mix-up does not compile. This module has their text forms and must not
+//! know which exist.
 
 use std::fmt;
 
-/// The API group of this server, in which it announces its own parameters. No definition and no aggregated server may have it.
+/// This server's own API group, in which it announces its parameters. Definitions and aggregated servers may not use
+/// it.
 pub const SERVER_GROUP: &str = "keelson.io";
 
-/// An API group and one of its versions. The core group is the empty string.
+/// A version of an API group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupVersion {
-    /// The group, empty for the core group.
+    /// The group. Empty for the core group.
     pub group: String,
     /// The version, such as `v1`.
     pub version: String,
@@ -20,7 +21,7 @@ pub struct GroupVersion {
 /// A kind in a group, without a version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupKind {
-    /// The group, empty for the core group.
+    /// The group. Empty for the core group.
     pub group: String,
     /// The kind, such as `Pod`.
     pub kind: String,
@@ -29,7 +30,7 @@ pub struct GroupKind {
 /// A resource in a group, without a version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupResource {
-    /// The group, empty for the core group.
+    /// The group. Empty for the core group.
     pub group: String,
     /// The plural resource name, such as `pods`.
     pub resource: String,
@@ -38,7 +39,7 @@ pub struct GroupResource {
 /// A kind in a version of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupVersionKind {
-    /// The group, empty for the core group.
+    /// The group. Empty for the core group.
     pub group: String,
     /// The version, such as `v1`.
     pub version: String,
@@ -49,7 +50,7 @@ pub struct GroupVersionKind {
 /// A resource in a version of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupVersionResource {
-    /// The group, empty for the core group.
+    /// The group. Empty for the core group.
     pub group: String,
     /// The version, such as `v1`.
     pub version: String,
@@ -58,16 +59,16 @@ pub struct GroupVersionResource {
 }
 
 impl GroupVersion {
-    /// Reads an `apiVersion`: `v1` is the core group, `apps/v1` the group `apps`.
+    /// Parses an `apiVersion`: `v1` is the core group, `apps/v1` the group `apps`.
     ///
     /// # Errors
-    /// `None` when the text has more than one slash.
+    /// `None` for more than one slash.
     pub fn parse(api_version: &str) -> Option<Self> {
         let (group, version) = Self::split(api_version)?;
         Some(Self { group: group.to_owned(), version: version.to_owned() })
     }
 
-    /// The group and the version of an `apiVersion`, where they stand.
+    /// The group and version of an `apiVersion`, borrowed.
     ///
     /// # Errors
     /// As [`GroupVersion::parse`].

@@ -1,10 +1,10 @@
-//! Hosts with ports, as URLs and tables write them.
+//! Hosts with ports, as in URLs and tables.
 //!
-//! An address of IPv6 stands in brackets, since its own colons would be taken for the one before the port.
+//! An IPv6 address is in brackets, since its colons would be confused with the one before the port.
 
 use std::fmt::Display;
 
-/// `host:port`, or `[host]:port` where the host is an address of IPv6.
+/// `host:port`, or `[host]:port` for an IPv6 address.
 pub fn host_port(host: &str, port: impl Display) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }

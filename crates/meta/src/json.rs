@@ -1,12 +1,13 @@
-//! The tree of a JSON document: what an object is while the server works on it.
+//! The tree of a JSON document: the form of objects while the server processes them.
 //!
-//! It reads and is used like the tree of `serde_json`, which it stands in for because a write spends much of its time in
-//! trees. Names and short texts stand in the tree itself ([`Text`]), the fields of an object in one allocation that is
-//! searched in order ([`Map`]), and a value takes 32 bytes rather than 72. Numbers are those of `serde_json`. Nothing here
-//! knows what a field means, and reading bytes is `codec`'s; through serde a tree can be made of a small text or of any
-//! type.
+//! It has the interface of `serde_json`'s tree and replaces it, since writes spend much of their time in trees. Names
+//! and short texts are inline ([`Text`]), the fields of an object in one allocation that is searched in order
+//! ([`Map`]), and a value takes 32 bytes instead of 72. Numbers are `serde_json`'s.
 //!
-//! The order of fields is kept by everything but `sort_keys`, and does not matter to equality.
+//! This module must not know the meaning of fields. `codec` parses bytes. Through serde a tree can be built from a
+//! small text or any type.
+//!
+//! All operations except `sort_keys` keep the order of fields. Equality ignores it.
 
 mod convert;
 mod equal;
@@ -31,10 +32,11 @@ pub use size::{about_bytes, about_bytes_of_members};
 pub use to_value::to_value;
 pub use value_kind::ValueKind;
 
-/// The integer that Go writes for a float, if the float has no fraction and the integer fits.
+/// The integer that Go writes for an integral float, if it fits.
 #[expect(clippy::cast_possible_truncation, reason = "it is whole and small")]
 pub fn integral(number: f64) -> Option<i64> {
-    /// Whole numbers below this are exact as floats. Of larger ones Go writes the shortest digits that read as the same float.
+    /// The limit of exact integers in floats. For larger ones Go writes the shortest digits that parse to the same
+    /// float.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if number.fract() != 0.0 || !number.is_finite() {
         return None;
@@ -50,9 +52,9 @@ pub enum Value {
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// An integer of 64 bits with or without sign, or a float.
+    /// An integer of 64 bits, signed or unsigned, or a float.
     Number(Number),
-    /// A text. Up to 24 bytes of it take no allocation.
+    /// A text. Up to 24 bytes are inline.
     String(Text),
     /// The elements of an array.
     Array(Vec<Value>),
@@ -61,7 +63,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Puts the fields of this object, and of all objects in it, into alphabetical order.
+    /// Sorts the fields of this object, and of all objects in it, alphabetically.
     pub fn sort_all_keys(&mut self) {
         match self {
             Self::Array(items) => items.iter_mut().for_each(Self::sort_all_keys),
@@ -75,7 +77,7 @@ impl Value {
         }
     }
 
-    /// Makes an integer of each float in it that has no fraction and fits, as Go does when it writes JSON and reads it again.
+    /// Converts integral floats to integers if they fit, as a round trip through Go's JSON does.
     pub fn make_floats_whole(&mut self) {
         match self {
             Self::Number(number) if number.is_f64() => {
@@ -89,19 +91,19 @@ impl Value {
         }
     }
 
-    /// The field or element at this place; `None` if there is none, or if this is no object or array.
+    /// The field or element at this index. `None` if it does not exist, or for another type.
     #[inline]
     pub fn get(&self, place: impl ValueIndex) -> Option<&Value> {
         place.of(self)
     }
 
-    /// The field or element at this place, to be changed.
+    /// The mutable field or element at this index.
     #[inline]
     pub fn get_mut(&mut self, place: impl ValueIndex) -> Option<&mut Value> {
         place.of_mut(self)
     }
 
-    /// The value that a JSON pointer (RFC 6901) leads to; the empty one leads to this.
+    /// The value at a JSON pointer (RFC 6901). The empty one is the value itself.
     pub fn pointer(&self, pointer: &str) -> Option<&Value> {
         index::steps(pointer)?.try_fold(self, |value, step| match value {
             Value::Object(fields) => fields.get(&step),
@@ -110,7 +112,7 @@ impl Value {
         })
     }
 
-    /// The value that a JSON pointer leads to, to be changed.
+    /// The mutable value at a JSON pointer.
     pub fn pointer_mut(&mut self, pointer: &str) -> Option<&mut Value> {
         index::steps(pointer)?.try_fold(self, |value, step| match value {
             Value::Object(fields) => fields.get_mut(&step),
@@ -119,101 +121,101 @@ impl Value {
         })
     }
 
-    /// The value, with null left in its place.
+    /// Takes the value and leaves null.
     #[inline]
     pub fn take(&mut self) -> Value {
         std::mem::take(self)
     }
 
-    /// The text, if it is one.
+    /// The text of a string.
     #[inline]
     pub fn as_str(&self) -> Option<&str> {
         if let Value::String(text) = self { Some(text) } else { None }
     }
 
-    /// The truth value, if it is one.
+    /// The value of a boolean.
     #[inline]
     pub fn as_bool(&self) -> Option<bool> {
         if let Value::Bool(value) = self { Some(*value) } else { None }
     }
 
-    /// The number, if it is one.
+    /// The value of a number.
     #[inline]
     pub fn as_number(&self) -> Option<&Number> {
         if let Value::Number(number) = self { Some(number) } else { None }
     }
 
-    /// The number, if it is one that fits.
+    /// The value of a number in the range of the type.
     #[inline]
     pub fn as_i64(&self) -> Option<i64> {
         self.as_number()?.as_i64()
     }
 
-    /// The number, if it is one that fits.
+    /// The value of a number in the range of the type.
     #[inline]
     pub fn as_u64(&self) -> Option<u64> {
         self.as_number()?.as_u64()
     }
 
-    /// The number, if it is one; large integers are rounded.
+    /// The value of a number. Large integers are rounded.
     #[inline]
     pub fn as_f64(&self) -> Option<f64> {
         self.as_number()?.as_f64()
     }
 
-    /// The elements, if it is an array.
+    /// The elements of an array.
     #[inline]
     pub fn as_array(&self) -> Option<&Vec<Value>> {
         if let Value::Array(elements) = self { Some(elements) } else { None }
     }
 
-    /// The elements, if it is an array, to be changed.
+    /// The mutable elements of an array.
     #[inline]
     pub fn as_array_mut(&mut self) -> Option<&mut Vec<Value>> {
         if let Value::Array(elements) = self { Some(elements) } else { None }
     }
 
-    /// The fields, if it is an object.
+    /// The fields of an object.
     #[inline]
     pub fn as_object(&self) -> Option<&Map> {
         if let Value::Object(fields) = self { Some(fields) } else { None }
     }
 
-    /// The fields, if it is an object, to be changed.
+    /// The mutable fields of an object.
     #[inline]
     pub fn as_object_mut(&mut self) -> Option<&mut Map> {
         if let Value::Object(fields) = self { Some(fields) } else { None }
     }
 
-    /// Whether it is null.
+    /// Returns true for null.
     #[inline]
     pub fn is_null(&self) -> bool {
         matches!(self, Value::Null)
     }
 
-    /// Whether it is a truth value.
+    /// Returns true for a boolean.
     pub fn is_boolean(&self) -> bool {
         matches!(self, Value::Bool(_))
     }
 
-    /// Whether it is a number.
+    /// Returns true for a number.
     pub fn is_number(&self) -> bool {
         matches!(self, Value::Number(_))
     }
 
-    /// Whether it is a text.
+    /// Returns true for a string.
     #[inline]
     pub fn is_string(&self) -> bool {
         matches!(self, Value::String(_))
     }
 
-    /// Whether it is an array.
+    /// Returns true for an array.
     #[inline]
     pub fn is_array(&self) -> bool {
         matches!(self, Value::Array(_))
     }
 
-    /// Whether it is an object.
+    /// Returns true for an object.
     #[inline]
     pub fn is_object(&self) -> bool {
         matches!(self, Value::Object(_))

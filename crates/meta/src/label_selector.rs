@@ -1,8 +1,8 @@
 //! Label selectors: `app=web,tier in (a,b),!legacy`.
 //!
-//! [`LabelSelector`] holds the meaning, `parse` the grammar, `structured` the form that selectors have in objects. The grammar and its
-//! messages are upstream's, oddities included: `in` and `notin` are names except where an operator can stand, and values of a set may be
-//! empty.
+//! [`LabelSelector`] has the semantics, `parse` the grammar, `structured` the form in objects. The grammar and its
+//! messages are upstream's, including oddities: `in` and `notin` are names except in the place of an operator, and
+//! values of a set may be empty.
 
 mod by_key;
 mod parse;
@@ -16,14 +16,14 @@ use by_key::ByKey;
 
 use crate::object::Object;
 
-/// Up to this many requirements are asked one after another, which is faster than to join them.
+/// The number of requirements up to which they are evaluated one by one, which is faster than joining them.
 const FEW_REQUIREMENTS: usize = 8;
 
-/// Requirements that must all hold, ordered by key. The empty selector holds for every object.
+/// A conjunction of requirements, sorted by key. The empty selector matches every object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     requirements: Vec<Requirement>,
-    /// The same joined by key, where they are many.
+    /// The requirements joined by key, if there are many.
     by_key: Option<Arc<ByKey>>,
 }
 
@@ -59,12 +59,12 @@ pub enum Operator {
 }
 
 impl LabelSelector {
-    /// The selector that holds for every object.
+    /// The selector that matches every object.
     pub fn everything() -> Self {
         Self::default()
     }
 
-    /// Reads a selector.
+    /// Parses a selector.
     ///
     /// # Errors
     /// The text for the client.
@@ -82,19 +82,21 @@ impl LabelSelector {
         Self { requirements, by_key }
     }
 
-    /// Whether the selector holds for every object.
+    /// Returns true if the selector matches every object.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// The requirements, ordered by key.
+    /// The requirements, sorted by key.
     pub fn requirements(&self) -> &[Requirement] {
         &self.requirements
     }
 
-    /// Whether the selector holds for an object with these labels, of which `get` finds one and `all` gives all.
+    /// Returns true if the selector matches an object with these labels. `get` returns one and `all` returns all of
+    /// them.
     ///
-    /// Cost: a look for each requirement where these are few, else one for each label, whatever the selector asks.
+    /// Cost: one lookup for each of a few requirements. For many, one lookup for each label, whatever the number of
+    /// requirements.
     pub fn matches_labels<'a, L: Iterator<Item = (&'a str, &'a str)>>(
         &self,
         get: impl Fn(&str) -> Option<&'a str>,
@@ -106,12 +108,12 @@ impl LabelSelector {
         }
     }
 
-    /// Whether the selector holds for this object.
+    /// Returns true if the selector matches this object.
     pub fn selects(&self, object: &Object) -> bool {
         self.matches(|wanted| object.labels().find(|(name, _)| *name == wanted).map(|(_, value)| value))
     }
 
-    /// Whether the selector holds for an object of which `get` tells the labels.
+    /// Returns true if the selector matches an object with the labels of `get`.
     pub fn matches<'a>(&self, get: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements.iter().all(|requirement| requirement.matches(get(&requirement.key)))
     }
@@ -128,12 +130,12 @@ impl Requirement {
         self.operator
     }
 
-    /// The values of the condition, in order: none for presence and absence, several only for sets.
+    /// The values of the condition, sorted: none for presence and absence, several only for sets.
     pub fn values(&self) -> impl Iterator<Item = &str> {
         self.values.iter().map(String::as_str)
     }
 
-    /// Whether the requirement holds for a label with this value, or for none.
+    /// Returns true if the requirement holds for a label with this value, or without one.
     pub fn matches(&self, label: Option<&str>) -> bool {
         match self.operator {
             Operator::In | Operator::Equals | Operator::DoubleEquals => {
@@ -147,7 +149,7 @@ impl Requirement {
         }
     }
 
-    /// The label's value and the bound as integers; `None` if either is not one.
+    /// The label's value and the bound as integers. `None` if either is not one.
     fn compare(&self, label: Option<&str>) -> Option<(i64, i64)> {
         Some((label?.parse().ok()?, self.values.first()?.parse().ok()?))
     }

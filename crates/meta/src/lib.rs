@@ -1,7 +1,7 @@
 //! The vocabulary of the Kubernetes API, as pure data and rules.
 //!
-//! Group/version/kind/resource names, object metadata, `Status`, request options and their validity rules, label and
-//! field selectors, and name rules. Nothing here does IO, knows HTTP, or knows how objects are stored.
+//! It has names of groups, versions, kinds and resources, object metadata, `Status`, request options and their rules,
+//! selectors, and name rules. The crate does no IO and must not know HTTP or storage.
 
 pub mod amounts;
 pub mod base64_digit;

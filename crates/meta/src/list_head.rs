@@ -1,6 +1,6 @@
-//! The head of a list: kind, revision, token and how many remain, whatever it is a list of and however it is written.
+//! The head of a list: kind, revision, token and remaining count, for every kind of list and format.
 //!
-//! JSON, protobuf and tables write it in their own form, from this one value.
+//! JSON, protobuf and tables each encode this value.
 
 use crate::revision::Revision;
 
@@ -18,16 +18,16 @@ pub struct ListHead<'a> {
 /// The metadata of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListMeta<'a> {
-    /// The revision of the snapshot that the list shows; of a single object, its own.
+    /// The revision of the list's snapshot, or that of a single object.
     pub revision: Revision,
-    /// The token that continues the list, if there is more.
+    /// The continue token, if there are more items.
     pub continue_token: Option<&'a str>,
-    /// How many items follow after this page, if that is known.
+    /// The number of items after this page, if known.
     pub remaining: Option<u64>,
 }
 
 impl ListMeta<'_> {
-    /// The metadata of something that has nothing but a revision.
+    /// Metadata with only a revision.
     pub const fn at(revision: Revision) -> Self {
         Self { revision, continue_token: None, remaining: None }
     }

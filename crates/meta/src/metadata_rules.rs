@@ -1,7 +1,7 @@
 //! The rules for `metadata`.
 //!
-//! The types are already known to be right: a walk over the schema comes first. Rules give all their complaints at once, in upstream's
-//! order; within labels and annotations, which upstream walks in random order, in the order of the document.
+//! Types are already validated by a walk over the schema. All faults are reported at once, in upstream's order. Labels
+//! and annotations, which upstream visits in random order, are reported in the order of the document.
 
 use std::borrow::Cow;
 
@@ -13,9 +13,9 @@ use crate::names::{NameRule, label_key_faults, label_value_faults};
 use crate::object::Object;
 use crate::options::field_manager_errors;
 
-/// Limit on keys and values of all annotations of an object together, in bytes.
+/// The limit of all annotations of an object, keys and values together, in bytes.
 pub const ANNOTATIONS_MAX: usize = 256 * 1024;
-/// Longest `subresource` of a managed fields entry, in bytes.
+/// The maximum length of `subresource` in a managedFields entry, in bytes.
 const SUBRESOURCE_MAX: usize = 256;
 
 /// The finalizer that makes the garbage collector orphan dependents.
@@ -25,14 +25,14 @@ pub const FINALIZER_FOREGROUND: &str = "foregroundDeletion";
 /// Finalizers of built-in kinds that need no domain.
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", FINALIZER_ORPHAN, FINALIZER_FOREGROUND];
 
-/// The complaints about the metadata of a new object of a built-in kind, whose name has already been generated.
+/// The faults in the metadata of a new object of a built-in kind. Its name must already be generated.
 pub fn validate_metadata(object: &Object, namespaced: bool, rule: NameRule) -> Vec<FieldError> {
     let mut errors = validate_custom_metadata(object, namespaced, rule);
     errors.extend(standard_finalizer_errors(object));
     errors
 }
 
-/// The complaints about the metadata of a new custom object, whose finalizers may have any qualified name.
+/// The faults in the metadata of a new custom object, whose finalizers may have any qualified name.
 pub fn validate_custom_metadata(object: &Object, namespaced: bool, rule: NameRule) -> Vec<FieldError> {
     let mut errors = name_errors(object, rule);
     errors.extend(namespace_errors(object.namespace(), namespaced));
@@ -48,9 +48,9 @@ pub fn validate_custom_metadata(object: &Object, namespaced: bool, rule: NameRul
     errors
 }
 
-/// The complaints about what an update states anew of the metadata of an object of a built-in kind: upstream judges it a
-/// second time beside what it was, and tells of it twice. `is_right`: [`validate_custom_metadata`] has nothing against it, so that
-/// only the finalizers are left to be judged. `free_finalizers`: those of this kind may have any qualified name.
+/// The faults in the metadata that an update of a built-in kind sets. Upstream validates it a second time with the old
+/// object, and reports such faults twice. `is_right` states that [`validate_custom_metadata`] found none, which leaves
+/// only the finalizers. `free_finalizers` allows any qualified name for them.
 pub fn validate_changed_metadata(object: &Object, is_right: bool, free_finalizers: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if !is_right {
@@ -94,7 +94,7 @@ fn namespace_errors(namespace: &str, namespaced: bool) -> Vec<FieldError> {
     }
 }
 
-/// The complaints about the labels of an object.
+/// The faults of an object's labels.
 pub fn label_errors(object: &Object) -> Vec<FieldError> {
     const FIELD: &str = "metadata.labels";
     let mut errors = Vec::new();
@@ -108,14 +108,14 @@ pub fn label_errors(object: &Object) -> Vec<FieldError> {
     errors
 }
 
-/// The complaints about the annotations of an object.
+/// The faults of an object's annotations.
 pub fn annotation_errors(object: &Object) -> Vec<FieldError> {
     const FIELD: &str = "metadata.annotations";
     let mut errors = Vec::new();
     let mut total = 0;
     for (key, value) in object.annotations() {
         total += key.len() + value.len();
-        // Keys are label keys of which the domain may have upper case letters.
+        // Keys are label keys whose domain may have upper-case letters.
         let is_lower_case = key.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase());
         let lower_case = if is_lower_case { Cow::Borrowed(key) } else { Cow::Owned(key.to_lowercase()) };
         if errors.len() >= FAULTS_MAX {
@@ -148,7 +148,7 @@ fn finalizer_errors(object: &Object) -> Vec<FieldError> {
     errors
 }
 
-/// What the writer of a custom resource is told of finalizers that are new: those without a path may be used by others too.
+/// Warnings about new finalizers of a custom resource: a name without a path may conflict with other uses.
 pub fn finalizer_warnings(old: Option<&Object>, object: &Object) -> Vec<String> {
     let known = old.map(Object::finalizers).unwrap_or_default();
     let is_told = |finalizer: &&str| {
@@ -175,7 +175,8 @@ fn standard_finalizer_errors(object: &Object) -> Vec<FieldError> {
         .collect()
 }
 
-/// How many references all messages about a second controller name together; each names all of them, and one is always told.
+/// The maximum number of references in all messages about a second controller. Each message lists all of them, and one
+/// message is always reported.
 const MOST_OWNERS_NAMED: usize = 4096;
 
 fn owner_errors(object: &Object) -> Vec<FieldError> {
@@ -224,7 +225,7 @@ fn owner_reference_errors(field: &str, reference: &Map) -> Vec<FieldError> {
             errors.push(FieldError::invalid(format!("{field}.{part}"), "", "must not be empty"));
         }
     }
-    // Events come and go by themselves, so nothing may hang on one.
+    // Events expire by themselves, so they can't own objects.
     if api_version == "v1" && text(reference, "kind") == "Event" {
         let detail = "/v1, Kind=Event is disallowed from being an owner";
         errors.push(FieldError::invalid(field, owner_value(reference), detail));
@@ -232,7 +233,7 @@ fn owner_reference_errors(field: &str, reference: &Map) -> Vec<FieldError> {
     errors
 }
 
-/// The reference as upstream's type writes it.
+/// The reference in the form of upstream's type.
 fn owner_value(reference: &Map) -> Value {
     let mut value = json!({
         "apiVersion": text(reference, "apiVersion"),

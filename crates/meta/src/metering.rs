@@ -1,7 +1,7 @@
-//! Numbers of metrics where they are counted: histograms, and the series of a family by their labels.
+//! Metrics at the place of counting: histograms, and the series of a family by labels.
 //!
-//! An observation costs two atomic additions and no lock. A series is looked up once and kept wherever that is possible. The names of
-//! families, their help and their format are given where metrics are written out.
+//! An observation costs two atomic additions and no lock. Callers look a series up once and keep it if possible. Names
+//! of families, help and format are in the code that writes metrics.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -11,36 +11,36 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-/// The most series of one family. Requests with further labels are not counted.
+/// The maximum number of series of a family. Requests with further labels are not counted.
 pub const MOST_SERIES: usize = 5_000;
 /// Nanoseconds in a second: the scale of durations.
 const NANOS: f64 = 1e9;
 /// Nanoseconds in a microsecond.
 const MICRO: u64 = 1_000;
 
-/// The upper ends of buckets, and the scale of the values. Values are whole numbers in a small unit: nanoseconds or bytes.
+/// The upper ends of buckets, and the scale of the values. Values are integers in a small unit: nanoseconds or bytes.
 #[derive(Debug)]
 pub struct Buckets {
-    /// In the unit that they were given in.
+    /// In the unit of the constructor.
     ends: &'static [u64],
-    /// The number of small units in the unit of the ends.
+    /// The number of small units in the unit of `ends`.
     factor: u64,
     /// The number of small units in the unit of the metric.
     scale: f64,
 }
 
 impl Buckets {
-    /// Buckets of durations, which end after these numbers of microseconds.
+    /// Buckets of durations with ends in microseconds.
     pub const fn of_durations(ends: &'static [u64]) -> Self {
         Self { ends, factor: MICRO, scale: NANOS }
     }
 
-    /// Buckets of durations, which end after these numbers of nanoseconds.
+    /// Buckets of durations with ends in nanoseconds.
     pub const fn of_short_durations(ends: &'static [u64]) -> Self {
         Self { ends, factor: 1, scale: NANOS }
     }
 
-    /// Buckets of sizes in bytes, or of numbers of things.
+    /// Buckets of sizes in bytes, or of counts.
     pub const fn of_sizes(ends: &'static [u64]) -> Self {
         Self { ends, factor: 1, scale: 1. }
     }
@@ -50,13 +50,13 @@ impl Buckets {
 #[derive(Debug)]
 pub struct AtomicHistogram {
     buckets: &'static Buckets,
-    /// The observations in each bucket, and above all of them.
+    /// The observations in each bucket, and those above all.
     counts: Box<[AtomicU64]>,
     sum: AtomicU64,
 }
 
 impl AtomicHistogram {
-    /// Without observations.
+    /// A histogram without observations.
     pub fn new(buckets: &'static Buckets) -> Self {
         let counts = (0..=buckets.ends.len()).map(|_| AtomicU64::new(0)).collect();
         Self { buckets, counts, sum: AtomicU64::new(0) }
@@ -80,8 +80,8 @@ impl AtomicHistogram {
         self.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// Some histograms of the same buckets as one: the sum of all observations in the unit of the metric, and the ends of the buckets with
-    /// the observations that each has and those before have not. The last bucket has no end. `None` for no histograms.
+    /// The sum of several histograms with equal buckets: the sum of observations in the unit of the metric, and the end
+    /// and count of each bucket. Counts are not cumulative, and the last bucket has no end. `None` without histograms.
     pub fn total(all: &[&Self]) -> Option<(f64, Vec<(f64, u64)>)> {
         let Buckets { ends, factor, scale } = all.first()?.buckets;
         let end = |end: &u64| (*end * factor) as f64 / scale;
@@ -98,12 +98,12 @@ impl AtomicHistogram {
     }
 }
 
-/// A number that only grows.
+/// A counter.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// Without anything counted.
+    /// A counter at zero.
     pub const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
@@ -118,25 +118,25 @@ impl Count {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// What was counted.
+    /// The current count.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// The series of a family by their labels, [`MOST_SERIES`] at the most.
+/// The series of a family by labels, at most [`MOST_SERIES`].
 pub struct Series<K, M> {
     series: RwLock<HashMap<K, Arc<M>>>,
     new: fn() -> M,
 }
 
 impl<K: Eq + Hash + Ord + Clone, M> Series<K, M> {
-    /// Without series. A new one is made by `new`.
+    /// A family without series. `new` creates one.
     pub fn new(new: fn() -> M) -> Self {
         Self { series: RwLock::default(), new }
     }
 
-    /// The series of these labels; `None` where there are too many. Labels that are not known yet are made by `own`.
+    /// The series of these labels. `None` if there are too many. `own` creates unknown labels.
     pub fn of<Q: Eq + Hash + ?Sized>(&self, labels: &Q, own: impl FnOnce() -> K) -> Option<Arc<M>>
     where
         K: Borrow<Q>,
@@ -151,7 +151,7 @@ impl<K: Eq + Hash + Ord + Clone, M> Series<K, M> {
         Some(series.entry(own()).or_insert_with(|| Arc::new((self.new)())).clone())
     }
 
-    /// All series in the order of their labels.
+    /// All series, sorted by labels.
     pub fn all(&self) -> Vec<(K, Arc<M>)> {
         let series = self.series.read().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<_> = series.iter().map(|(labels, series)| (labels.clone(), series.clone())).collect();

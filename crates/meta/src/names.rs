@@ -1,13 +1,13 @@
-//! The rules for names, label keys and label values, and how names are generated.
+//! The rules for names, label keys and label values, and the generation of names.
 //!
-//! Each rule gives all its complaints as texts for the client; no complaint means the text is valid. The regular
-//! expressions appear only inside messages: the checks are written out, as they run for every object.
+//! Each rule returns all faults as texts for the client, and none for a valid text. Regular expressions occur only in
+//! messages: the checks are written by hand, as they run for every object.
 
 use std::net::IpAddr;
 
 use crate::random::{Random, SUFFIX_LENGTH};
 
-/// Longest name that `generateName` can lead to, in bytes; every kind accepts at least a DNS label.
+/// The maximum length of a generated name in bytes. Every kind accepts at least a DNS label.
 const GENERATED_NAME_MAX: usize = 63;
 const LABEL_MAX: usize = 63;
 const SUBDOMAIN_MAX: usize = 253;
@@ -28,16 +28,16 @@ const LABEL_VALUE: &str = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?";
 const LABEL_VALUE_TEXT: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or \
                                 '.', and must start and end with an alphanumeric character";
 
-/// What the names of a kind may look like.
+/// The rule for the names of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NameRule {
-    /// A DNS subdomain (RFC 1123): labels with dots between, 253 bytes at most. The rule of most kinds.
+    /// A DNS subdomain (RFC 1123): labels separated by dots, at most 253 bytes. The rule of most kinds.
     DnsSubdomain,
-    /// A DNS label (RFC 1123): no dots, 63 bytes at most. Namespaces.
+    /// A DNS label (RFC 1123): no dots, at most 63 bytes. Namespaces.
     DnsLabel,
     /// A DNS label that starts with a letter (RFC 1035). Services.
     Dns1035Label,
-    /// Anything that can stand as one segment of a URL path. RBAC and other kinds with free names.
+    /// One segment of a URL path. RBAC and other kinds with free names.
     PathSegment,
     /// An IP address in its canonical form. `IPAddress` objects.
     IpAddress,
@@ -46,8 +46,7 @@ pub enum NameRule {
 }
 
 impl NameRule {
-    /// The complaints about this name. A `prefix` is one to which random characters will be added, so it may end in a
-    /// dash.
+    /// The faults of this name. Random characters are appended to a `prefix`, so it may end in a dash.
     pub fn check(self, name: &str, prefix: bool) -> Vec<String> {
         let masked = if prefix { mask_trailing_dash(name) } else { name.to_owned() };
         match self {
@@ -61,7 +60,7 @@ impl NameRule {
     }
 }
 
-/// A name from a `generateName`: as much of the base as leaves room, and five random characters.
+/// A name from a `generateName`: as much of the base as fits, and five random characters.
 pub fn generate_name(base: &str, random: &dyn Random) -> String {
     let mut end = base.len().min(GENERATED_NAME_MAX - SUFFIX_LENGTH);
     while !base.is_char_boundary(end) {
@@ -70,11 +69,11 @@ pub fn generate_name(base: &str, random: &dyn Random) -> String {
     format!("{}{}", &base[..end], random.name_suffix())
 }
 
-/// The complaints about a DNS label (RFC 1123).
+/// The faults of a DNS label (RFC 1123).
 pub fn dns_label_faults(text: &str) -> Vec<String> {
     let mut faults = too_many_characters(text, LABEL_MAX);
     if !is_dns_label(text) {
-        // A subdomain that is no label has dots, as its length has been judged.
+        // The length is checked before, so a subdomain that is not a label has dots.
         faults.push(if is_subdomain(text) {
             "must not contain dots".to_owned()
         } else {
@@ -84,7 +83,7 @@ pub fn dns_label_faults(text: &str) -> Vec<String> {
     faults
 }
 
-/// The complaints about a DNS label that must start with a letter (RFC 1035).
+/// The faults of a DNS label that must start with a letter (RFC 1035).
 pub fn dns_1035_label_faults(text: &str) -> Vec<String> {
     let mut faults = too_many_characters(text, LABEL_MAX);
     if !(is_dns_label(text) && text.starts_with(|c: char| c.is_ascii_lowercase())) {
@@ -93,7 +92,7 @@ pub fn dns_1035_label_faults(text: &str) -> Vec<String> {
     faults
 }
 
-/// The complaints about a DNS subdomain (RFC 1123).
+/// The faults of a DNS subdomain (RFC 1123).
 pub fn dns_subdomain_faults(text: &str) -> Vec<String> {
     let mut faults = too_many_characters(text, SUBDOMAIN_MAX);
     if !is_subdomain(text) {
@@ -102,7 +101,7 @@ pub fn dns_subdomain_faults(text: &str) -> Vec<String> {
     faults
 }
 
-/// The complaints about a text that shall be one segment of a URL path.
+/// The faults of one segment of a URL path.
 pub fn path_segment_faults(text: &str, prefix: bool) -> Vec<String> {
     if !prefix && matches!(text, "." | "..") {
         return vec![format!("may not be '{text}'")];
@@ -111,8 +110,8 @@ pub fn path_segment_faults(text: &str, prefix: bool) -> Vec<String> {
     forbidden.map(|part| format!("may not contain '{part}'")).collect()
 }
 
-/// The complaints about a label key, which is also the form of annotation keys and finalizers: an optional DNS
-/// subdomain with a slash, and a name.
+/// The faults of a label key, also for annotation keys and finalizers: an optional DNS subdomain with a slash, and a
+/// name.
 pub fn label_key_faults(key: &str) -> Vec<String> {
     let examples = ["MyName", "my.name", "123-abc"];
     let mut faults = Vec::new();
@@ -142,7 +141,7 @@ pub fn label_key_faults(key: &str) -> Vec<String> {
     faults
 }
 
-/// The complaints about a label value.
+/// The faults of a label value.
 pub fn label_value_faults(value: &str) -> Vec<String> {
     let mut faults = length_faults(value, LABEL_MAX);
     if !value.is_empty() && !is_label_text(value) {
@@ -151,7 +150,7 @@ pub fn label_value_faults(value: &str) -> Vec<String> {
     faults
 }
 
-/// The complaints about the name of a storage version (KEP-2339).
+/// The faults of a storage version's name (KEP-2339).
 fn group_resource_faults(name: &str) -> Vec<String> {
     let Some((group, resource)) = name.rsplit_once('.') else {
         return vec!["name must be in the form of <group>.<resource>".to_owned()];
@@ -169,24 +168,24 @@ fn ip_address_faults(text: &str) -> Vec<String> {
     }
 }
 
-/// The dash at the end of a prefix counts together with the character before it as one letter, as upstream has it.
+/// Replaces the trailing dash of a prefix and the character before it by one letter, as upstream does.
 fn mask_trailing_dash(name: &str) -> String {
     let Some(rest) = name.strip_suffix('-').filter(|rest| !rest.is_empty()) else { return name.to_owned() };
     let kept = rest.char_indices().next_back().map_or(0, |(index, _)| index);
     format!("{}a", &rest[..kept])
 }
 
-/// The complaint about a DNS name of more than `limit` bytes, in upstream's words: all that are right are ASCII.
+/// The fault of a DNS name of more than `limit` bytes, in upstream's words. Valid names are ASCII.
 fn too_many_characters(text: &str, limit: usize) -> Vec<String> {
     if text.len() > limit { vec![format!("must be no more than {limit} characters")] } else { Vec::new() }
 }
 
-/// The complaint about a text of more than `limit` bytes.
+/// The fault of a text of more than `limit` bytes.
 pub fn length_faults(text: &str, limit: usize) -> Vec<String> {
     if text.len() > limit { vec![format!("must be no more than {limit} bytes")] } else { Vec::new() }
 }
 
-/// The complaint that shows what is expected, examples of it, and a regular expression for it.
+/// A fault with the expected form, examples, and a regular expression.
 pub fn regex_fault(text: &str, regex: &str, examples: &[&str]) -> String {
     let examples: String = examples
         .iter()
@@ -214,7 +213,7 @@ fn is_label_text(text: &str) -> bool {
     bounded(text.as_bytes(), u8::is_ascii_alphanumeric, inner)
 }
 
-/// Whether the text is not empty, begins and ends with an `edge` character, and has only `inner` ones.
+/// Returns true for a non-empty text that begins and ends with an `edge` character and has only `inner` ones.
 fn bounded(bytes: &[u8], edge: impl Fn(&u8) -> bool, inner: impl Fn(&u8) -> bool) -> bool {
     bytes.first().is_some_and(&edge) && bytes.last().is_some_and(&edge) && bytes.iter().all(inner)
 }

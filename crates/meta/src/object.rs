@@ -1,20 +1,20 @@
 //! A Kubernetes object as a JSON tree, with typed access to its metadata.
 //!
-//! Accessors are forgiving: a field of the wrong type reads as absent. Whether the types are right is checked once, where
-//! an object enters the server, by a walk over its schema; nothing here judges content.
+//! Accessors are lenient: a field of the wrong type counts as absent. Types are validated once by a walk over the
+//! schema, when an object enters the server.
 
 use crate::json::{Map, Value};
 use serde::{Deserialize, Serialize};
 
 use crate::gvk::GroupVersionKind;
 
-/// An object of any kind: the JSON object with its keys in the order they were given.
+/// An object of any kind: a JSON object with its keys in their original order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Object(pub Map);
 
 impl Object {
-    /// The object in this value; `None` if the value is not a JSON object.
+    /// The object of a JSON object. `None` for other values.
     pub fn from_value(value: Value) -> Option<Self> {
         match value {
             Value::Object(map) => Some(Self(map)),
@@ -37,27 +37,27 @@ impl Object {
         self.0.get("kind")?.as_str()
     }
 
-    /// `metadata.name`, empty if absent.
+    /// `metadata.name`. Empty if absent.
     pub fn name(&self) -> &str {
         self.meta_str("name").unwrap_or_default()
     }
 
-    /// `metadata.namespace`, empty if absent.
+    /// `metadata.namespace`. Empty if absent.
     pub fn namespace(&self) -> &str {
         self.meta_str("namespace").unwrap_or_default()
     }
 
-    /// `metadata.generateName`, empty if absent.
+    /// `metadata.generateName`. Empty if absent.
     pub fn generate_name(&self) -> &str {
         self.meta_str("generateName").unwrap_or_default()
     }
 
-    /// `metadata.uid`, empty if absent.
+    /// `metadata.uid`. Empty if absent.
     pub fn uid(&self) -> &str {
         self.meta_str("uid").unwrap_or_default()
     }
 
-    /// `metadata.resourceVersion`, empty if absent.
+    /// `metadata.resourceVersion`. Empty if absent.
     pub fn resource_version(&self) -> &str {
         self.meta_str("resourceVersion").unwrap_or_default()
     }
@@ -67,7 +67,7 @@ impl Object {
         self.meta_str("creationTimestamp")
     }
 
-    /// `metadata.deletionTimestamp`, present once a graceful deletion has begun.
+    /// `metadata.deletionTimestamp`, present after a graceful deletion has begun.
     pub fn deletion_timestamp(&self) -> Option<&str> {
         self.meta_str("deletionTimestamp")
     }
@@ -77,12 +77,12 @@ impl Object {
         self.meta("generation")?.as_i64()
     }
 
-    /// `metadata.labels`, in the order given.
+    /// `metadata.labels`, in their original order.
     pub fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
         self.text_map("labels")
     }
 
-    /// `metadata.annotations`, in the order given.
+    /// `metadata.annotations`, in their original order.
     pub fn annotations(&self) -> impl Iterator<Item = (&str, &str)> {
         self.text_map("annotations")
     }
@@ -92,7 +92,7 @@ impl Object {
         self.meta_list("finalizers").iter().filter_map(Value::as_str).collect()
     }
 
-    /// The list in this metadata field, empty if there is none.
+    /// The list in this metadata field. Empty if absent.
     pub fn meta_list(&self, field: &str) -> &[Value] {
         self.meta(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
@@ -112,7 +112,7 @@ impl Object {
         self.0.get("metadata")?.as_object()
     }
 
-    /// `metadata`, made (or made an object) if it is not one.
+    /// `metadata`, created if it is absent or not an object.
     pub fn metadata_mut(&mut self) -> &mut Map {
         if self.metadata().is_none() {
             self.0.insert("metadata", Map::new());

@@ -1,7 +1,8 @@
-//! The options of a request: query parameters (and the body of a deletion) as typed values, judged by upstream's rules.
+//! The options of a request: query parameters (and the body of a deletion) as typed values, validated by upstream's
+//! rules.
 //!
-//! Every `parse` gives either options that obey all rules or the error for the client. Keys that are not known are
-//! ignored. Of a key given several times the first value counts, unless the option is a list.
+//! Every `parse` returns valid options or the error for the client. Unknown keys are ignored. Of a repeated key the
+//! first value counts, unless the option is a list.
 
 mod delete;
 mod list;
@@ -18,7 +19,7 @@ use crate::error::ApiError;
 use crate::field_error::FieldError;
 use crate::gvk::GroupKind;
 
-/// The errors as the answer to options that break rules; `Ok` if there are none.
+/// The error for invalid options. `Ok` without faults.
 fn check(kind: &str, errors: Vec<FieldError>) -> Result<(), ApiError> {
     if errors.is_empty() {
         return Ok(());

@@ -1,7 +1,7 @@
-//! The resources that a pod asks for as a whole, and those that it is limited to.
+//! The total requests and limits of a pod.
 //!
-//! Containers that stay are added up, those that run first count where they need more than is needed later, and what a pod states
-//! itself counts in place of the sum. The rules are upstream's.
+//! Regular containers are added up. Init containers count if they need more than the later ones. Resources stated for
+//! the pod itself replace the sum. The rules are upstream's.
 
 mod quality_of_service;
 
@@ -10,12 +10,12 @@ use crate::json::{Map, Value};
 
 pub use quality_of_service::quality_of_service;
 
-/// What of containers is looked at.
+/// The kind of amounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// What is set aside for them.
+    /// Reserved amounts.
     Requests,
-    /// What they can't get beyond.
+    /// Maximum amounts.
     Limits,
 }
 
@@ -33,22 +33,22 @@ fn items<'v>(spec: &'v Map, field: &str) -> &'v [Value] {
     spec.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// The resources of a container, or of a pod itself.
+/// The stated resources of a container, or of a pod itself.
 pub fn stated(of: &Value, side: Side) -> Amounts {
     Amounts::read(of.get("resources").and_then(|resources| resources.get(side.field())))
 }
 
-/// Whether a container that runs first stays beside the others.
+/// Returns true for an init container that keeps running.
 fn is_sidecar(container: &Value) -> bool {
     container.get("restartPolicy").and_then(Value::as_str) == Some("Always")
 }
 
-/// Whether a pod may state the amount of a resource itself.
+/// Returns true for resources that a pod may state itself.
 pub fn is_of_pods(resource: &str) -> bool {
     matches!(resource, "cpu" | "memory") || resource.starts_with("hugepages-")
 }
 
-/// What the containers of a pod of this specification come to together.
+/// The total of the containers of this pod specification.
 pub fn of_containers(spec: &Map, side: Side) -> Amounts {
     let mut sum = Amounts::default();
     for container in items(spec, "containers") {
@@ -70,7 +70,7 @@ pub fn of_containers(spec: &Map, side: Side) -> Amounts {
     sum
 }
 
-/// What a pod of this specification comes to.
+/// The total of this pod specification.
 pub fn of_pod(spec: &Value, side: Side) -> Amounts {
     let mut sum = spec.as_object().map(|spec| of_containers(spec, side)).unwrap_or_default();
     for (name, amount) in stated(spec, side).0 {
@@ -79,7 +79,7 @@ pub fn of_pod(spec: &Value, side: Side) -> Amounts {
         }
     }
     for (name, amount) in Amounts::read(spec.get("overhead")).0 {
-        // What is not limited is not limited by an overhead either.
+        // An overhead adds no limit to an unlimited resource.
         if side == Side::Requests || sum.get(&name).is_some_and(|limit| !limit.is_zero()) {
             sum.add(&name, amount);
         }

@@ -1,6 +1,7 @@
-//! Resource quantities as Kubernetes reads and writes them: `0.5` becomes `500m`, `1024Mi` becomes `1Gi`, `1500m` stays.
+//! Parses and formats resource quantities as Kubernetes does: `0.5` becomes `500m`, `1024Mi` becomes `1Gi`, `1500m`
+//! stays.
 //!
-//! A quantity with more digits or a larger exponent than 128 bits hold is checked but kept as it was written.
+//! A quantity with more digits or a larger exponent than 128 bits can represent is validated but kept in its notation.
 
 use std::fmt;
 
@@ -16,23 +17,23 @@ const DECIMAL: [(&str, i32); 10] =
 const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
 /// The smallest power of ten that a quantity resolves.
 const NANO: i32 = -9;
-/// How many decimal digits surely fit in 64 bits; a shorter text that is canonical is kept as it is.
+/// The number of decimal digits that always fit in 64 bits. A shorter canonical text is kept.
 const FAST_DIGITS: i32 = 18;
-/// Beyond this many digits or powers of ten a quantity is not rewritten.
+/// The number of digits or powers of ten beyond which a quantity is not rewritten.
 const MOST_DIGITS: usize = 28;
 
-/// An amount, in nano units, to be compared and added. What is beyond 128 bits counts as the largest that fits.
+/// An amount in nano units, for comparisons and sums. Amounts beyond 128 bits saturate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Quantity(i128);
 
-/// How many nano units a unit has.
+/// The number of nano units in a unit.
 const UNIT: i128 = 1_000_000_000;
 
 impl Quantity {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Self = Self(0);
 
-    /// The amount that a text means; `None` if it is no quantity.
+    /// Parses an amount. `None` if it is invalid.
     pub fn parse(text: &str) -> Option<Self> {
         let parts = split(text).ok().filter(|_| !text.is_empty())?;
         let form = form(parts.suffix)?;
@@ -46,50 +47,50 @@ impl Quantity {
         Some(Self(if parts.negative { -amount } else { amount }))
     }
 
-    /// So many whole units.
+    /// An amount of `number` whole units.
     pub const fn units(number: i64) -> Self {
         Self(number as i128 * UNIT)
     }
 
-    /// How many billionths of a unit.
+    /// The number of billionths of a unit.
     pub const fn nanos(self) -> i128 {
         self.0
     }
 
-    /// Whether it is a whole number of units.
+    /// Returns true for a whole number of units.
     pub fn is_whole(self) -> bool {
         self.0 % UNIT == 0
     }
 
-    /// The number of units, rounded away from zero, as Kubernetes reads a quantity where it wants a number.
+    /// The number of units, rounded away from zero, as Kubernetes converts a quantity to a number.
     pub fn rounded_up(self) -> i128 {
         self.0 / UNIT + if self.0 % UNIT == 0 { 0 } else { self.0.signum() }
     }
 
-    /// Whether it is a multiple of another amount; nothing is a multiple of nothing.
+    /// Returns true for a multiple of another amount. Nothing is a multiple of zero.
     pub fn is_multiple_of(self, part: Self) -> bool {
         part.0 != 0 && self.0 % part.0 == 0
     }
 
-    /// How many times another amount it is.
+    /// The ratio to another amount.
     pub fn over(self, other: Self) -> f64 {
         self.0 as f64 / other.0 as f64
     }
 
-    /// Both together.
+    /// The sum.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// What is left without another amount.
+    /// The difference.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 }
 
-/// With decimal suffixes, as sums of quantities are shown.
+/// Formats with decimal suffixes, as sums of quantities are shown.
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&decimal(self.0, NANO, false).unwrap_or_else(|| self.rounded_up().to_string()))
@@ -108,7 +109,7 @@ fn shift(value: i128, power: i32) -> i128 {
     }
 }
 
-/// How a quantity was written, and is written again.
+/// The notation of a quantity, kept when it is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// With a power of ten after `e`.
@@ -119,7 +120,7 @@ enum Form {
     Binary(u32),
 }
 
-/// A quantity taken apart.
+/// The components of a quantity.
 struct Components<'a> {
     negative: bool,
     whole: &'a str,
@@ -127,12 +128,12 @@ struct Components<'a> {
     suffix: &'a str,
 }
 
-/// The quantity as Kubernetes would write it; `None` if it already is.
+/// The quantity as Kubernetes writes it. `None` if it is unchanged.
 ///
 /// # Errors
 /// Upstream's message.
 pub fn canonical(text: &str) -> Result<Option<String>, String> {
-    // White space around a quantity is no part of it.
+    // White space around a quantity is ignored.
     let trimmed = text.trim();
     if trimmed.len() < text.len() {
         return Ok(Some(canonical(trimmed)?.unwrap_or_else(|| trimmed.to_owned())));
@@ -157,7 +158,7 @@ pub fn canonical(text: &str) -> Result<Option<String>, String> {
     Ok(write(value, parts.fraction.len(), form).filter(|written| written != text))
 }
 
-/// Whether upstream keeps the text because it judges it canonical. Not all such texts are: `05` is kept too.
+/// Returns true if upstream keeps the text as canonical. Not all such texts are: `05` is kept too.
 fn is_kept(parts: &Components<'_>, form: Form, digits: &str, value: i128) -> bool {
     let length = i32::try_from(digits.len()).unwrap_or(i32::MAX);
     let places = i32::try_from(parts.fraction.len()).unwrap_or(i32::MAX);
@@ -180,15 +181,15 @@ fn is_kept(parts: &Components<'_>, form: Form, digits: &str, value: i128) -> boo
 /// The nano units of a thousandth of a unit.
 const MILLI: i128 = UNIT / 1000;
 
-/// The quantity rounded away from zero to whole thousandths of a unit; `None` if it has nothing to round, or is no quantity.
+/// The quantity rounded away from zero to whole thousandths of a unit. `None` if it needs no rounding, or is invalid.
 pub fn rounded_to_millis(text: &str) -> Option<String> {
-    // Digits with a suffix from a milli on are what nearly all quantities are.
+    // Nearly all quantities are digits with a suffix of milli or larger.
     if !text.bytes().any(|byte| matches!(byte, b'.' | b'n' | b'u' | b'e' | b'E')) {
         return None;
     }
     let text = text.trim();
     let Quantity(nanos) = Quantity::parse(text)?;
-    // A saturated amount is no small one.
+    // A saturated amount is not small.
     if nanos % MILLI == 0 || nanos.unsigned_abs() >= i128::MAX.unsigned_abs() {
         return None;
     }
@@ -204,7 +205,7 @@ fn split(text: &str) -> Result<Components<'_>, String> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let stripped = unsigned.trim_start_matches('0');
     let (whole, rest) = take(stripped, |b| b.is_ascii_digit());
-    // What starts with neither a digit nor a point is read as zero with a suffix.
+    // A text that starts with neither a digit nor a point is zero with a suffix.
     let whole = if whole.is_empty() { "0" } else { whole };
     let (fraction, rest) = match rest.strip_prefix('.') {
         Some(rest) => take(rest, |b| b.is_ascii_digit()),
@@ -236,7 +237,7 @@ fn form(suffix: &str) -> Option<Form> {
     exponent.parse().ok().map(Form::Exponent)
 }
 
-/// Writes the value `digits * 10^-places * suffix`; `None` if that needs more than 128 bits.
+/// Formats the value `digits * 10^-places * suffix`. `None` if that needs more than 128 bits.
 fn write(digits: i128, places: usize, form: Form) -> Option<String> {
     let places = i32::try_from(places).ok()?;
     match form {
@@ -250,7 +251,7 @@ fn binary(digits: i128, places: i32, power: u32) -> Option<String> {
     let scaled = digits.checked_mul(1i128.checked_shl(power)?)?;
     let unit = 10i128.pow(u32::try_from(places).ok()?);
     let whole = scaled / unit;
-    // Small and fractional amounts would lose precision or confuse in powers of two.
+    // Small and fractional amounts would lose precision or be confusing with binary suffixes.
     if whole.abs() < 1024 || scaled % unit != 0 {
         return decimal(scaled, -places, false);
     }
@@ -264,7 +265,7 @@ fn binary(digits: i128, places: i32, power: u32) -> Option<String> {
     Some(format!("{value}{suffix}"))
 }
 
-/// Writes `value * 10^scale` with the largest power of ten that is a multiple of three and loses nothing.
+/// Formats `value * 10^scale` exactly, with the largest power of ten that is a multiple of three.
 fn decimal(value: i128, scale: i32, exponent_form: bool) -> Option<String> {
     let (mut value, mut scale) = round_up(value, scale)?;
     if value == 0 {
@@ -411,7 +412,8 @@ mod tests {
         fn writing_is_stable(digits in "[1-9][0-9]{0,10}", fraction in "([.][0-9]{1,9})?", suffix in "(|n|u|m|k|M|G|T|Ki|Mi|Gi|e3|e-3)") {
             let text = format!("{digits}{fraction}{suffix}");
             if let Some(written) = canonical(&text).unwrap() {
-                // What is no multiple of 1024 is written without its suffix, and read as decimal from then on, as upstream does.
+                // As upstream, a value that is not a multiple of 1024 is written without its suffix, and is decimal
+                // from then on.
                 prop_assume!(!suffix.ends_with('i') || written.ends_with('i'));
                 prop_assert_eq!(canonical(&written).unwrap(), None, "{} was written {}", text, written);
             }

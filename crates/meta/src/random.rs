@@ -1,16 +1,16 @@
 //! Randomness behind a trait, and the two random texts of the API: UIDs and generated name suffixes.
 //!
-//! Nothing else in the workspace touches a random number generator, so a seeded one makes a whole server repeatable.
+//! No other code uses a random number generator, so a seeded one makes a whole server repeatable.
 
 use std::sync::{Mutex, PoisonError};
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// Letters and digits of a generated suffix: no vowels and no look-alikes, so that no words appear by accident.
+/// The characters of a generated suffix: no vowels and no look-alikes, so that no words appear by accident.
 const SUFFIX_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// Length of the suffix that `generateName` receives, in characters.
+/// The length of the suffix of a `generateName`, in characters.
 pub const SUFFIX_LENGTH: usize = 5;
 
 /// A source of random bytes.
@@ -18,7 +18,7 @@ pub trait Random: Send + Sync + 'static {
     /// Fills the buffer with random bytes.
     fn fill(&self, buffer: &mut [u8]);
 
-    /// A random number of the whole range.
+    /// A random number of the full range.
     fn u64(&self) -> u64 {
         let mut bytes = [0; 8];
         self.fill(&mut bytes);
@@ -33,9 +33,9 @@ pub trait Random: Send + Sync + 'static {
         uuid.hyphenated().encode_lower(&mut uuid::Uuid::encode_buffer()).to_owned()
     }
 
-    /// The five characters that are put behind a `generateName`.
+    /// The five characters appended to a `generateName`.
     fn name_suffix(&self) -> String {
-        // Bytes past the last whole multiple of the alphabet are drawn again, or the first letters would be likelier.
+        // Bytes past the last whole multiple of the alphabet are drawn again, for a uniform distribution.
         let usable = u8::MAX - (u8::MAX % SUFFIX_ALPHABET.len() as u8);
         let mut suffix = String::with_capacity(SUFFIX_LENGTH);
         let mut bytes = [0; 8];
@@ -49,7 +49,7 @@ pub trait Random: Send + Sync + 'static {
     }
 }
 
-/// The operating system's randomness, through a fast generator of each thread.
+/// The operating system's randomness, through a fast generator for each thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemRandom;
 

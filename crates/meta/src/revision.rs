@@ -1,14 +1,14 @@
 //! The store's global write counter, which clients see as `resourceVersion`.
 //!
-//! A type of its own, since versions, generations and counts are numbers too. What zero means to a request is said by the
-//! options of lists.
+//! It has its own type, since versions, generations and counts are numbers too. The options of lists define the meaning
+//! of zero in a request.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A point in the store's history. Revisions only grow; 0 means "before the first write".
+/// A point in the store's history. Revisions only grow. 0 is before the first write.
 ///
-/// Clients read it as `resourceVersion`: decimal, no leading zeros, ordered as an integer (KEP-5504).
+/// Clients see it as `resourceVersion`: decimal, no leading zeros, ordered as an integer (KEP-5504).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(u64);
 
@@ -16,7 +16,7 @@ impl Revision {
     /// Before the first write.
     pub const ZERO: Self = Self(0);
 
-    /// The revision with this number.
+    /// A revision with this number.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
@@ -26,7 +26,7 @@ impl Revision {
         self.0
     }
 
-    /// The revision that follows this one.
+    /// The next revision.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 + 1)

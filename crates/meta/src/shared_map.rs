@@ -1,7 +1,7 @@
-//! A copy-on-write map in shards, for values of which a new version is made with each small change.
+//! A sharded copy-on-write map, for values with a new version at each small change.
 //!
-//! A clone shares all shards, a change copies the shard that it is in, and two versions are compared by looking at
-//! those shards alone that they do not share. So what one entry among thousands costs is the size of a shard.
+//! A clone shares all shards, a change copies one shard, and a comparison skips shared shards. A change of one entry
+//! among thousands therefore costs the size of a shard.
 
 use std::borrow::Borrow;
 use std::hash::{BuildHasher as _, Hash};
@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-/// How many parts there are. A part of some thousand entries has less than a hundred, and a clone costs a count for each part.
+/// The number of shards. With some thousand entries a shard has less than a hundred, and a clone costs one reference
+/// count for each.
 const PARTS: usize = 64;
 
-/// A map in parts that its clones share.
+/// A map in shards that its clones share.
 #[derive(Clone, Debug)]
 pub struct SharedMap<K, V> {
     hasher: DefaultHashBuilder,
@@ -27,12 +28,12 @@ impl<K, V> Default for SharedMap<K, V> {
 }
 
 impl<K, V> SharedMap<K, V> {
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -63,7 +64,7 @@ impl<K: Hash + Eq + Clone, V: Clone> SharedMap<K, V> {
         self.parts[part(hash)].find(hash, |(known, _)| known.borrow() == key).map(|(_, value)| value)
     }
 
-    /// Whether a key has a value.
+    /// Returns true if the key has a value.
     pub fn contains_key<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> bool
     where
         K: Borrow<Q>,
@@ -71,9 +72,9 @@ impl<K: Hash + Eq + Clone, V: Clone> SharedMap<K, V> {
         self.get(key).is_some()
     }
 
-    /// Gives a key a value, and returns the one that it had.
+    /// Sets the value of a key and returns the old one.
     ///
-    /// Cost: a copy of its part where that is shared.
+    /// Cost: a copy of the shard if it is shared.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         let hash = self.hasher.hash_one(&key);
         let part = Arc::make_mut(&mut self.parts[part(hash)]);
@@ -86,9 +87,9 @@ impl<K: Hash + Eq + Clone, V: Clone> SharedMap<K, V> {
         None
     }
 
-    /// Takes a key out, and returns the value that it had.
+    /// Removes a key and returns its value.
     ///
-    /// Cost: a copy of its part where that is shared.
+    /// Cost: a copy of the shard if it is shared.
     pub fn remove<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -104,9 +105,9 @@ impl<K: Hash + Eq + Clone, V: Clone> SharedMap<K, V> {
         Some(value)
     }
 
-    /// The keys that have another value here than there, or a value in one of the two alone, in no order.
+    /// The keys with different values, or with a value in only one of the maps, in no order.
     ///
-    /// Cost: a look at the entries of the parts that the two do not share.
+    /// Cost: a visit of the entries in shards that are not shared.
     pub fn changed<'s>(
         &'s self,
         before: &'s Self,
@@ -120,7 +121,7 @@ impl<K: Hash + Eq + Clone, V: Clone> SharedMap<K, V> {
     }
 }
 
-/// Which part a hash belongs to: bits that the tables themselves do not look at first.
+/// The shard of a hash: bits that the tables do not use first.
 fn part(hash: u64) -> usize {
     (hash >> 32) as usize % PARTS
 }
@@ -178,7 +179,7 @@ mod tests {
             let changed: Vec<u16> = map.changed(&before, u8::eq).copied().collect();
             prop_assert_eq!(changed.len(), expected.len());
             prop_assert_eq!(changed.into_iter().collect::<BTreeSet<_>>(), expected);
-            // One that has nothing in common with it is compared as well.
+            // Unrelated maps can be compared too.
             prop_assert_eq!(map.changed(&SharedMap::default(), u8::eq).count(), model.len());
         }
     }
@@ -194,7 +195,7 @@ mod tests {
         let shared = map.parts.iter().zip(&next.parts).filter(|(a, b)| Arc::ptr_eq(a, b)).count();
         assert_eq!(shared, PARTS - 1);
         assert_eq!(next.changed(&map, |(), ()| true).count(), 1);
-        // What is not there changes nothing.
+        // Removing an absent key changes nothing.
         assert!(next.clone().remove(&20_000).is_none());
     }
 }

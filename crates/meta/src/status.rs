@@ -1,7 +1,7 @@
-//! `Status`, the body of every answer that is not an object or a list.
+//! `Status`, the body of every response that is not an object or a list.
 //!
-//! Pure data with the exact wire form: field order, and which fields are left out when empty. Errors become a `Status`
-//! only in [`crate::error`].
+//! Pure data with the exact wire form: field order, and the fields omitted when empty. Only [`crate::error`] turns
+//! errors into a `Status`.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,32 +15,32 @@ pub struct Status {
     /// Always `v1`.
     #[serde(default = "api_version")]
     pub api_version: String,
-    /// List metadata, carrying a continue token when a list expired.
+    /// List metadata, with a continue token if a list expired.
     #[serde(default)]
     pub metadata: StatusMetadata,
     /// `Success` or `Failure`.
     #[serde(default)]
     pub status: Outcome,
-    /// A text for people.
+    /// A text for users.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// A word for programs, such as `NotFound`.
+    /// A reason for programs, such as `NotFound`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What the outcome is about.
+    /// The subject of the outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<StatusDetails>,
-    /// The HTTP code; 0, which is left out, in a success.
+    /// The HTTP code. 0, which is omitted, in a success.
     #[serde(default, skip_serializing_if = "is_zero_code")]
     pub code: u16,
 }
 
-/// Whether a request succeeded.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// It did.
+    /// The request succeeded.
     Success,
-    /// It did not.
+    /// The request failed.
     #[default]
     Failure,
 }
@@ -52,7 +52,7 @@ pub struct StatusMetadata {
     /// `resourceVersion`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_version: Option<String>,
-    /// `continue`: a token with which an expired list can go on.
+    /// `continue`: a token to continue an expired list.
     #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
     pub continue_token: Option<String>,
     /// `remainingItemCount`.
@@ -60,7 +60,7 @@ pub struct StatusMetadata {
     pub remaining_item_count: Option<i64>,
 }
 
-/// What a `Status` is about. Empty fields are left out.
+/// The subject of a `Status`. Empty fields are omitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StatusDetails {
@@ -76,10 +76,10 @@ pub struct StatusDetails {
     /// The UID of the object.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// The single faults of an invalid object.
+    /// The faults of an invalid object.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<StatusCause>,
-    /// How many seconds a client should wait before it tries again; 0 for no advice.
+    /// The time until a retry in seconds. 0 for no advice.
     #[serde(skip_serializing_if = "is_zero_seconds")]
     pub retry_after_seconds: u32,
 }
@@ -88,19 +88,19 @@ pub struct StatusDetails {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct StatusCause {
-    /// A word for programs, such as `FieldValueInvalid`.
+    /// A reason for programs, such as `FieldValueInvalid`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// A text for people.
+    /// A text for users.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// The path of the field at fault.
+    /// The path of the faulty field.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub field: String,
 }
 
 impl Status {
-    /// A success, such as the answer to a deletion.
+    /// A success, such as the response to a deletion.
     pub fn success(details: StatusDetails) -> Self {
         Self { status: Outcome::Success, details: Some(details), ..Self::failure(0, None, String::new()) }
     }
@@ -119,14 +119,14 @@ impl Status {
         }
     }
 
-    /// The same with details.
+    /// Returns the status with details.
     #[must_use]
     pub fn with_details(mut self, details: StatusDetails) -> Self {
         self.details = Some(details);
         self
     }
 
-    /// The HTTP code of the answer that carries this status.
+    /// The HTTP code of the response with this status.
     pub fn http_code(&self) -> u16 {
         match (self.code, self.status) {
             (0, Outcome::Success) => 200,
@@ -144,7 +144,7 @@ fn api_version() -> String {
     "v1".to_owned()
 }
 
-// The references are the signature serde asks for.
+// Serde requires references in the signature.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero_code(code: &u16) -> bool {
     *code == 0

@@ -1,10 +1,10 @@
-//! The order of the names of versions: `v2` before `v1`, that before `v1beta1`, as discovery shows them.
+//! The order of version names: `v2` before `v1` before `v1beta1`, as in discovery.
 //!
-//! Nothing is known here of what a version has.
+//! This module must not know the contents of versions.
 
 use std::cmp::Ordering;
 
-/// Which version name comes first: `v2`, `v1`, `v1beta2`, `v1beta1`, `v1alpha1`, then other names in alphabetical order.
+/// Compares version names: `v2`, `v1`, `v1beta2`, `v1beta1`, `v1alpha1`, then other names alphabetically.
 pub fn compare(a: &str, b: &str) -> Ordering {
     match (parse_version(a), parse_version(b)) {
         (Some(a), Some(b)) => b.cmp(&a),
@@ -14,7 +14,7 @@ pub fn compare(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// How mature a version is, by the word in its name.
+/// The maturity of a version, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Maturity {
     /// `v1alpha1`
@@ -25,12 +25,12 @@ pub enum Maturity {
     Stable,
 }
 
-/// How mature the version of this name is; `None` for a name that is not of that form.
+/// The maturity of a version. `None` for a name of another form.
 pub fn maturity(name: &str) -> Option<Maturity> {
     parse_version(name).map(|(maturity, ..)| maturity)
 }
 
-/// Maturity, major and minor number of a name such as `v1beta2`; `None` when it is not of that form.
+/// Maturity, major and minor number of a name such as `v1beta2`. `None` for another form.
 fn parse_version(name: &str) -> Option<(Maturity, u64, u64)> {
     let numbers = name.strip_prefix('v')?;
     let (major, maturity, minor) = if let Some((major, minor)) = numbers.split_once("alpha") {

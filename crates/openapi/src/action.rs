@@ -1,13 +1,13 @@
-//! The action of an operation, and what follows from it: the method, the words in its id, parameters, body and answers.
+//! The action of an operation, and its consequences: method, id, parameters, body and responses.
 //!
-//! This is the one table by which both versions of OpenAPI describe operations; how they are written is in `v2` and `v3`.
+//! Both versions of OpenAPI describe operations by this table. Their syntax is in `v2` and `v3`.
 
 use crate::parameters::{self, Parameter};
 
-/// What an operation does; each goes with one method.
+/// The action of an operation. Each has one method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Says what is served; no resource is involved.
+    /// Lists the served API, without a resource.
     Discover,
     Get,
     List,
@@ -16,13 +16,13 @@ pub(crate) enum Action {
     Patch,
     Delete,
     DeleteCollection,
-    /// Watches one object, by the deprecated path.
+    /// Watches one object on the deprecated path.
     Watch,
-    /// Watches a collection, by the deprecated path.
+    /// Watches a collection on the deprecated path.
     WatchList,
 }
 
-/// What stands in a request's body.
+/// The body of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Body {
     None,
@@ -31,12 +31,12 @@ pub(crate) enum Body {
     Options,
 }
 
-/// Whose objects an operation is about: it decides in which forms they come.
+/// The origin of the objects, which determines their formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     BuiltIn,
     Custom,
-    /// The server itself: its version is no object.
+    /// The server itself: its version is not an object.
     Server,
 }
 
@@ -87,7 +87,7 @@ impl Action {
         }
     }
 
-    /// The codes of its answers, beside those of refusals.
+    /// The status codes of its responses, without errors.
     pub(crate) const fn codes(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Discover | Self::Get | Self::List | Self::DeleteCollection | Self::Watch | Self::WatchList => {
@@ -99,7 +99,7 @@ impl Action {
         }
     }
 
-    /// The media types of its answers.
+    /// The media types of its responses.
     pub(crate) const fn produces(self, origin: Origin) -> &'static [&'static str] {
         match (self, origin) {
             (Self::List, Origin::BuiltIn) => &[JSON, YAML, PROTOBUF, STREAM, PROTOBUF_STREAM],
@@ -112,10 +112,10 @@ impl Action {
         }
     }
 
-    /// The verb in the operation's id and the words before the kind in its description.
+    /// The verb in the operation's id, and the words before the kind in its description.
     pub(crate) const fn words(self) -> (&'static str, &'static str) {
         match self {
-            Self::Discover => ("get", "say what is served of"),
+            Self::Discover => ("get", "get the resources of"),
             Self::Get => ("read", "read the specified"),
             Self::List => ("list", "list or watch objects of kind"),
             Self::Post => ("create", "create"),
@@ -130,7 +130,7 @@ impl Action {
     pub(crate) fn parameters(self, origin: Origin) -> Vec<&'static [Parameter]> {
         match self {
             Self::Get if origin == Origin::Custom => vec![parameters::READ],
-            // The parameters of watches stand on their path, which has no other operation.
+            // The parameters of watches are on their path, which has no other operation.
             Self::Discover | Self::Get | Self::Watch | Self::WatchList => vec![],
             Self::List => vec![parameters::LIST, parameters::query_of_lists()],
             Self::Post | Self::Put => vec![parameters::WRITE],
@@ -142,7 +142,7 @@ impl Action {
 }
 
 impl Body {
-    /// The media types in which a body is read.
+    /// The supported media types of a body.
     pub(crate) const fn types(self, origin: Origin) -> &'static [&'static str] {
         match (self, origin) {
             (Self::None, _) => &[],
@@ -153,7 +153,7 @@ impl Body {
         }
     }
 
-    /// Whether a request must have it.
+    /// Returns true if the body is required.
     pub(crate) const fn required(self) -> bool {
         matches!(self, Self::Object | Self::Patch)
     }

@@ -1,8 +1,8 @@
-//! The addition of one part of the API to the document of version 2, and the form in which that is kept of custom parts.
+//! The part of the version 2 document for one part of the API, and its packed form for custom parts.
 //!
-//! There may be thousands of custom parts, and what a change of one of them leaves as it is should not be rendered again. So what they
-//! add is kept compressed: it takes about a tenth of its size, and much less time to unpack than to render. Packed bytes never leave
-//! the process.
+//! There may be thousands of custom parts, and a change of one must not render the others again. Their additions are
+//! therefore kept compressed, at about a tenth of the size. Unpacking takes much less time than rendering. Packed bytes
+//! never leave the process.
 
 use std::io::{Read as _, Write as _};
 
@@ -10,26 +10,26 @@ use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
 
-/// How hard additions are compressed: the least, which makes most of texts that repeat themselves.
+/// The compression level of additions: the lowest, which suffices for repetitive text.
 const LEVEL: u32 = 1;
-/// How many bytes a length takes before what it is of.
+/// The size of a length prefix in bytes.
 const LENGTH_BYTES: usize = 4;
 
-/// What a part adds to the document of version 2.
+/// The addition of a part to the version 2 document.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Addition {
-    /// Its paths, each as a member of what holds all.
+    /// Its paths, each as a member of the enclosing object.
     pub(crate) paths: Vec<(String, Vec<u8>)>,
-    /// The names of the shared definitions that they refer to, directly or not.
+    /// The names of shared definitions that they refer to, directly or indirectly.
     pub(crate) shared_definitions: Vec<&'static str>,
-    /// Definitions of its own, each as a member of what holds all.
+    /// Its own definitions, each as a member of the enclosing object.
     pub(crate) own_definitions: Vec<(String, Vec<u8>)>,
 }
 
-/// The same in little room.
+/// An addition in compressed form.
 #[derive(Debug)]
 pub(crate) struct PackedAddition {
-    /// Names and members of paths and definitions, each behind its length.
+    /// Names and members of paths and definitions, each with a length prefix.
     deflated: Box<[u8]>,
     paths: usize,
     own_definitions: usize,

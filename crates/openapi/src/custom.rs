@@ -1,8 +1,7 @@
-//! The definitions of a custom kind: its own, and that of its lists.
+//! The definitions of a custom kind and of its list kind.
 //!
-//! They are those of the built-in kinds in form: the definition has the fields that every object has, whatever the schema says of
-//! them, and refers to the shared definitions of metadata. The texts are those that kube-apiserver publishes, which `kubectl
-//! explain` shows.
+//! They have the form of built-in kinds: the fields of every object, whatever the schema states for them, with
+//! references to the shared definitions of metadata. Texts are those of kube-apiserver, which `kubectl explain` shows.
 
 use std::sync::Arc;
 
@@ -15,14 +14,14 @@ use crate::description::ResourceDescription;
 use crate::published;
 use crate::schema::{Dialect, kind};
 
-/// What is known of a custom kind in one version.
+/// A custom kind in one version.
 #[derive(Clone, Debug)]
 pub struct CustomKind {
     /// The kind of its lists.
     pub list_kind: String,
-    /// The fields that selectors may name in this version, such as `spec.colour`.
+    /// The selectable fields of this version, such as `spec.colour`.
     pub selectable_fields: Vec<String>,
-    /// Its schema; without one it is published as an object of any fields.
+    /// Its schema. Without one it is published as an object of any fields.
     pub schema: Option<Arc<dyn SchemaDocument>>,
 }
 
@@ -32,11 +31,11 @@ const LIST_ITEMS: &str = "https://git.k8s.io/community/contributors/devel/sig-ar
 const EMBEDDED_VERSION: &str = "apiVersion defines the versioned schema of this representation of an object. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";
 const EMBEDDED_KIND: &str = "kind is a string value representing the type of this object. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
 
-/// The definitions that these refer to, of those that all documents share.
+/// The shared definitions that these refer to.
 pub(crate) const SHARED: [&str; 2] = ["ObjectMeta", "ListMeta"];
 
-/// The name of the definition of a custom kind: the group in reverse, the version and the kind. A group can be chosen so that a built-in
-/// definition has that name, which it keeps; the custom kind gets a number behind it then, as in the reference server.
+/// The name of a custom kind's definition: the reversed group, the version and the kind. A group may be chosen so that
+/// a built-in definition has this name. As in kube-apiserver, the custom kind then gets a numeric suffix.
 pub(crate) fn definition_name(kind: &GroupVersionKind, schemas: &Schemas) -> String {
     let group: Vec<&str> = kind.group.rsplit('.').collect();
     let name = format!("{}.{}.{}", group.join("."), kind.version, kind.kind);
@@ -48,19 +47,19 @@ pub(crate) fn definition_name(kind: &GroupVersionKind, schemas: &Schemas) -> Str
     free.next().expect("there are more numbers than built-in definitions")
 }
 
-/// The kind of the lists of a custom kind.
+/// The kind of a custom kind's lists.
 pub(crate) fn list_kind(resource: &ResourceDescription, custom: &CustomKind) -> GroupVersionKind {
     GroupVersionKind { kind: custom.list_kind.clone(), ..resource.kind.clone() }
 }
 
-/// The names of the definitions of a resource's kind and of its lists.
+/// The names of the definitions of a resource's kind and list kind.
 pub(crate) fn definition_names(resource: &ResourceDescription, custom: &CustomKind, schemas: &Schemas) -> [String; 2] {
     [&resource.kind, &list_kind(resource, custom)].map(|kind| definition_name(kind, schemas))
 }
 
-/// The definitions of a resource's kind and of its lists, by name.
+/// The definitions of a resource's kind and list kind, by name.
 ///
-/// Cost: that of reading and copying its schema.
+/// Cost: parsing and copying its schema.
 pub(crate) fn definitions(
     resource: &ResourceDescription,
     custom: &CustomKind,
@@ -78,7 +77,7 @@ fn object(custom: &CustomKind, dialect: Dialect, schemas: &Schemas) -> Map {
     let document = custom.schema.as_ref().and_then(|schema| schema.read());
     let known =
         document.as_ref().and_then(Value::as_object).filter(|document| !published::takes_any(document, dialect));
-    // kubectl would take any field that is named here for the only ones.
+    // kubectl would treat any named fields as the only ones.
     let Some(document) = known else { return map(json!({ "type": "object" })) };
     let mut definition = published::schema(document, dialect);
     own_fields(&mut definition, OBJECT_METADATA, "ObjectMeta", dialect, schemas);
@@ -101,7 +100,7 @@ fn list(resource: &ResourceDescription, lists: &GroupVersionKind, dialect: Diale
     definition
 }
 
-/// States the fields that every object has.
+/// Sets the fields of every object.
 fn own_fields(definition: &mut Map, about_metadata: &str, metadata: &str, dialect: Dialect, schemas: &Schemas) {
     let status = schemas.definition(&format!("{META}Status"));
     let text = |name| {
@@ -113,7 +112,7 @@ fn own_fields(definition: &mut Map, about_metadata: &str, metadata: &str, dialec
     published::add_properties(definition, fields);
 }
 
-/// States the fields of an object inside of an object.
+/// Sets the fields of an embedded object.
 pub(crate) fn embed(definition: &mut Map, dialect: Dialect) {
     let text = |description| json!({ "description": description, "type": "string" });
     let metadata = metadata_field(OBJECT_METADATA, "ObjectMeta", dialect);
@@ -136,7 +135,7 @@ fn metadata_field(description: &str, definition: &str, dialect: Dialect) -> Valu
     dialect.referring(&format!("{META}{definition}"), beside)
 }
 
-/// The definition with the kind that it is the schema of, and what can be selected by.
+/// The definition with its kind and selectable fields.
 fn named(mut definition: Map, of: &GroupVersionKind, custom: &CustomKind) -> Value {
     definition.insert("x-kubernetes-group-version-kind", Value::Array(vec![kind(of)]));
     if !custom.selectable_fields.is_empty() {

@@ -1,6 +1,6 @@
-//! The definitions that some operations need, and the kinds that a definition is the schema of.
+//! The definitions that operations need, and the kinds of a definition.
 //!
-//! Documents stand alone, so each repeats the definitions that it refers to, and no others.
+//! Documents are self-contained, so each repeats exactly the definitions that it refers to.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -9,13 +9,13 @@ use keelson_schema::{SchemaRef, Schemas};
 
 use crate::description::VersionDescription;
 
-/// Where the definitions of the types that all groups share are.
+/// The prefix of definitions shared by all groups.
 pub(crate) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 
-/// Definitions that every group version knows by these kinds.
+/// The kinds of definitions that exist in every group version.
 const SHARED_KINDS: [&str; 2] = ["DeleteOptions", "WatchEvent"];
 
-/// The kinds that each definition is the schema of, by the definition's name.
+/// The kinds of each definition, by the definition's name.
 #[derive(Debug)]
 pub(crate) struct Kinds(HashMap<String, Vec<GroupVersionKind>>);
 
@@ -33,7 +33,7 @@ impl Kinds {
         Self(kinds)
     }
 
-    /// The kinds of a definition; most have none.
+    /// The kinds of a definition. Most have none.
     pub(crate) fn of(&self, definition: &str) -> &[GroupVersionKind] {
         self.0.get(definition).map_or(&[], Vec::as_slice)
     }
@@ -49,7 +49,7 @@ fn gvk(group: &str, version: &str, kind: &str) -> GroupVersionKind {
     GroupVersionKind { group: group.to_owned(), version: version.to_owned(), kind: kind.to_owned() }
 }
 
-/// The shared definitions that have these names, and those that they refer to, directly or not.
+/// The shared definitions of these names, and those that they refer to, directly or indirectly.
 pub(crate) fn needed<'s>(names: &[String], schemas: &'s Schemas) -> BTreeSet<&'s str> {
     let mut waiting: Vec<SchemaRef<'s>> = names.iter().filter_map(|name| schemas.definition(name)).collect();
     let mut found = BTreeSet::new();

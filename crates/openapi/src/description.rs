@@ -1,7 +1,7 @@
-//! The input of OpenAPI: for each version of a group, its resources and what can be done with them.
+//! The input of OpenAPI: the resources and verbs of each group version.
 //!
-//! The values are owned, so that built-in and custom resources are described alike and a description outlives what it was read
-//! off. The schemas of built-in kinds are not here: they are found by the kinds that are named.
+//! Values are owned, so that built-in and custom resources have one form and a description outlives its source. Schemas
+//! of built-in kinds are found by kind and not included.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::custom::CustomKind;
 /// One version of a group.
 #[derive(Clone, Debug)]
 pub struct VersionDescription {
-    /// The group, empty for the core group.
+    /// The group. Empty for the core group.
     pub group: String,
     /// The version.
     pub version: String,
@@ -29,15 +29,15 @@ pub struct ResourceDescription {
     pub plural: String,
     /// The kind of its objects.
     pub kind: GroupVersionKind,
-    /// Whether its objects live in namespaces.
+    /// True if its objects are namespaced.
     pub namespaced: bool,
-    /// What can be done with it.
+    /// Its verbs.
     pub verbs: Vec<Verb>,
-    /// Its subresources, in the order in which they are shown.
+    /// Its subresources, in displayed order.
     pub subresources: Vec<SubresourceDescription>,
-    /// True where a delete is answered with the object as it was, rather than with a `Status`.
+    /// True if a delete returns the deleted object instead of a `Status`.
     pub returns_deleted: bool,
-    /// The properties of a custom kind; `None` of a built-in one, whose definition is among those that all documents share.
+    /// The properties of a custom kind. `None` for a built-in one, whose definition is shared.
     pub custom: Option<CustomKind>,
 }
 
@@ -46,14 +46,14 @@ pub struct ResourceDescription {
 pub struct SubresourceDescription {
     /// The last segment of its path.
     pub name: String,
-    /// The kind that it takes and gives.
+    /// The kind of its requests and responses.
     pub kind: GroupVersionKind,
-    /// What can be done with it.
+    /// Its verbs.
     pub verbs: Vec<Verb>,
 }
 
 impl VersionDescription {
-    /// The versions of a catalogue's groups, served or not.
+    /// All versions of a catalogue's groups, served or not.
     pub fn all(catalogue: &Catalogue) -> Vec<Self> {
         let mut all = Vec::new();
         for group in catalogue.groups() {
@@ -71,13 +71,13 @@ impl VersionDescription {
         all
     }
 
-    /// Whether the server itself has resources in it. Others are described by nothing but their resources, as in the reference
-    /// server, which has no page of their groups and versions in OpenAPI.
+    /// Returns true if it has built-in resources. As in kube-apiserver, other versions are described only by their
+    /// resources, without the pages of groups and versions.
     pub(crate) fn is_builtin(&self) -> bool {
         self.resources.iter().any(|resource| resource.custom.is_none())
     }
 
-    /// Its path, without a slash at its beginning: `api/v1` or `apis/<group>/<version>`.
+    /// Its path without a leading slash: `api/v1` or `apis/<group>/<version>`.
     pub(crate) fn path(&self) -> String {
         match &*self.group {
             "" => format!("api/{}", self.version),
@@ -87,7 +87,7 @@ impl VersionDescription {
 }
 
 impl ResourceDescription {
-    /// A resource of this server in one of its versions. Subresources that a kubelet or a pod would answer are left out, since this
+    /// A resource of this server in one of its versions. Subresources of kubelets and pods are left out, since this
     /// server does not answer them.
     pub fn of(resource: &Resource, served: &ServedVersion) -> Self {
         let ServedVersion { name: version, .. } = served;
@@ -108,13 +108,13 @@ impl ResourceDescription {
         }
     }
 
-    /// Sets the kind of the answer to a delete: the object as it was, or a `Status`.
+    /// Sets the response to a delete: the deleted object, or a `Status`.
     #[must_use]
     pub fn returning_deleted(self, returns_deleted: bool) -> Self {
         Self { returns_deleted, ..self }
     }
 
-    /// A custom resource in one of its versions, with the schema that was stated for it.
+    /// A custom resource in one of its versions, with its schema.
     pub fn of_custom(resource: &Resource, served: &ServedVersion, schema: Option<&Arc<dyn SchemaDocument>>) -> Self {
         let in_version = |versions: &Vec<_>| versions.contains(&served.name);
         let fields = resource.selectable_fields.iter();

@@ -1,8 +1,7 @@
-//! All documents of one set of group versions: put together once for each change, then shared by all requests.
+//! All documents of one set of group versions: assembled once for each change, then shared by all requests.
 //!
-//! Putting them together is sorting. A document is made when it is first asked for, of what its fragments hold, and then kept as
-//! bytes. Making the document of version 2 takes longer than a request may hold a thread: whoever serves it asks
-//! [`Descriptions::is_ready`] first.
+//! Assembling is a sort. A document is built on demand from its fragments and then kept as bytes. Building the version
+//! 2 document takes longer than a request may block a thread, so callers check [`Descriptions::is_ready`] first.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -21,35 +20,35 @@ use crate::schema::Dialect;
 use crate::shared::{Rendering, SharedDefinitions};
 use crate::v2;
 
-/// The form of a document. The index of version 3 is only given as JSON.
+/// The format of a document. The version 3 index exists only as JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DocumentEncoding {
     /// JSON.
     Json,
-    /// gnostic's protobuf messages, which client-go asks for.
+    /// gnostic's protobuf messages, which client-go requests.
     Protobuf,
 }
 
-/// Names one of the documents.
+/// Identifies a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// All of it, in version 2.
+    /// The version 2 document.
     V2(DocumentEncoding),
-    /// Where the documents of version 3 are.
+    /// The version 3 index.
     V3Index,
-    /// The document of a part of the API in version 3, by a path such as `api/v1` or `apis/apps/v1`.
+    /// The version 3 document of a part of the API, by a path such as `api/v1` or `apis/apps/v1`.
     V3(String, DocumentEncoding),
 }
 
-/// The documents of one set of fragments. Immutable; a change of the set makes a new one.
+/// The documents of one set of fragments. Immutable: a change builds a new one.
 #[derive(Debug)]
 pub struct Descriptions {
     shared: Arc<SharedDefinitions>,
-    /// By path, each path once.
+    /// Sorted by distinct paths.
     fragments: Vec<Arc<Fragment>>,
-    /// What other servers describe, by path.
+    /// Documents of other servers, by path.
     foreign: BTreeMap<String, Arc<ForeignDocument>>,
-    /// The same in version 2.
+    /// Version 2 paths of other servers, by path.
     foreign_paths: BTreeMap<String, Arc<ForeignPaths>>,
     index: OnceLock<Arc<Document>>,
     v2_json: OnceLock<Arc<Document>>,
@@ -57,7 +56,7 @@ pub struct Descriptions {
 }
 
 impl Descriptions {
-    /// The documents of these fragments; the order in which they are given does not matter.
+    /// The documents of these fragments, in any order.
     pub fn assemble(shared: &Arc<SharedDefinitions>, fragments: &[Arc<Fragment>]) -> Self {
         let mut fragments = fragments.to_vec();
         fragments.sort_by(|a, b| a.path().cmp(b.path()));
@@ -74,7 +73,8 @@ impl Descriptions {
         }
     }
 
-    /// The same with what other servers describe in version 3 and in version 2, each part of the API instead of that of the same path.
+    /// Returns the documents with those of other servers in version 3 and version 2, which replace own parts with the
+    /// same path.
     #[must_use]
     pub fn with_foreign(
         mut self,
@@ -82,7 +82,7 @@ impl Descriptions {
         paths: impl IntoIterator<Item = Arc<ForeignPaths>>,
     ) -> Self {
         self.foreign = documents.into_iter().map(|document| (document.path().to_owned(), document)).collect();
-        // A slash at the end, by which parts are sorted as their paths are.
+        // With a trailing slash, parts are sorted as their paths are.
         self.foreign_paths = paths.into_iter().map(|paths| (format!("{}/", paths.path()), paths)).collect();
         self.fragments.retain(|fragment| {
             !self.foreign.contains_key(fragment.path())
@@ -91,9 +91,9 @@ impl Descriptions {
         self
     }
 
-    /// A document, which is made if nobody has asked for it before; `None` where there is no such part of the API.
+    /// A document, built on demand. `None` for an unknown part of the API.
     ///
-    /// Cost: none for what [is ready](Self::is_ready). Version 2 is made out of all parts.
+    /// Cost: none for a [ready](Self::is_ready) document. Version 2 is built from all parts.
     pub fn document(&self, wanted: &Wanted) -> Option<Arc<Document>> {
         match wanted {
             Wanted::V2(DocumentEncoding::Json) => Some(self.v2_json.get_or_init(|| self.v2(Rendering::V2Json)).clone()),
@@ -112,7 +112,7 @@ impl Descriptions {
         }
     }
 
-    /// Whether a document is there already, or is so small that it is made at once.
+    /// Returns true if a document exists, or is small enough to be built at once.
     pub fn is_ready(&self, wanted: &Wanted) -> bool {
         match wanted {
             Wanted::V2(DocumentEncoding::Json) => self.v2_json.get().is_some(),
@@ -163,7 +163,7 @@ impl Descriptions {
         let mut entries: Vec<_> = Vec::with_capacity(2 * self.fragments.len());
         entries.extend(self.parts().into_iter().map(|(scope, piece)| piece.entry(scope, &self.shared)));
         entries.extend(self.foreign.values().map(|foreign| foreign.entry()));
-        // A line begins with the path, in quotes: the quote is before any character that a longer path goes on with.
+        // A line begins with the quoted path. The quote sorts before every character that continues a longer path.
         entries.sort_by(|a, b| a.line.cmp(&b.line));
         let mut bytes = br#"{"paths":{"#.to_vec();
         join(&mut bytes, entries.iter().map(|entry| &*entry.line));
@@ -172,7 +172,7 @@ impl Descriptions {
         Arc::new(Document::hashed(bytes, document::hash(&digests)))
     }
 
-    /// The names of the definitions of custom kinds, which those of other servers must not replace.
+    /// The names of custom kinds' definitions, which those of other servers must not replace.
     fn custom_definitions<'d>(
         &self,
         parts: &[(DocumentScope<'d>, &Piece)],
@@ -185,7 +185,7 @@ impl Descriptions {
 
     fn v2(&self, rendering: Rendering) -> Arc<Document> {
         let mut parts = self.parts();
-        // All paths of a part begin with its own, so that in this order of the parts all paths are in order.
+        // All paths of a part have it as a prefix, so sorting parts sorts all paths.
         parts.sort_by_cached_key(|(scope, _)| format!("{}/", scope.path()));
         let mut definitions = ForeignDefinitions::default();
         let custom = self.custom_definitions(&parts);
@@ -205,7 +205,7 @@ impl Descriptions {
                 let names = definitions.take(part, &own);
                 v2::join_paths(&mut paths, &part.rendered(&names, rendering), rendering);
             }
-            // Of thousands of parts no more is held than what the document is made of.
+            // Only the output is held, not thousands of parts.
             let addition = piece.addition(scope, &self.shared, rendering);
             v2::join_paths(&mut paths, &addition.paths, rendering);
             shared.extend(addition.shared_definitions.iter().copied());

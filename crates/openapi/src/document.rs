@@ -1,7 +1,7 @@
-//! A document as it is kept and sent: its bytes, their hash, and their compressed form.
+//! A stored document: its bytes, their hash, and their compressed form.
 //!
-//! The hash is a client's name for the content: equal content has equal hashes on every server. Of documents of which there may be
-//! thousands only the compressed form is kept, which most clients ask for; for others it is unpacked.
+//! The hash identifies the content, equally on every server. For documents that may exist in thousands, only the
+//! compressed form is kept, which most clients request. It is unpacked for the others.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -16,14 +16,14 @@ use sha2::{Digest, Sha512};
 
 use crate::protobuf;
 
-/// The compression level of packed documents. They are packed once for each change, and sent many times.
+/// The compression level of packed documents, which are packed once for each change and sent many times.
 const LEVEL: u32 = 3;
 
 /// A document with the hash of its content.
 #[derive(Clone, Debug)]
 pub struct Document {
     content: Content,
-    /// The value of the `ETag` header without its quotes, and of the `hash` parameter by which the index refers to it.
+    /// The value of the `ETag` header without quotes, and of the `hash` parameter in the index.
     pub hash: String,
 }
 
@@ -39,12 +39,12 @@ impl Document {
         Self::hashed(bytes, hash)
     }
 
-    /// A document whose hash was made of those of its parts.
+    /// A document whose hash derives from those of its parts.
     pub(crate) fn hashed(bytes: Vec<u8>, hash: String) -> Self {
         Self { content: Content::Plain { bytes: bytes.into(), compressed: OnceLock::new() }, hash }
     }
 
-    /// A document that is kept in little room, in the gzip format.
+    /// A document kept in gzip format.
     pub(crate) fn packed(bytes: &[u8]) -> Self {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::new(LEVEL));
         encoder.write_all(bytes).expect("memory can be written to");
@@ -52,7 +52,7 @@ impl Document {
         Self { content: Content::Packed { gzip: gzip.into(), length: bytes.len() }, hash: hash(bytes) }
     }
 
-    /// The JSON of version 3 as protobuf, under the same hash and kept as this is; `None` if it is no JSON.
+    /// The version 3 JSON as protobuf, with the same hash and storage. `None` for invalid JSON.
     pub(crate) fn as_protobuf(&self) -> Option<Self> {
         let json: Value = serde_json::from_slice(&self.bytes()).ok()?;
         let bytes = protobuf::v3_document(&json);
@@ -65,7 +65,7 @@ impl Document {
 
     /// The content.
     ///
-    /// Cost: that of unpacking it, about 0.1 ms, where it is a document of custom resources.
+    /// Cost: unpacking, about 0.1 ms, for a document of custom resources.
     pub fn bytes(&self) -> Bytes {
         match &self.content {
             Content::Plain { bytes, .. } => bytes.clone(),
@@ -77,7 +77,7 @@ impl Document {
         }
     }
 
-    /// How many bytes the content has.
+    /// The size of the content in bytes.
     pub fn length(&self) -> usize {
         match &self.content {
             Content::Plain { bytes, .. } => bytes.len(),
@@ -85,7 +85,7 @@ impl Document {
         }
     }
 
-    /// The content in the gzip format, as `compress` makes it, which is asked once, and only if it is not kept so.
+    /// The content in gzip format. `compress` is called at most once, and not for packed content.
     pub fn compressed(&self, compress: impl FnOnce(&[u8]) -> Bytes) -> Bytes {
         match &self.content {
             Content::Plain { bytes, compressed } => compressed.get_or_init(|| compress(bytes)).clone(),
@@ -94,7 +94,7 @@ impl Document {
     }
 }
 
-/// Documents are equal when their content is.
+/// Compares the content of documents.
 impl PartialEq for Document {
     fn eq(&self, other: &Self) -> bool {
         self.hash == other.hash && self.bytes() == other.bytes()
@@ -103,12 +103,12 @@ impl PartialEq for Document {
 
 impl Eq for Document {}
 
-/// The SHA-512 of some content.
+/// The SHA-512 of the content.
 pub(crate) fn digest(content: &[u8]) -> [u8; 64] {
     Sha512::digest(content).into()
 }
 
-/// The same as it is written in headers and URLs.
+/// The hash in the form of headers and URLs.
 pub(crate) fn hash(content: &[u8]) -> String {
     digest(content).iter().fold(String::with_capacity(128), |mut hex, byte| {
         write!(hex, "{byte:02X}").expect("a string can be written to");

@@ -1,5 +1,6 @@
-//! The parts that the API consists of, each with a document of its own in version 3: group versions, and the pages that
-//! say what is served.
+//! The parts of the API: group versions, and the pages that list the served API.
+//!
+//! Each has its own version 3 document, and an addition to version 2.
 
 use keelson_meta::json::{Value, json};
 use keelson_schema::Schemas;
@@ -30,7 +31,7 @@ pub(crate) enum DocumentScope<'d> {
 }
 
 impl<'d> DocumentScope<'d> {
-    /// Its path without slashes at the ends, such as `apis/apps/v1`.
+    /// Its path without slashes at its ends, such as `apis/apps/v1`.
     pub(crate) fn path(self) -> String {
         match self {
             Self::CoreVersions => "api".to_owned(),
@@ -41,7 +42,7 @@ impl<'d> DocumentScope<'d> {
         }
     }
 
-    /// Whether it is of the server itself. There may be thousands of others.
+    /// Returns true for a built-in part. There may be thousands of others.
     pub(crate) fn is_builtin(self) -> bool {
         match self {
             Self::CoreVersions | Self::Groups | Self::Group(_) | Self::CodeVersion => true,
@@ -49,7 +50,7 @@ impl<'d> DocumentScope<'d> {
         }
     }
 
-    /// What its document says of itself.
+    /// The `info` object of its document.
     pub(crate) fn info(self, shared: &SharedDefinitions) -> Value {
         if self.is_builtin() {
             shared.info()
@@ -58,7 +59,7 @@ impl<'d> DocumentScope<'d> {
         }
     }
 
-    /// Its paths with their operations, ordered by path.
+    /// Its paths with their operations, sorted.
     pub(crate) fn items(self, schemas: &Schemas) -> Vec<PathItem> {
         let mut items: Vec<PathItem> = self.is_builtin().then(|| self.page(schemas)).into_iter().collect();
         if let Self::Version(version) = self {
@@ -67,9 +68,9 @@ impl<'d> DocumentScope<'d> {
         items
     }
 
-    /// The definitions of its own, by name. All others are shared by all documents.
+    /// Its own definitions, by name. All others are shared by all documents.
     ///
-    /// Cost: that of reading the schemas of its custom kinds.
+    /// Cost: parsing the schemas of its custom kinds.
     pub(crate) fn own_definitions(self, dialect: Dialect, schemas: &Schemas) -> Vec<(String, Value)> {
         let definitions = |(resource, custom)| custom::definitions(resource, custom, dialect, schemas);
         self.custom_kinds().flat_map(definitions).collect()
@@ -84,9 +85,9 @@ impl<'d> DocumentScope<'d> {
         resources.iter().filter_map(|resource| Some((resource, resource.custom.as_ref()?)))
     }
 
-    /// The names of the definitions of its own, each with the kind that it belongs to.
+    /// The names of its own definitions, each with its kind.
     ///
-    /// Cost: none of reading schemas.
+    /// Cost: no schema is parsed.
     pub(crate) fn own_names(
         self,
         schemas: &Schemas,
@@ -96,7 +97,7 @@ impl<'d> DocumentScope<'d> {
         })
     }
 
-    /// The names of the definitions that these operations refer to, or definitions of its own.
+    /// The names of shared definitions that these operations or own definitions refer to.
     pub(crate) fn references(self, items: &[PathItem]) -> Vec<String> {
         let operations = items.iter().flat_map(|item| &item.operations);
         let names = operations.flat_map(|operation| [&operation.body, &operation.answer]).flatten().cloned();
@@ -106,36 +107,33 @@ impl<'d> DocumentScope<'d> {
         names.chain(of_own).collect()
     }
 
-    /// The page that says what is served.
+    /// The page that lists the served API.
     fn page(self, schemas: &Schemas) -> PathItem {
         let (id, description, tag, answer) = match self {
             Self::CoreVersions => (
                 "getCoreAPIVersions".to_owned(),
-                "say which versions the core group is served in",
+                "get the versions of the core group",
                 "core".to_owned(),
                 format!("{META}APIVersions"),
             ),
-            Self::Groups => (
-                "getAPIVersions".to_owned(),
-                "say which groups are served",
-                "apis".to_owned(),
-                format!("{META}APIGroupList"),
-            ),
+            Self::Groups => {
+                ("getAPIVersions".to_owned(), "get the served groups", "apis".to_owned(), format!("{META}APIGroupList"))
+            }
             Self::Group(group) => (
                 format!("get{}APIGroup", operations::title(group)),
-                "say which versions the group is served in",
+                "get the served versions of the group",
                 operations::tag(group),
                 format!("{META}APIGroup"),
             ),
             Self::Version(version) => (
                 format!("get{}APIResources", operations::infix(version)),
-                "say which resources are served",
+                "get the served resources",
                 format!("{}_{}", operations::tag(&version.group), version.version),
                 format!("{META}APIResourceList"),
             ),
             Self::CodeVersion => (
                 "getCodeVersion".to_owned(),
-                "say which version the server has",
+                "get the version of the server",
                 "version".to_owned(),
                 VERSION_INFO.to_owned(),
             ),

@@ -1,6 +1,6 @@
-//! The document of a part of the API that another server serves and describes itself.
+//! The document of a part of the API that another server serves and describes.
 //!
-//! It is published as it was fetched, under the name that its content gives it, so that all servers name it alike.
+//! It is published unchanged, identified by the hash of its content, equally on all servers.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,7 +11,7 @@ use crate::from_v2;
 use crate::json::member;
 use crate::piece::Entry;
 
-/// A document of version 3 that another server made.
+/// A version 3 document of another server.
 #[derive(Debug)]
 pub struct ForeignDocument {
     path: String,
@@ -26,9 +26,9 @@ impl ForeignDocument {
         Self::of(path, Arc::new(Document::new(content)))
     }
 
-    /// One document of version 2, which is all that a server publishes, as that of each of these parts of the API.
+    /// A version 2 document of a server without version 3, converted for each of these parts of the API.
     ///
-    /// Cost: that of the document, so this is for where nobody waits.
+    /// Cost: proportional to the document, so it must not run in a request.
     pub fn of_v2(v2: &Value, paths: &[String]) -> Vec<Arc<Self>> {
         let document = Arc::new(Document::new(from_v2::document(v2).to_string().into_bytes()));
         paths.iter().map(|path| Self::of(path, document.clone())).collect()
@@ -51,7 +51,7 @@ impl ForeignDocument {
         &self.document
     }
 
-    /// The document as protobuf; as it was fetched, where it is no JSON.
+    /// The document as protobuf. Invalid JSON is returned unchanged.
     pub(crate) fn protobuf(&self) -> Arc<Document> {
         let make = || self.document.as_protobuf().map_or_else(|| self.document.clone(), Arc::new);
         self.protobuf.get_or_init(make).clone()

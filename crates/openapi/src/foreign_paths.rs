@@ -1,7 +1,7 @@
-//! The OpenAPI v2 paths and definitions of an aggregated server, as they are merged into the document of all.
+//! The OpenAPI v2 paths and definitions of an aggregated server, merged into the common document.
 //!
-//! A definition whose name is taken by another one is renamed to `NAME_v2`, as upstream does. Nothing else of
-//! what the server says is changed, so what it refers to need not be there.
+//! As upstream, a definition whose name is taken by a different one is renamed to `NAME_v2`. Other content is
+//! unchanged, so its references may be dangling.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::shared::{Rendering, SharedDefinitions};
 
 const DEFINITIONS: &str = "#/definitions/";
 const PARAMETERS: &str = "#/parameters/";
-/// By what a definition says for which kinds it stands: two that differ by that alone are one.
+/// The extension with a definition's kinds. Definitions that differ only in it are merged.
 const KINDS: &str = "x-kubernetes-group-version-kind";
 
-/// The paths of one version of a group, with all definitions of the document that they stand in.
+/// The paths of one group version, with all definitions of their document.
 #[derive(Debug, PartialEq)]
 pub struct ForeignPaths {
     path: String,
@@ -26,19 +26,19 @@ pub struct ForeignPaths {
 }
 
 impl ForeignPaths {
-    /// What a document says of each of these parts of the API, which have paths such as `apis/apps/v1`.
+    /// The paths in a document for each of these parts of the API, such as `apis/apps/v1`.
     ///
     /// # Errors
-    /// When it is no document of version 2.
+    /// An invalid version 2 document.
     pub fn of_document(document: &Value, parts: &[String]) -> Result<Vec<Arc<Self>>, String> {
         let empty = Map::new();
         let members = |field: &str| match &document[field] {
             Value::Null => Ok(&empty),
             Value::Object(members) => Ok(members),
-            _ => Err(format!("its {field} are no object")),
+            _ => Err(format!("{field} is not an object")),
         };
         if document["swagger"].as_str() != Some("2.0") {
-            return Err("that is no OpenAPI 2".to_owned());
+            return Err("the document is not OpenAPI 2".to_owned());
         }
         let (paths, parameters) = (members("paths")?, members("parameters")?);
         let definitions: BTreeMap<String, Value> = members("definitions")?
@@ -67,7 +67,7 @@ impl ForeignPaths {
         &self.path
     }
 
-    /// The paths, each as a member of what holds all.
+    /// The paths, each as a member of the enclosing object.
     pub(crate) fn rendered(&self, names: &Names, rendering: Rendering) -> Vec<(String, Vec<u8>)> {
         let render = |(path, item): (&String, &Value)| {
             let mut item = item.clone();
@@ -82,7 +82,7 @@ impl ForeignPaths {
     }
 }
 
-/// Puts parameters in the place of references to them: the names of parameters are those of their document.
+/// Replaces references to parameters by the parameters, since their names are local to the document.
 fn state_parameters(value: &mut Value, parameters: &Map) {
     let items = value.as_object_mut().into_iter().flat_map(Map::values_mut);
     for operation in items {
@@ -102,12 +102,12 @@ fn state_parameters(value: &mut Value, parameters: &Map) {
     }
 }
 
-/// The names that the definitions of one document get; those that keep theirs are not in it.
+/// The new names of the definitions of one document, without unchanged ones.
 #[derive(Debug, Default)]
 pub(crate) struct Names(HashMap<String, String>);
 
 impl Names {
-    /// Has a value refer to definitions by these names.
+    /// Renames the definitions that a value refers to.
     fn rewrite(&self, value: &mut Value) {
         if self.0.is_empty() {
             return;
@@ -129,20 +129,20 @@ impl Names {
     }
 }
 
-/// The definitions that other servers add to those of this one.
+/// The definitions that other servers add to this one's.
 #[derive(Default)]
 pub(crate) struct ForeignDefinitions<'d> {
-    /// The names of definitions of this server that say the same as those of others.
+    /// The names of this server's definitions that equal those of others.
     shared: Vec<String>,
     /// By the name under which they are added.
     added: BTreeMap<String, (&'d Value, Arc<Names>)>,
-    /// What was taken in, by the place of the definitions in memory.
+    /// The merged documents, by the address of their definitions.
     documents: HashMap<*const BTreeMap<String, Value>, Arc<Names>>,
 }
 
 impl<'d> ForeignDefinitions<'d> {
-    /// Takes in the definitions of a document, and tells how they are named. `own` has those of this server in JSON: built-in
-    /// ones and those of custom kinds.
+    /// Merges the definitions of a document and returns their names. `own` returns this server's definitions in JSON,
+    /// built-in or custom.
     pub(crate) fn take(&mut self, paths: &'d ForeignPaths, own: &impl Fn(&str) -> Option<Value>) -> Arc<Names> {
         let document = Arc::as_ptr(&paths.definitions);
         if let Some(names) = self.documents.get(&document) {
@@ -182,12 +182,12 @@ impl<'d> ForeignDefinitions<'d> {
         names
     }
 
-    /// The names of definitions of this server that the others refer to, too.
+    /// The names of this server's definitions that other servers refer to.
     pub(crate) fn shared(&self) -> &[String] {
         &self.shared
     }
 
-    /// All that are added, each as a member of what holds all.
+    /// All added definitions, each as a member of the enclosing object.
     pub(crate) fn rendered(&self, rendering: Rendering) -> Vec<(String, Vec<u8>)> {
         let render = |(name, (definition, names)): (&String, &(&Value, Arc<Names>))| {
             let mut definition = (*definition).clone();
@@ -202,7 +202,7 @@ impl<'d> ForeignDefinitions<'d> {
     }
 }
 
-/// Whether two definitions say the same but for the kinds that they stand for.
+/// Returns true if two definitions differ at most in their kinds.
 fn is_same(one: &Value, other: &Value) -> bool {
     let (Some(one), Some(other)) = (one.as_object(), other.as_object()) else { return one == other };
     let said = |members: &Map| members.keys().filter(|key| *key != KINDS).count();
@@ -210,7 +210,7 @@ fn is_same(one: &Value, other: &Value) -> bool {
         && one.iter().filter(|(key, _)| *key != KINDS).all(|(key, value)| other.get(key) == Some(value))
 }
 
-/// A definition of this server, as the document of version 2 has it.
+/// A definition of this server in the version 2 document.
 pub(crate) fn own_definition(shared: &SharedDefinitions, name: &str) -> Option<Value> {
     let member = shared.definition(name, Rendering::V2Json);
     if member.is_empty() {

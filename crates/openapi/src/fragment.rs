@@ -1,7 +1,7 @@
-//! One version of a group with what its documents need.
+//! One version of a group with its rendered parts.
 //!
-//! A fragment is shared by every set of descriptions that it is a part of: when one of thousands of versions changes, the others
-//! keep what was made of them.
+//! A fragment is shared by all sets of descriptions that contain it. When one of thousands of versions changes, the
+//! others keep their rendered parts.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use crate::description::VersionDescription;
 use crate::document_scope::DocumentScope;
 use crate::piece::Piece;
 
-/// A version of a group. Nothing is rendered until it is asked for.
+/// A version of a group, rendered on demand.
 #[derive(Debug)]
 pub struct Fragment {
     description: VersionDescription,
     path: String,
     pub(crate) version: Piece,
-    /// The page of the whole group, which is the same for each of its versions; that of the first that has one is used.
+    /// The page of the whole group, equal for all its versions. That of the first version is used.
     pub(crate) group: Piece,
 }
 
 impl Fragment {
-    /// A version as it is described.
+    /// The fragment of a description.
     pub fn new(description: VersionDescription) -> Arc<Self> {
         let path = description.path();
         Arc::new(Self { description, path, version: Piece::default(), group: Piece::default() })
@@ -35,7 +35,7 @@ impl Fragment {
         &self.description.group
     }
 
-    /// Whether its group has a page, which custom ones have not.
+    /// Returns true if its group has a page. Custom groups have none.
     pub(crate) fn has_group_page(&self) -> bool {
         self.description.is_builtin()
     }

@@ -1,20 +1,20 @@
-//! A document of version 2 in the form of version 3, for servers that publish no other, as upstream forms it: what has no place there
-//! is left out.
+//! Converts version 2 documents to version 3 as upstream does, for servers without version 3. Parts without an
+//! equivalent are dropped.
 //!
-//! References that stand beside something else are put into an `allOf`, since version 3 reads nothing beside a reference.
+//! References with siblings are wrapped in an `allOf`, since version 3 ignores siblings of a reference.
 
 use keelson_meta::json::{Map, Value, json};
 
 /// The members of a path that are operations.
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "head", "patch"];
-/// Where what is referred to was and is.
+/// The old and new places of referenced parts.
 const MOVED: [(&str, &str); 3] = [
     ("#/definitions/", "#/components/schemas/"),
     ("#/parameters/", "#/components/parameters/"),
     ("#/responses/", "#/components/responses/"),
 ];
 
-/// The whole of a document.
+/// Converts a whole document.
 pub(crate) fn document(v2: &Value) -> Value {
     let mut components = Map::new();
     let mut part = |name: &str, of: &str, convert: &dyn Fn(&Value) -> Value| {
@@ -41,7 +41,7 @@ fn list<'v>(items: impl IntoIterator<Item = &'v Value>, convert: impl Fn(&Value)
     Value::Array(items.into_iter().map(convert).collect())
 }
 
-/// These members, and those that extend the specification, and where a reference leads.
+/// Copies these members and extensions, and converts a reference.
 fn copied(value: &Value, names: &[&str]) -> Map {
     let members = value.as_object().into_iter().flat_map(Map::iter);
     let kept = members.filter(|(name, _)| names.contains(&&**name) || name.starts_with("x-"));
@@ -94,7 +94,7 @@ fn operation(v2: &Value) -> Value {
     Value::Object(v3)
 }
 
-/// Notes a schema under each of these media types.
+/// Sets a schema for each of these media types.
 fn content(of: &mut Map, stated: &Value, media_types: &Value) {
     if let Some(media_types) = media_types.as_array() {
         let schema = schema(stated);
@@ -134,7 +134,7 @@ fn security_scheme(v2: &Value) -> Value {
     Value::Object(v3)
 }
 
-/// A schema, and all within it. How deep it goes is bounded by what a parsed text may have.
+/// Converts a schema with its parts. The depth is limited by the parser.
 fn schema(v2: &Value) -> Value {
     let Some(members) = v2.as_object() else { return v2.clone() };
     let convert = |(name, member): (&str, &Value)| {

@@ -1,6 +1,6 @@
-//! Writes large JSON objects member by member, so that a document is never held as a tree.
+//! Writes large JSON objects member by member, so that a document is never a whole tree.
 //!
-//! Members can be written on their own and joined later, which is how documents are put together.
+//! Members can be written separately and joined later.
 
 use keelson_meta::json::Value;
 
@@ -27,7 +27,7 @@ pub(crate) fn member(name: &str, value: &Value) -> Vec<u8> {
     out
 }
 
-/// Appends pieces of JSON with commas between them.
+/// Appends pieces of JSON separated by commas.
 pub(crate) fn join<'p>(out: &mut Vec<u8>, pieces: impl Iterator<Item = &'p [u8]>) {
     for (position, piece) in pieces.enumerate() {
         if position > 0 {

@@ -1,10 +1,12 @@
-//! OpenAPI: what can be sent to this server, in the forms that clients read.
+//! OpenAPI: the requests that this server accepts, in the forms that clients read.
 //!
-//! Version 3 has an index and a document for each group version; version 2 is one document, as JSON and as protobuf. All
-//! are rendered from one model of operations, which is read off descriptions of resources, and from the compiled schemas. The
-//! documents are put together from fragments, one for each group version, which keep what was rendered of them: when one of
-//! thousands changes, the others are only copied. A document is made when it is first asked for, and then kept as bytes.
-//! Which resources there are is told by whoever composes a server.
+//! Version 3 has an index and a document for each group version. Version 2 is one document, as JSON and as protobuf.
+//! All are rendered from one model of operations, which derives from descriptions of resources, and from the compiled
+//! schemas.
+//!
+//! Documents are assembled from fragments, one for each group version, which keep their rendered parts. When one of
+//! thousands changes, the others are only copied. A document is built on demand and then kept as bytes. The crate must
+//! not know the existing resources: the composition of a server supplies them.
 
 mod action;
 mod addition;

@@ -1,6 +1,6 @@
-//! The operations of a group version, read off its description: one model for every form of OpenAPI.
+//! The operations of a group version, derived from its description: one model for every form of OpenAPI.
 //!
-//! Nothing here knows how operations are written; ids and tags are those by which generated clients know them.
+//! It must not know the syntax of operations. Generated clients rely on the ids and tags.
 
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::{Map, Value, json};
@@ -23,7 +23,7 @@ pub(crate) struct PathItem {
 }
 
 impl PathItem {
-    /// The item in a dialect, which says how operations and parameters are written.
+    /// The path in a dialect, given by functions for operations and parameters.
     pub(crate) fn described(
         &self,
         operation: impl Fn(&Operation) -> Value,
@@ -46,34 +46,35 @@ pub(crate) struct Operation {
     pub(crate) id: String,
     pub(crate) description: String,
     pub(crate) tag: String,
-    /// `None` where no resource is involved.
+    /// `None` without a resource.
     pub(crate) kind: Option<GroupVersionKind>,
-    /// Lists of parameters, all of which the operation takes.
+    /// Lists of parameters. The operation has all of them.
     pub(crate) parameters: Vec<&'static [Parameter]>,
-    /// True for a resource that can be watched, so that its lists come as streams too.
+    /// True for a resource that can be watched, so that its lists can be streams.
     pub(crate) is_watched: bool,
-    /// The name of the definition of the request's body; `None` if it has no body, or one of any form.
+    /// The name of the request body's definition. `None` without a body, or for any form.
     pub(crate) body: Option<String>,
-    /// The name of the definition of the answer's body.
+    /// The name of the response body's definition.
     pub(crate) answer: Option<String>,
 }
 
 impl Operation {
-    /// The media types in which its body is read.
+    /// The supported media types of its body.
     pub(crate) fn consumes(&self) -> &'static [&'static str] {
         self.action.body().types(self.origin)
     }
 
-    /// The media types of its answers.
+    /// The media types of its responses.
     pub(crate) fn produces(&self) -> &'static [&'static str] {
         match self.action {
-            // Its lists come as its objects do.
+            // Its lists have the formats of its objects.
             Action::List if !self.is_watched => Action::Get.produces(self.origin),
             action => action.produces(self.origin),
         }
     }
 
-    /// Writes the end of its description: what is answered by which code, with the content under this key, and what Kubernetes adds.
+    /// Writes the end of its description: responses by status code, with the content under this key, and the Kubernetes
+    /// extensions.
     pub(crate) fn end(&self, fields: &mut Map, key: &str, content: &Value) {
         let answer = |(code, description): &(&str, &str)| {
             let mut answer = Map::new();
@@ -93,7 +94,7 @@ impl Operation {
     }
 }
 
-/// All paths of a group version, ordered by path.
+/// All paths of a group version, sorted.
 pub(crate) fn paths(version: &VersionDescription, schemas: &Schemas) -> Vec<PathItem> {
     let naming = Naming::new(version, schemas);
     let mut items: Vec<PathItem> = version.resources.iter().flat_map(|resource| naming.paths_of(resource)).collect();
@@ -102,14 +103,14 @@ pub(crate) fn paths(version: &VersionDescription, schemas: &Schemas) -> Vec<Path
     items
 }
 
-/// The group as it stands in the ids of operations, such as `RbacAuthorization`.
+/// The group in the ids of operations, such as `RbacAuthorization`.
 pub(crate) fn title(group: &str) -> String {
     let stem = if group.is_empty() { "core" } else { group.strip_suffix(".k8s.io").unwrap_or(group) };
-    // Ids are names in the languages of generated clients, which have no hyphens.
+    // Ids are identifiers in generated clients, which allow no hyphens.
     stem.split(['.', '-']).map(capitalized).collect()
 }
 
-/// The group version as it stands in the ids of operations, such as `AppsV1`.
+/// The group version in the ids of operations, such as `AppsV1`.
 pub(crate) fn infix(version: &VersionDescription) -> String {
     format!("{}{}", title(&version.group), capitalized(&version.version))
 }
@@ -121,7 +122,7 @@ pub(crate) fn tag(group: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
-/// The actions on one object for some verbs, in the order in which they are shown.
+/// The actions on one object for some verbs, in displayed order.
 fn object_actions(verbs: &[Verb]) -> Vec<Action> {
     let all = [
         (Verb::Get, Action::Get),
@@ -132,14 +133,14 @@ fn object_actions(verbs: &[Verb]) -> Vec<Action> {
     all.into_iter().filter(|(verb, _)| verbs.contains(verb)).map(|(_, action)| action).collect()
 }
 
-/// The actions on a collection for some verbs, in the order in which they are shown.
+/// The actions on a collection for some verbs, in displayed order.
 fn collection_actions(verbs: &[Verb]) -> Vec<Action> {
     let all =
         [(Verb::List, Action::List), (Verb::Create, Action::Post), (Verb::DeleteCollection, Action::DeleteCollection)];
     all.into_iter().filter(|(verb, _)| verbs.contains(verb)).map(|(_, action)| action).collect()
 }
 
-/// How the paths and operations of one group version are named, and where their schemas are.
+/// The names of paths and operations of one group version, and its schemas.
 struct Naming<'a> {
     base: String,
     infix: String,
@@ -147,12 +148,12 @@ struct Naming<'a> {
     schemas: &'a Schemas,
 }
 
-/// A resource with what all its operations share.
+/// A resource with the common parts of its operations.
 struct Subject<'n> {
     resource: &'n ResourceDescription,
-    /// What stands before the plural in a path.
+    /// The path before the plural.
     prefix: &'static str,
-    /// What stands before the kind in an id.
+    /// The part of an id before the kind.
     scope: &'static str,
 }
 
@@ -178,7 +179,7 @@ impl<'a> Naming<'a> {
         let (prefix, scope) = if resource.namespaced { ("/namespaces/{namespace}", "Namespaced") } else { ("", "") };
         let subject = Subject { resource, prefix, scope };
         let mut items = self.object_paths(&subject);
-        // The deprecated paths of custom resources are served, but not published, as in the reference server.
+        // As in kube-apiserver, the deprecated paths of custom resources are served but not published.
         if resource.allows(Verb::Watch) && resource.custom.is_none() {
             items.extend(self.watch_paths(&subject));
         }
@@ -193,7 +194,7 @@ impl<'a> Naming<'a> {
         items
     }
 
-    /// The collection, its objects and their parts.
+    /// The paths of the collection, its objects and their subresources.
     fn object_paths(&self, subject: &Subject<'_>) -> Vec<PathItem> {
         let collection = format!("{}{}/{}", self.base, subject.prefix, subject.resource.plural);
         let object = format!("{collection}/{{name}}");
@@ -208,7 +209,7 @@ impl<'a> Naming<'a> {
             let described = |action| {
                 let mut operation = self.operation(action, &scoped, resource, &resource.kind);
                 if action == Action::Get {
-                    // Parts of objects take none of these.
+                    // Subresources have none of these.
                     operation.parameters.push(parameters::query_of_objects());
                 }
                 operation
@@ -265,7 +266,7 @@ impl<'a> Naming<'a> {
             .collect()
     }
 
-    /// An operation on objects of a resource, or on a part of them, which may be of another kind.
+    /// An operation on objects of a resource or on a subresource, which may have another kind.
     fn operation(
         &self,
         action: Action,
@@ -283,7 +284,8 @@ impl<'a> Naming<'a> {
             id: format!("{verb}{}{collection}{words}", self.infix),
             description: format!("{sentence} {}", kind.kind),
             tag: self.tag.clone(),
-            // Upstream names the resource of a custom object's scale, and the kind of a built-in one's.
+            // For the scale of a custom object upstream names the resource's kind, for a built-in one that of the
+            // scale.
             kind: Some(if origin == Origin::Custom { resource.kind.clone() } else { kind.clone() }),
             parameters: action.parameters(origin),
             is_watched: resource.allows(Verb::Watch),
@@ -305,7 +307,7 @@ impl<'a> Naming<'a> {
         }
     }
 
-    /// The name of the definition of a kind that a resource takes.
+    /// The name of the definition of a resource's request kind.
     fn definition(&self, resource: &ResourceDescription, kind: &GroupVersionKind) -> Option<String> {
         if resource.custom.is_some() && *kind == resource.kind {
             return Some(custom::definition_name(kind, self.schemas));

@@ -1,6 +1,6 @@
-//! The parameters of requests, as tables: name, place, type and description, and which actions take which.
+//! The parameters of requests, as tables: name, place, type and description, and the actions that have them.
 //!
-//! Only parameters that this server honours are here. Those that begin with `keelson.io/` are told by the crate that reads them.
+//! Only supported parameters are listed. The crate that parses the `keelson.io/` parameters announces them.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ pub(crate) struct Parameter {
     pub(crate) description: &'static str,
 }
 
-/// Where a parameter stands.
+/// The place of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Location {
     Path,
@@ -54,10 +54,10 @@ pub(crate) const NAMESPACE: Parameter = path("namespace", "name of the namespace
 pub(crate) const PRETTY: Parameter =
     text("pretty", "If 'true', the output is pretty printed: indented JSON. Browsers and curl get that without it.");
 
-/// What reading a custom object takes.
+/// The parameters for reading a custom object.
 pub(crate) const READ: &[Parameter] = &[RESOURCE_VERSION];
 
-/// What a list and a watch take.
+/// The parameters of lists and watches.
 pub(crate) const LIST: &[Parameter] = &[
     boolean(
         "allowWatchBookmarks",
@@ -78,7 +78,7 @@ pub(crate) const LIST: &[Parameter] = &[
     ),
 ];
 
-/// What a delete of a collection takes to say which objects are meant.
+/// The parameters of a delete of a collection that select its objects.
 pub(crate) const SELECTION: &[Parameter] = &[
     CONTINUE,
     FIELD_SELECTOR,
@@ -90,40 +90,37 @@ pub(crate) const SELECTION: &[Parameter] = &[
     TIMEOUT_SECONDS,
 ];
 
-/// What a create and an update take.
+/// The parameters of creates and updates.
 pub(crate) const WRITE: &[Parameter] = &[DRY_RUN, FIELD_MANAGER, FIELD_VALIDATION];
 
-/// What a patch takes.
+/// The parameters of patches.
 pub(crate) const PATCH: &[Parameter] = &[
     DRY_RUN,
     FIELD_MANAGER,
     FIELD_VALIDATION,
-    boolean("force", "Whether an apply takes over fields that others own."),
+    boolean("force", "'true' lets an apply take over fields of other owners."),
 ];
 
-/// What a delete takes.
+/// The parameters of deletes.
 pub(crate) const DELETE: &[Parameter] = &[
     DRY_RUN,
     integer(
         "gracePeriodSeconds",
-        "How many seconds the object may take to end, at least 0. Zero deletes at once; unset stands for the default of the kind.",
+        "The grace period of the deletion in seconds, at least 0. Zero deletes at once. The default depends on the kind.",
     ),
     boolean(
         "ignoreStoreReadErrorWithClusterBreakingPotential",
-        "Whether an object that cannot be read from the store is deleted without regard to its finalizers and dependents.",
+        "'true' deletes an object that cannot be read from the store, regardless of its finalizers and dependents.",
     ),
-    boolean(
-        "orphanDependents",
-        "Deprecated: use propagationPolicy, which excludes this one. Whether dependents are left as they are.",
-    ),
+    boolean("orphanDependents", "Deprecated: use propagationPolicy, which excludes this one. 'true' keeps dependents."),
     text(
         "propagationPolicy",
-        "What happens to dependents: 'Orphan' leaves them, 'Background' has them deleted after the object, 'Foreground' before it. \
+        "The treatment of dependents: 'Orphan' keeps them, 'Background' deletes them after the object, 'Foreground' before it. \
          The default depends on the finalizers of the object and on its kind.",
     ),
 ];
 
-/// What a list, a watch among them, and the read of an object take beyond what Kubernetes knows.
+/// The query parameters of lists, watches and reads in addition to those of Kubernetes.
 static QUERY_OF_LISTS: LazyLock<Box<[Parameter]>> = LazyLock::new(|| query_of(&[Request::List, Request::Watch]));
 static QUERY_OF_OBJECTS: LazyLock<Box<[Parameter]>> = LazyLock::new(|| query_of(&[Request::Get]));
 
@@ -142,17 +139,17 @@ fn query_of(requests: &[Request]) -> Box<[Parameter]> {
     taken.map(described).collect()
 }
 
-/// What a list takes beyond what Kubernetes knows.
+/// The query parameters of lists in addition to those of Kubernetes.
 pub(crate) fn query_of_lists() -> &'static [Parameter] {
     &QUERY_OF_LISTS
 }
 
-/// What the read of an object takes beyond what Kubernetes knows.
+/// The query parameters of reads in addition to those of Kubernetes.
 pub(crate) fn query_of_objects() -> &'static [Parameter] {
     &QUERY_OF_OBJECTS
 }
 
-/// All of them; some are in several lists.
+/// All parameters. Some are in several lists.
 pub(crate) fn all() -> impl Iterator<Item = &'static Parameter> {
     const OWN: &[&[Parameter]] = &[&[NAME, NAMESPACE, PRETTY], READ, LIST, SELECTION, WRITE, PATCH, DELETE];
     OWN.iter().copied().flatten().chain(query_of_lists())
@@ -160,8 +157,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Parameter> {
 
 const CONTINUE: Parameter = text(
     "continue",
-    "The token of the chunk before, which gets the next one. It goes with the query that it came from, and expires: then the answer is \
-     410 with a token that goes on at the newest state.",
+    "The token of the previous chunk. It is valid only for the same query. After it expires, the response is 410 with a token that \
+     continues at the newest state.",
 );
 const FIELD_SELECTOR: Parameter = text(
     "fieldSelector",
@@ -173,37 +170,31 @@ const LABEL_SELECTOR: Parameter = text(
 );
 const LIMIT: Parameter = integer(
     "limit",
-    "The maximum number of objects in one chunk. Where more follow, the metadata of the list has a token for `continue`, and all chunks \
-     are of one state.",
+    "The maximum number of objects in one chunk. If more follow, the metadata of the list has a token for `continue`. All chunks are \
+     of one state.",
 );
 const RESOURCE_VERSION: Parameter = text(
     "resourceVersion",
-    "Sets a constraint on what resource versions a request may be served from: unset is the newest, 0 is any, another one is that one \
-     or newer.",
+    "Limits the resource version of the response: unset is the newest, 0 is any, and another value is that one or newer.",
 );
 const RESOURCE_VERSION_MATCH: Parameter = text(
     "resourceVersionMatch",
-    "Determines how resourceVersion is applied to list calls: 'Exact' or 'NotOlderThan'. Needs resourceVersion.",
+    "The meaning of resourceVersion in lists: 'Exact' or 'NotOlderThan'. Needs resourceVersion.",
 );
 const SEND_INITIAL_EVENTS: Parameter = boolean(
     "sendInitialEvents",
-    "Whether a watch begins with one event for each object that exists, and a bookmark behind them. Needs resourceVersionMatch.",
+    "'true' begins a watch with one event for each existing object, followed by a bookmark. Needs resourceVersionMatch.",
 );
-const TIMEOUT_SECONDS: Parameter = integer(
-    "timeoutSeconds",
-    "Timeout for the list/watch call: after so many seconds it ends, whatever happens on it.",
-);
-const DRY_RUN: Parameter = text(
-    "dryRun",
-    "When present, indicates that modifications should not be persisted. 'All', the only value, passes through every stage of the write.",
-);
+const TIMEOUT_SECONDS: Parameter = integer("timeoutSeconds", "The timeout of a list or watch in seconds.");
+const DRY_RUN: Parameter =
+    text("dryRun", "'All' runs every stage of the write without persisting it. No other value is valid.");
 const FIELD_MANAGER: Parameter = text(
     "fieldManager",
     "The name under which the changed fields are owned, at most 128 printable characters. Defaults to the beginning of the User-Agent.",
 );
 const FIELD_VALIDATION: Parameter = text(
     "fieldValidation",
-    "What happens to unknown and duplicate fields of the body: 'Ignore' drops them, 'Warn' drops them with a warning each, 'Strict' \
+    "The treatment of unknown and duplicate fields: 'Ignore' drops them, 'Warn' drops them with a warning each, 'Strict' \
      refuses the request.",
 );
 

@@ -1,7 +1,9 @@
-//! A rendered piece of a part of the API: its document of version 3, its line in the index, and what it adds to version 2.
+//! The rendered parts of one part of the API: its version 3 document, its line in the index, and its addition to
+//! version 2.
 //!
-//! Each is made when it is first asked for, and kept: a change of one part among thousands renders that one. Indexes need the hash of a
-//! document, not the document. Of custom group versions all is kept compressed, and no document that nobody has asked for.
+//! Each is built on demand and kept, so a change of one part among thousands renders only that one. The index needs
+//! only the hash of a document. For custom group versions all parts are kept compressed, and documents only after the
+//! first request.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +17,7 @@ use crate::json::member;
 use crate::shared::{Rendering, SharedDefinitions};
 use crate::{v2, v3};
 
-/// What was made of a part so far.
+/// The rendered parts so far.
 #[derive(Debug, Default)]
 pub(crate) struct Piece {
     document: OnceLock<Arc<Document>>,
@@ -25,14 +27,14 @@ pub(crate) struct Piece {
     v2_protobuf: OnceLock<KeptAddition>,
 }
 
-/// What a part adds to version 2, as it is kept.
+/// The stored addition to version 2.
 #[derive(Debug)]
 enum KeptAddition {
     Whole(Arc<Addition>),
     Packed(PackedAddition),
 }
 
-/// A part's line in the index of version 3.
+/// A line in the version 3 index.
 #[derive(Debug)]
 pub(crate) struct Entry {
     /// The member of `paths`.
@@ -50,11 +52,11 @@ impl Piece {
         self.document.get_or_init(make).clone()
     }
 
-    /// The document of version 3 as protobuf. It has the hash of the JSON.
+    /// The version 3 document as protobuf, with the hash of the JSON.
     pub(crate) fn protobuf(&self, scope: DocumentScope<'_>, shared: &SharedDefinitions) -> Arc<Document> {
         let make = || {
             let json = self.document(scope, shared);
-            Arc::new(json.as_protobuf().expect("what was written here can be read"))
+            Arc::new(json.as_protobuf().expect("the document was rendered as JSON"))
         };
         self.protobuf.get_or_init(make).clone()
     }
@@ -76,7 +78,7 @@ impl Piece {
         })
     }
 
-    /// `rendering` is one of those of version 2.
+    /// The addition in a `rendering` of version 2.
     pub(crate) fn addition(
         &self,
         scope: DocumentScope<'_>,

@@ -1,7 +1,7 @@
-//! OpenAPI 2 as protobuf: the messages of gnostic's `openapi.v2` package, whose numbers the tables below give.
+//! OpenAPI 2 as protobuf: the messages of gnostic's `openapi.v2` package, with field numbers in the tables below.
 //!
-//! Works on the JSON of a piece and knows nothing of where it comes from. What gnostic holds as "any" value is written as
-//! YAML text there; JSON is YAML, so it is written as JSON.
+//! It converts the JSON of a piece, independent of its source. gnostic stores "any" values as YAML text, of which JSON
+//! is a subset.
 
 mod v3;
 
@@ -11,21 +11,21 @@ use keelson_meta::json::Value;
 
 pub(crate) use v3::document as v3_document;
 
-/// A path, as one of the fields of the message that holds all paths.
+/// A path as a field of the message of all paths.
 pub(crate) fn path(path: &str, item: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     named(&mut out, PATHS_PATH, path, &FieldForm::Message(&PATH_ITEM), item);
     out
 }
 
-/// A definition, as one of the fields of the message that holds all definitions.
+/// A definition as a field of the message of all definitions.
 pub(crate) fn definition(name: &str, schema: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     named(&mut out, FIRST, name, &FieldForm::Message(&SCHEMA), schema);
     out
 }
 
-/// The document out of its pieces, in order.
+/// The document from its pieces, in order.
 pub(crate) fn document<'p>(
     swagger: &str,
     info: &Value,
@@ -49,51 +49,51 @@ pub(crate) fn document<'p>(
     out
 }
 
-/// The number of the only field of a message that wraps another value.
+/// The number of the only field of a wrapper message.
 const FIRST: u32 = 1;
 /// `Paths.path`.
 const PATHS_PATH: u32 = 2;
 /// `Any.yaml`.
 const ANY_YAML: u32 = 2;
 
-/// A message: its fields, and the number of the list that holds what begins with `x-`.
+/// A message: its fields, and the number of the list of `x-` extensions.
 struct Message {
     fields: &'static [(&'static str, u32, FieldForm)],
     extensions: u32,
 }
 
-/// How the JSON of a field is written.
+/// The encoding of a JSON field.
 enum FieldForm {
     Text,
     Flag,
-    /// A whole number.
+    /// An integer.
     Integer,
     /// A number, in eight bytes.
     Number,
-    /// Any value, as text.
+    /// Any value, as YAML text.
     Any,
-    /// A schema, or a flag.
+    /// A schema, or a boolean.
     SchemaOrFlag,
-    /// A schema or a reference to one, or a flag.
+    /// A schema or a reference to one, or a boolean.
     SchemaOrReferenceOrFlag(&'static Message),
-    /// Each element of an array on its own.
+    /// Each element of an array as a separate field.
     Each(&'static FieldForm),
     Message(&'static Message),
-    /// In field 1 of a message that has nothing else.
+    /// Field 1 of a wrapper message.
     Wrapped(&'static FieldForm),
-    /// The members of an object as a list of names and values in field 1 of a message.
+    /// The members of an object as names and values in field 1 of a message.
     Members(&'static FieldForm),
     /// A parameter, or a reference to one.
     Parameter,
-    /// A parameter: the message depends on where the parameter stands.
+    /// A parameter. Its place determines the message.
     StatedParameter,
-    /// `SecurityDefinitionsItem` with an API key, which is the only kind that there is here.
+    /// `SecurityDefinitionsItem` with an API key, the only kind in use.
     SecurityDefinition,
     /// A message in field 1 of another, or a reference in field 2.
     OrReference(&'static Message),
-    /// The members of an object as a list of names and values in the field of this number of a message.
+    /// The members of an object as names and values in this field of a message.
     MembersAt(u32, &'static FieldForm),
-    /// `DefaultType`: a number, a flag or a text; anything else leaves the message empty.
+    /// `DefaultType`: a number, a boolean or a text. Other values leave the message empty.
     Default,
 }
 
@@ -239,7 +239,7 @@ impl FieldForm {
             }
             Self::Integer => {
                 tag(out, number, VARINT);
-                // Lengths and counts, none of which is below zero.
+                // Lengths and counts, which are never negative.
                 varint(out, value.as_u64().unwrap_or_default());
             }
             Self::Number => {
@@ -294,7 +294,7 @@ impl FieldForm {
     }
 }
 
-/// `AdditionalPropertiesItem`. It is one of two, so that a flag is written although it is off.
+/// `AdditionalPropertiesItem`, a choice of two, so that false is written too.
 fn schema_or_flag(value: &Value, schema: impl Fn(&Value) -> Vec<u8>) -> Vec<u8> {
     const SCHEMA_MEMBER: u32 = 1;
     const FLAG_MEMBER: u32 = 2;
@@ -308,7 +308,7 @@ fn schema_or_flag(value: &Value, schema: impl Fn(&Value) -> Vec<u8>) -> Vec<u8> 
     either
 }
 
-/// A message, or a reference to one: the members of a choice that gnostic has for whatever may be referred to.
+/// A message, or a reference to one: gnostic's choice for parts that can be referenced.
 fn or_reference(value: &Value, content: impl FnOnce(&Value) -> Vec<u8>) -> Vec<u8> {
     const REFERENCE: u32 = 2;
     let mut choice = Vec::new();
@@ -323,7 +323,7 @@ fn or_reference(value: &Value, content: impl FnOnce(&Value) -> Vec<u8>) -> Vec<u
     choice
 }
 
-/// `DefaultType`, a choice of three scalars, which are written although they are zero.
+/// `DefaultType`, a choice of three scalars, which are written even if zero.
 fn default_type(value: &Value) -> Vec<u8> {
     const NUMBER: u32 = 1;
     const FLAG: u32 = 2;
@@ -341,7 +341,7 @@ fn default_type(value: &Value) -> Vec<u8> {
     choice
 }
 
-/// `Parameter`: either that of the body or another, of which each place has its own message.
+/// `Parameter`: a body parameter, or another one with a message for each place.
 fn stated_parameter(value: &Value) -> Vec<u8> {
     const BODY: u32 = 1;
     const NON_BODY: u32 = 2;
@@ -384,7 +384,7 @@ fn tag(out: &mut Vec<u8>, number: u32, wire_type: u32) {
 
 fn varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
-        // The low seven bits, with the mark that more follow.
+        // The low seven bits, with the continuation bit.
         out.push((value & 0x7f) as u8 | 0x80);
         value >>= 7;
     }

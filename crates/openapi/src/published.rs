@@ -1,14 +1,16 @@
-//! A structural schema as it is published: in version 3 nearly as it is stated, in version 2 without what that can't say.
+//! The published form of a structural schema: nearly unchanged in version 3, and without unsupported parts in version
+//! 2.
 //!
-//! Version 2 has no alternatives and no values that may be null, and kubectl takes the fields that it is told for all there are. So
-//! what may be null has no type there, and what keeps unknown fields has none that are named. All this is upstream's.
+//! Version 2 has no alternatives and no nullable values, and kubectl treats the named fields as the only ones. A
+//! nullable value therefore has no type there, and one that preserves unknown fields has no named fields. All this is
+//! upstream's behaviour.
 
 use keelson_meta::json::{Map, Value, json};
 
 use crate::custom;
 use crate::schema::Dialect;
 
-/// Keywords that are published as they are stated.
+/// Keywords published unchanged.
 const STATED: &[&str] = &[
     "description",
     "title",
@@ -40,22 +42,22 @@ const STATED: &[&str] = &[
     "x-kubernetes-validations",
 ];
 
-/// Keywords that version 2 does not have.
+/// Keywords unsupported in version 2.
 const STATED_IN_V3: &[&str] = &["allOf", "anyOf", "default", "not", "nullable", "oneOf"];
 
-/// Keywords whose value is a value of the field.
+/// Keywords whose value is one of the field.
 const VALUES: [&str; 2] = ["default", "example"];
 
 const EMBEDDED: &str = "x-kubernetes-embedded-resource";
 const INT_OR_STRING: &str = "x-kubernetes-int-or-string";
 const PRESERVES: &str = "x-kubernetes-preserve-unknown-fields";
 
-/// Whether nothing can be said of an object but that it is one.
+/// Returns true if an object is published without fields.
 pub(crate) fn takes_any(document: &Map, dialect: Dialect) -> bool {
     dialect == Dialect::V2 && is(document, PRESERVES)
 }
 
-/// A schema with all below it.
+/// A schema with all its parts.
 pub(crate) fn schema(stated: &Map, dialect: Dialect) -> Map {
     let mut out = Map::new();
     for (keyword, value) in stated {
@@ -68,7 +70,7 @@ pub(crate) fn schema(stated: &Map, dialect: Dialect) -> Map {
                 let fields = fields.map(|(name, field)| (name.to_owned(), below(field, dialect)));
                 out.insert(keyword, fields.collect::<Map>());
             }
-            // A flag that is off says nothing; a value may be `false`.
+            // A flag that is false is omitted. A value may be `false`.
             _ if *value == Value::Bool(false) && !VALUES.contains(&keyword) => {}
             _ if STATED.contains(&keyword) || (dialect == Dialect::V3 && STATED_IN_V3.contains(&keyword)) => {
                 out.insert(keyword, value.clone());
@@ -86,7 +88,7 @@ pub(crate) fn schema(stated: &Map, dialect: Dialect) -> Map {
     out
 }
 
-/// States fields of a schema, in place of any that are stated under these names.
+/// Sets fields of a schema, replacing any with the same name.
 pub(crate) fn add_properties<'n>(schema: &mut Map, fields: impl IntoIterator<Item = (&'n str, Value)>) {
     let mut properties = match schema.remove("properties") {
         Some(Value::Object(stated)) => stated,
@@ -98,7 +100,7 @@ pub(crate) fn add_properties<'n>(schema: &mut Map, fields: impl IntoIterator<Ite
     schema.insert("properties", properties);
 }
 
-/// What stands where a schema may: additional properties may also be a flag.
+/// A subschema. Additional properties may also be a boolean.
 fn below(value: &Value, dialect: Dialect) -> Value {
     match value.as_object() {
         Some(stated) => Value::Object(schema(stated, dialect)),
@@ -106,7 +108,7 @@ fn below(value: &Value, dialect: Dialect) -> Value {
     }
 }
 
-/// Takes out what version 2 can't say.
+/// Removes parts that version 2 does not support.
 fn simplify(stated: &Map, out: &mut Map) {
     let (nullable, open) = (is(stated, "nullable"), is(stated, PRESERVES));
     let untyped = match stated.get("type").and_then(Value::as_str) {
@@ -133,7 +135,7 @@ fn simplify(stated: &Map, out: &mut Map) {
     }
 }
 
-/// Says in the words of every client what an integer or a string is, unless that is stated.
+/// States the alternatives of an int-or-string, unless the schema does.
 fn spell_out(out: &mut Map) {
     if !is(out, INT_OR_STRING) {
         return;
@@ -162,7 +164,7 @@ fn is(schema: &Map, flag: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// What becomes of a schema in version 3 and in version 2.
+    /// Checks the version 3 and version 2 forms of a schema.
     #[track_caller]
     #[allow(clippy::needless_pass_by_value, reason = "callers write the values where they need them")]
     fn check(stated: Value, v3: Value, v2: Value) {
@@ -171,7 +173,7 @@ mod tests {
         assert_eq!(Value::Object(schema(stated, Dialect::V2)), v2);
     }
 
-    /// What is published alike.
+    /// Checks a schema that is published unchanged.
     #[track_caller]
     fn check_same(stated: Value) {
         check(stated.clone(), stated.clone(), stated);

@@ -1,7 +1,7 @@
-//! Schemas as OpenAPI writes them, in both versions.
+//! Schemas in the syntax of both OpenAPI versions.
 //!
-//! Version 2 can't say everything: it gets no defaults and no alternatives, and a value that may be a number or a string
-//! is called a string. In version 3 nothing may stand beside a `$ref`, so one with a description is wrapped in `allOf`.
+//! Version 2 has no defaults and no alternatives, and an int-or-string is a string there. In version 3 a `$ref` has no
+//! siblings, so one with a description is wrapped in `allOf`.
 
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::{Map, Value, json};
@@ -26,7 +26,7 @@ impl Dialect {
         json!({ "$ref": format!("{place}{name}") })
     }
 
-    /// The schema of a body: a reference, or any object where there is no definition.
+    /// The schema of a body: a reference, or any object without a definition.
     pub(crate) fn body(self, name: Option<&str>) -> Value {
         name.map_or_else(|| json!({ "type": "object" }), |name| self.reference(name))
     }
@@ -48,11 +48,11 @@ impl Dialect {
         Value::Object(out)
     }
 
-    /// The schema of a field, with what is said of the field alone.
+    /// The schema of a field, with the properties of the field itself.
     fn field(self, field: SchemaRef<'_>) -> Value {
         let mut beside = Map::new();
         let named = field.definition_name();
-        // A field without a description of its own gives the definition's, which stands there already.
+        // Without its own description a field has the definition's, which is stated there.
         if named.is_none() || field.description() != field.definition_description() {
             set_text(&mut beside, "description", field.description());
         }
@@ -77,7 +77,7 @@ impl Dialect {
         Value::Object(beside)
     }
 
-    /// The schema of the items of a list or of the values of a map.
+    /// The schema of list items or map values.
     fn element(self, parent: SchemaRef<'_>, element: SchemaRef<'_>) -> Value {
         let mut beside = Map::new();
         if self == Self::V3
@@ -93,7 +93,7 @@ impl Dialect {
         Value::Object(beside)
     }
 
-    /// A reference with something beside it.
+    /// A reference with siblings.
     pub(crate) fn referring(self, name: &str, mut beside: Map) -> Value {
         let reference = self.reference(name);
         if beside.is_empty() {
@@ -111,11 +111,11 @@ impl Dialect {
         }
     }
 
-    /// What a value may be, without the words about it.
+    /// Sets the type of a value, without descriptions.
     fn set_type(self, out: &mut Map, schema: SchemaRef<'_>) {
         match schema.of() {
             Type::Any => {
-                // The schemas of custom resources hold any value; other values without fields of their own are objects.
+                // The schemas of custom resources allow any value. Other values without fields are objects.
                 if !schema.definition_name().is_some_and(|name| name.ends_with("apiextensions.v1.JSON")) {
                     set(out, "type", "object");
                 }
@@ -181,7 +181,7 @@ impl Dialect {
         }
     }
 
-    /// A scalar of either type; version 2 has but a string.
+    /// A scalar of either type. Version 2 has only a string.
     fn set_choice(self, out: &mut Map, types: [&str; 2]) {
         match self {
             Self::V2 => set(out, "type", "string"),
@@ -190,12 +190,12 @@ impl Dialect {
     }
 }
 
-/// A kind as extensions name it.
+/// A kind in the form of extensions.
 pub(crate) fn kind(kind: &GroupVersionKind) -> Value {
     json!({ "group": kind.group, "version": kind.version, "kind": kind.kind })
 }
 
-/// The default of a field: a declared one, or the zero value that Kubernetes writes when nothing is given.
+/// The default of a field: a declared one, or the zero value that Kubernetes writes.
 fn default_of(field: SchemaRef<'_>) -> Option<Value> {
     if let Some(default) = field.default_json() {
         return serde_json::from_str(default).ok();
@@ -203,7 +203,7 @@ fn default_of(field: SchemaRef<'_>) -> Option<Value> {
     if field.has_zero_default() {
         return zero_of(field);
     }
-    // A scalar that may be left out is absent rather than zero; a struct without a pointer is there in any case.
+    // An optional scalar is absent instead of zero, while a struct without a pointer is always present.
     if field.pointer() || (field.omitted_when_zero() && field.of() != Type::Object) {
         return None;
     }

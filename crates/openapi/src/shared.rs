@@ -1,7 +1,7 @@
-//! The definitions and settings that the documents of all group versions share.
+//! The definitions and settings shared by the documents of all group versions.
 //!
-//! Every document speaks of the same few definitions: object metadata, `Status`, the options of a delete. Each definition is rendered
-//! once in each form and copied from then on, so that a document of a custom group version costs its own paths alone.
+//! Every document uses the same few definitions: object metadata, `Status`, the options of a delete. Each is rendered
+//! once in each form and then copied, so that a document of a custom group version costs only its own paths.
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -26,12 +26,12 @@ pub(crate) fn security_schemes() -> Value {
     json!({ (BEARER_TOKEN): { "type": "apiKey", "description": description, "name": "authorization", "in": "header" } })
 }
 
-/// The security schemes by which all operations may be called.
+/// The security schemes of all operations.
 pub(crate) fn security() -> Value {
     json!([{ (BEARER_TOKEN): [] }])
 }
 
-/// The form in which a piece of a document is written.
+/// The form of a document's piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rendering {
     V3,
@@ -39,14 +39,14 @@ pub(crate) enum Rendering {
     V2Protobuf,
 }
 
-/// Schemas, the version of the server, and what all documents repeat.
+/// Schemas, the version of the server, and the common parts of documents.
 #[derive(Debug)]
 pub struct SharedDefinitions {
     pub(crate) schemas: &'static Schemas,
     server_version: String,
     kinds: Kinds,
     definitions: HashMap<&'static str, Definition>,
-    /// The pages that belong to no group: `/api/`, `/apis/`, `/version/`.
+    /// The pages outside of groups: `/api/`, `/apis/`, `/version/`.
     pub(crate) pages: [Piece; 3],
 }
 
@@ -58,8 +58,8 @@ struct Definition {
 }
 
 impl SharedDefinitions {
-    /// For the documents of a server that says that it has this version. `versions` are those by which every one of their kinds
-    /// `DeleteOptions` and `WatchEvent` go: the built-in ones, as in the reference server.
+    /// The shared definitions for a server of this version. `DeleteOptions` and `WatchEvent` belong to all `versions`:
+    /// the built-in ones, as in kube-apiserver.
     pub fn new(schemas: &'static Schemas, versions: &[VersionDescription], server_version: &str) -> Arc<Self> {
         let definition = |schema: SchemaRef<'static>| {
             let name = schema.definition_name()?;
@@ -74,7 +74,7 @@ impl SharedDefinitions {
         })
     }
 
-    /// The pages that belong to no group, in the order of `pages`.
+    /// The pages outside of groups, in the order of `pages`.
     pub(crate) fn parts() -> [DocumentScope<'static>; 3] {
         [DocumentScope::CoreVersions, DocumentScope::Groups, DocumentScope::CodeVersion]
     }
@@ -83,7 +83,7 @@ impl SharedDefinitions {
         json!({ "title": "Kubernetes", "version": self.server_version })
     }
 
-    /// A definition as a member of the object, or of the message, that holds all.
+    /// A definition as a member of the enclosing object or message.
     pub(crate) fn definition(&self, name: &str, rendering: Rendering) -> &[u8] {
         let Some(Definition { schema, rendered }) = self.definitions.get(name) else { return &[] };
         rendered[rendering as usize].get_or_init(|| match rendering {

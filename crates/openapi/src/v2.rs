@@ -1,7 +1,7 @@
 //! OpenAPI 2 (Swagger): one document with all parts of the API, as JSON and as protobuf.
 //!
-//! The pieces of the document are made as JSON, one at a time, and either written or turned into protobuf. Each part of the API
-//! keeps its pieces, so that a change of one part renders no other.
+//! The pieces of the document are built as JSON, one at a time, and written or converted to protobuf. Each part of the
+//! API keeps its pieces, so that a change of one part renders no other.
 
 use std::collections::BTreeMap;
 
@@ -19,10 +19,10 @@ use crate::protobuf;
 use crate::schema::Dialect;
 use crate::shared::{Rendering, SharedDefinitions, security, security_schemes};
 
-/// How many digits of the hash of a parameter its name has.
+/// The number of hash digits in the name of a parameter.
 const SHOWN_OF_HASH: usize = 8;
 
-/// What a part adds to the document.
+/// The addition of a part to the document.
 pub(crate) fn addition(scope: DocumentScope<'_>, shared: &SharedDefinitions, rendering: Rendering) -> Addition {
     let items = scope.items(shared.schemas);
     let path = |item: &PathItem| {
@@ -46,7 +46,7 @@ pub(crate) fn addition(scope: DocumentScope<'_>, shared: &SharedDefinitions, ren
     }
 }
 
-/// The document out of all paths and all definitions, in order. `paths` are already [joined](join_paths).
+/// The document of all paths and definitions, in order. `paths` are already [joined](join_paths).
 pub(crate) fn document<'p>(
     shared: &SharedDefinitions,
     rendering: Rendering,
@@ -69,7 +69,7 @@ pub(crate) fn document<'p>(
     out
 }
 
-/// Appends the paths of one part to those of the parts before it.
+/// Appends the paths of one part after those of earlier parts.
 pub(crate) fn join_paths(all: &mut Vec<u8>, of_part: &[(String, Vec<u8>)], rendering: Rendering) {
     if rendering == Rendering::V2Protobuf {
         return of_part.iter().for_each(|(_, path)| all.extend_from_slice(path));
@@ -105,19 +105,19 @@ fn operation(operation: &Operation) -> Value {
     Value::Object(fields)
 }
 
-/// A reference to a parameter: the document states each once, since thousands of operations take the same ones.
+/// A reference to a parameter, which the document states once for thousands of operations.
 fn parameter(parameter: &Parameter) -> Value {
     let (name, _) = shared_parameter(parameter);
     json!({ "$ref": format!("#/parameters/{name}") })
 }
 
-/// Every parameter under the name by which operations refer to it.
+/// Every parameter by its name in the document.
 fn all_parameters() -> BTreeMap<String, Value> {
     parameters::all().map(shared_parameter).collect()
 }
 
-/// A parameter, and its name in the document, which is another one if the parameter becomes another one. As in the reference server
-/// it begins with that of the parameter: by that clients see what an operation takes.
+/// A parameter, and its name in the document, which contains a hash of it. As in kube-apiserver, the name begins with
+/// the parameter's, by which clients detect support for it.
 fn shared_parameter(parameter: &Parameter) -> (String, Value) {
     let mut fields = Map::new();
     fields.insert("name", json!(parameter.name));
@@ -130,6 +130,6 @@ fn shared_parameter(parameter: &Parameter) -> (String, Value) {
     }
     let value = Value::Object(fields);
     let hash = document::hash(value.to_string().as_bytes());
-    // A slash would have to be escaped wherever it is referred to, which not every reader undoes.
+    // A slash would have to be escaped in references, which not every parser decodes.
     (format!("{}-{}", parameter.name.replace('/', "."), &hash[..SHOWN_OF_HASH]), value)
 }

@@ -1,6 +1,6 @@
 //! The documents of OpenAPI 3, one for each part of the API.
 //!
-//! A document stands alone: it repeats every definition that its operations refer to. Those are copied as they were rendered once.
+//! A document is self-contained: it repeats every definition that its operations refer to, copied in rendered form.
 
 use std::collections::BTreeMap;
 
@@ -49,7 +49,7 @@ fn operation(operation: &Operation) -> Value {
     set("operationId", json!(operation.id));
     let parameters: Vec<Value> = operation.parameters.iter().copied().flatten().map(parameter).collect();
     if !parameters.is_empty() {
-        // Given in full on each operation: kubectl looks for `fieldValidation` here and does not follow references.
+        // Stated in full on each operation: kubectl looks for `fieldValidation` here and does not follow references.
         set("parameters", Value::Array(parameters));
     }
     let body = operation.action.body();

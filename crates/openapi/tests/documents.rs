@@ -1,6 +1,6 @@
 //! The documents as clients read them.
 //!
-//! They are compared with upstream's rules kind by kind; how they are kept and put together is counted, not timed.
+//! They are compared with upstream's rules for each kind. Renderings are counted, not timed.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ mod promises;
 
 const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// The documents of the built-in resources and of these versions, by a server of this version.
+/// The documents of the built-in resources and further versions, on a server of this version.
 fn assembled(server_version: &str, further: &[VersionDescription]) -> Descriptions {
     let builtin = VersionDescription::all(keelson_builtin::catalogue());
     let shared = SharedDefinitions::new(Schemas::builtin(), &builtin, server_version);
@@ -68,8 +68,8 @@ fn every_version(mut check: impl FnMut(&'static keelson_resources::Group, &'stat
     }
 }
 
-/// What kubectl asks before it sends a request that is to be validated by the server: the first PATCH operation of the
-/// kind must take the parameter in its query.
+/// kubectl's check before a request with server-side validation: the kind's first PATCH operation must have the
+/// parameter in its query.
 fn kubectl_finds(document: &Value, wanted: &Value, name: &str) -> bool {
     let paths = document["paths"].as_object().expect("paths are an object");
     let patch = paths.values().map(|item| &item["patch"]).find(|o| o["x-kubernetes-group-version-kind"] == *wanted);
@@ -213,7 +213,7 @@ fn an_operation_says_what_it_takes_and_what_it_gives() {
     );
 }
 
-/// Reads what protobuf holds by field numbers, without knowing the messages.
+/// Reads protobuf by field numbers, without knowing the messages.
 mod wire {
     /// The length-delimited fields of a message with this number.
     pub(crate) fn fields(mut message: &[u8], wanted: u64) -> Vec<&[u8]> {
@@ -281,7 +281,7 @@ fn protobuf_holds_what_the_json_of_version_2_holds() {
     }
 }
 
-/// A schema that is stated in the test.
+/// A schema stated in a test.
 #[derive(Debug)]
 struct Stated(Value);
 
@@ -316,7 +316,7 @@ fn custom(group: &str, plural: &str) -> VersionDescription {
 
 #[test]
 fn a_group_that_is_added_is_in_every_form_and_leaves_the_others_as_they_are() {
-    // Its name begins like that of a built-in group, and sorts before the versions of that.
+    // Its name begins like that of a built-in group, and sorts before its versions.
     let (before, after) = (openapi(), assembled("v1.36.2", &[custom("apps.example.org", "widgets")]));
     let path = "/apis/apps.example.org/v1/namespaces/{namespace}/widgets";
     for text in ["apis/apps.example.org/v1", "apis/apps", "apis/apps/v1"] {
@@ -368,7 +368,7 @@ fn a_custom_kind_has_its_definition_and_that_of_its_lists_in_every_form() {
 
 #[test]
 fn a_custom_kind_never_takes_the_name_of_a_built_in_definition() {
-    // Groups that are the names of built-in definitions in reverse.
+    // Groups that are reversed names of built-in definitions.
     for (group, kind) in [
         ("apiextensions.apis.pkg.apiextensions-apiserver.k8s.io", "CustomResourceDefinition"),
         ("core.api.k8s.io", "Pod"),
@@ -431,11 +431,11 @@ fn definitions_of_other_servers_replace_none_of_this_one() {
     }
     let answer = &posed["paths"]["/apis/far.example.org/v1/things"]["get"]["responses"]["200"]["schema"]["$ref"];
     assert_eq!(answer, "#/definitions/org.example.apps.v1.Widget_v2");
-    // A server that shares the store describes the same custom kinds alike.
+    // Another server on the store describes custom kinds equally.
     assert!(with(widget)["definitions"].get("org.example.apps.v1.Widget_v2").is_none());
 }
 
-/// A schema that counts how often it was read.
+/// A schema that counts its reads.
 #[derive(Debug, Default)]
 struct Counted(AtomicUsize);
 
@@ -446,7 +446,7 @@ impl SchemaDocument for Counted {
     }
 }
 
-/// Of many custom group versions one changes: the others are not rendered again, in no form.
+/// A change of one among many custom group versions renders no other in any form.
 #[test]
 fn a_change_of_one_among_many_renders_that_one() {
     const MANY: usize = 50;
@@ -478,7 +478,7 @@ fn a_change_of_one_among_many_renders_that_one() {
     assert_eq!(read(), once, "whoever asks gets what was rendered before");
 }
 
-/// Of a document of custom resources only the compressed form is kept, and both forms say the same under one hash.
+/// Only the compressed form of a custom resource's document is kept, and both forms have the same content and hash.
 #[test]
 fn a_document_of_custom_resources_is_kept_compressed() {
     let openapi = assembled("v1.36.2", &[custom("apps.example.org", "widgets")]);

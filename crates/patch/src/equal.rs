@@ -1,11 +1,11 @@
-//! Comparing JSON trees that are mostly alike, as an object is before a write and after it.
+//! Comparison of JSON trees that are mostly alike, such as an object before and after a write.
 //!
-//! Equality is that of the values; only the way there is shorter. Knows nothing of what the values mean.
+//! The result is that of `==`. Only the search for members is shorter. The module must not know the meaning of values.
 
 use keelson_meta::json::{Map, Value};
 
-/// Whether two values are equal. Most objects that are compared have their members in the same order, so that nothing needs
-/// to be searched.
+/// Returns true if two values are equal. Most compared objects have their members in the same order, so no member is
+/// searched.
 pub fn equal(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Object(left), Value::Object(right)) => {

@@ -1,6 +1,6 @@
-//! The errors of a patch, and what the API says about each.
+//! The errors of a patch, and their API errors.
 //!
-//! Some are faults of the patch itself and others of the object that it meets; codes and texts are upstream's.
+//! Some are faults of the patch, others of the object it is applied to. Codes and texts are upstream's.
 
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, go_format};
@@ -8,23 +8,23 @@ use thiserror::Error;
 
 use crate::strategic::StrategicError;
 
-/// Why a patch was not applied. None of these goes away by sending the patch again, unless the object changes.
+/// The reason why a patch was not applied. A retry helps only if the object changes.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum PatchError {
-    /// The patch has the wrong shape; the text is what Go's JSON decoder says.
+    /// The patch has the wrong shape. The text is that of Go's JSON decoder.
     #[error("error decoding patch: json: cannot unmarshal {found} into Go {target}")]
     Malformed {
-        /// The JSON type that was found.
+        /// The JSON type of the value.
         found: &'static str,
-        /// The Go type that was wanted, such as `value of type []handlers.jsonPatchOp`.
+        /// The expected Go type, such as `value of type []handlers.jsonPatchOp`.
         target: &'static str,
     },
-    /// More operations than the server takes.
+    /// More operations than the server accepts.
     #[error("The allowed maximum operations in a JSON patch is {limit}, got {actual}")]
     TooManyOperations {
         /// The limit.
         limit: usize,
-        /// How many there are.
+        /// The number of operations.
         actual: usize,
     },
     /// An operation that does not exist.
@@ -33,7 +33,7 @@ pub enum PatchError {
     /// An operation without a field that it needs.
     #[error("operation missing {0} field")]
     MissingField(&'static str),
-    /// The path leads nowhere, or to where the operation cannot work.
+    /// The path does not exist, or the operation is impossible there.
     #[error("{operation} operation does not apply: doc is missing path: {path:?}")]
     MissingPath {
         /// The operation.
@@ -41,16 +41,16 @@ pub enum PatchError {
         /// The path that is missing.
         path: String,
     },
-    /// The whole is replaced by what holds nothing; the text ends as upstream's does.
+    /// The root is replaced by a value that is neither an object nor an array. The text ends as upstream's does.
     #[error("replace operation value must be object or array: %!w(<nil>)")]
     NoContainer,
-    /// A `test` found something else.
+    /// A `test` found another value.
     #[error("testing value {path} failed: test failed")]
     TestFailed {
-        /// What was tested.
+        /// The path of the tested value.
         path: String,
     },
-    /// The `copy` operations made too much of too little.
+    /// The `copy` operations add too many bytes.
     #[error(
         "Unable to complete the copy, the accumulated size increase of copy is {actual}, exceeding the limit {limit}"
     )]
@@ -60,7 +60,7 @@ pub enum PatchError {
         /// The sum of all copies so far.
         actual: usize,
     },
-    /// The operations pass more values than a request may cost.
+    /// The operations move or shift more values than a request may cost.
     #[error("the operations of the patch pass more than {limit} values")]
     TooMuchWork {
         /// The limit.
@@ -78,13 +78,13 @@ pub enum PatchError {
 }
 
 impl PatchError {
-    /// The patch is of this type, but `target` was wanted.
+    /// The patch has this type instead of `target`.
     pub(crate) fn malformed(found: &Value, target: &'static str) -> Self {
         Self::Malformed { found: go_format::kind(found), target }
     }
 }
 
-/// Upstream tells the client little about operations that do not apply: all of them are the same 422.
+/// Upstream distinguishes few of these. Operations that do not apply are one kind of 422.
 impl From<PatchError> for ApiError {
     fn from(error: PatchError) -> Self {
         match error {

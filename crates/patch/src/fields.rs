@@ -1,11 +1,11 @@
-//! The arithmetic of field ownership: which fields an object has, in which fields two objects differ, what is left when
-//! fields are taken away.
+//! The algebra of field ownership: the fields of an object, the fields in which two objects differ, and the removal of
+//! fields.
 //!
-//! Server-side apply (KEP-555) and `metadata.managedFields` are made of these operations. Everything is pure, and the schema
-//! is known only through [`FieldSchema`]. The meaning of each operation is that of upstream's `structured-merge-diff`, since
-//! the sets are stored in objects and compared by clients.
+//! Server-side apply (KEP-555) and `metadata.managedFields` use these operations. All are pure and know the schema only
+//! through [`FieldSchema`]. The semantics are those of upstream's `structured-merge-diff`, since sets are stored in
+//! objects and compared by clients.
 //!
-//! [`validate`] comes first: the other walks take for granted that it found nothing, and overlook what is malformed.
+//! [`validate`] runs first. The other walks assume a valid object and skip malformed parts.
 
 mod apply;
 mod combine;

@@ -1,6 +1,6 @@
-//! Values as Go's `%v` prints them, which is how upstream puts them into its messages.
+//! Formats values as Go's `%v` does, for upstream's messages.
 //!
-//! Only messages need it. Keys are sorted, as Go sorts them.
+//! Keys are sorted, as Go sorts them.
 
 use keelson_meta::json::{Map, Value};
 
@@ -29,7 +29,7 @@ pub fn value(any: &Value) -> String {
     }
 }
 
-/// Any value as `%s` prints it, which is meant for texts and says so of anything else.
+/// Any value as `%s` formats it, which marks values that are not strings.
 pub(crate) fn as_text(any: &Value) -> String {
     match any {
         Value::Null => "%!s(<nil>)".to_owned(),
@@ -46,7 +46,7 @@ pub(crate) fn as_text(any: &Value) -> String {
     }
 }
 
-/// The Go type that JSON of this form is decoded into.
+/// The Go type that this JSON type decodes into.
 pub fn type_name(any: &Value) -> &'static str {
     match any {
         Value::Null => "%!s(<nil>)",

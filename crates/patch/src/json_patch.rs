@@ -1,10 +1,10 @@
 //! JSON patch (RFC 6902): a list of operations, applied in order, all or none.
 //!
-//! Where the RFC leaves room or upstream's library (evanphx/json-patch) is more lenient, this follows the library, since
-//! clients have been written against it: negative indexes count from the end, a missing `value` is null, a member that is
-//! replaced or copied need not be there, and testing an absent member for null succeeds.
+//! Clients rely on upstream's library (evanphx/json-patch). As there, negative indexes count from the end, and a
+//! missing `value` is null. A replaced or copied member may be absent, and a test of an absent member for null
+//! succeeds.
 //!
-//! What an operation may cost is bounded, since a few bytes can ask for much: see [`Limits`].
+//! The cost of operations is bounded, since a few bytes can request much work: see [`Limits`].
 
 use std::io;
 
@@ -13,22 +13,22 @@ use keelson_meta::json::{Map, Value};
 use crate::error::PatchError;
 use crate::pointer::{Pointer, TargetLocation, existing, insertion};
 
-/// What a patch may ask for.
+/// The limits of a patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The number of operations.
     pub operations: usize,
-    /// The JSON bytes all `copy` operations may add together.
+    /// The JSON bytes that all `copy` operations together may add.
     pub copied_bytes: usize,
-    /// How deep the result may nest, as far as the patch decides it: what the server can read back.
+    /// The maximum depth of values that the patch adds, moves or copies: the depth that the server can read back.
     pub depth: usize,
-    /// How many values may be passed, beyond those that the patch itself holds: the elements behind those that are put into
-    /// arrays or taken out of them, and what is moved to where its depth has to be found.
+    /// The maximum number of values passed, in addition to those in the patch: elements shifted in arrays, and moved
+    /// values whose depth has to be measured.
     pub passed_values: usize,
 }
 
-/// The limits of upstream, the depth keelson's JSON reader accepts, and a few milliseconds of work. A patch that inserts 1,000
-/// elements at the front of an array of 4,000 passes as many values.
+/// Upstream's limits, the depth of keelson's JSON reader, and a few milliseconds of work. Inserting 1,000 elements at
+/// the front of an array of 4,000 stays within them.
 impl Default for Limits {
     fn default() -> Self {
         Self { operations: 10_000, copied_bytes: 3 * 1024 * 1024, depth: 512, passed_values: 4_000_000 }
@@ -38,7 +38,7 @@ impl Default for Limits {
 const PATCH: &str = "value of type []handlers.jsonPatchOp";
 const OPERATION: &str = "value of type handlers.jsonPatchOp";
 
-/// The operations of a patch, their fields checked for their types only. Read once, they can be applied to many objects.
+/// The operations of a patch. Only the types of their fields are checked. They are parsed once for many objects.
 pub struct Operations<'p> {
     operations: Vec<Operation<'p>>,
     limits: Limits,
@@ -48,7 +48,7 @@ impl<'p> Operations<'p> {
     /// Reads a patch.
     ///
     /// # Errors
-    /// [`PatchError::Malformed`] for what is not an array of objects, and for more operations than the limits allow.
+    /// [`PatchError::Malformed`] for a value that is not an array of objects, and [`PatchError::TooManyOperations`].
     pub fn read(patch: &'p Value, limits: Limits) -> Result<Self, PatchError> {
         let operations = match patch {
             Value::Array(operations) => &operations[..],
@@ -63,11 +63,11 @@ impl<'p> Operations<'p> {
         Ok(Self { operations, limits })
     }
 
-    /// Applies the operations. Cost: the work of each, which is proportional to the length of its path, the arrays it shifts,
-    /// and the values it adds, compares or copies.
+    /// Applies the operations. Cost for each: the length of its path, the array elements it shifts, and the values it
+    /// adds, compares or copies.
     ///
     /// # Errors
-    /// The first operation that cannot be applied, or limits that are exceeded.
+    /// The first operation that cannot be applied, or exceeded limits.
     pub fn apply(&self, target: Value) -> Result<Value, PatchError> {
         let limits = self.limits;
         let mut patched = Patched { deepest: depth(&target), root: target, limits, copied: 0, passed: 0 };
@@ -86,8 +86,8 @@ pub fn apply(target: &Value, patch: &Value, limits: Limits) -> Result<Value, Pat
     Operations::read(patch, limits)?.apply(target.clone())
 }
 
-/// The same, with the members of every object that an operation steps through in alphabetical order: so upstream writes what a
-/// patch leaves, which it shows and decodes again.
+/// Applies a patch and sorts the members of every object that an operation steps through. Upstream writes patched
+/// objects in this order, and decodes them again.
 ///
 /// # Errors
 /// As [`apply`].
@@ -100,7 +100,7 @@ pub fn apply_in_order(target: &Value, patch: &Value, limits: Limits) -> Result<V
         }
     }
     let mut patched = apply(&ordered, patch, limits)?;
-    // What was added came last, and what was moved may have been stepped through where it now is.
+    // Added members are last, and moved objects may have been stepped through at their new place.
     sort(&mut patched);
     for operation in patch.as_array().into_iter().flatten() {
         if let Some(path) = operation.get("path").and_then(Value::as_str) {
@@ -116,13 +116,13 @@ fn sort(value: &mut Value) {
     }
 }
 
-/// Sorts the objects on the way to what a path leads to.
+/// Sorts the objects along a path.
 fn sort_along(root: &mut Value, path: &str) {
     let Some(pointer) = Pointer::parse(path) else { return };
     pointer.each_container(root, sort);
 }
 
-/// One operation, its fields checked for their types only.
+/// One operation. Only the types of its fields are checked.
 struct Operation<'a> {
     name: &'a str,
     path: Option<&'a str>,
@@ -172,7 +172,7 @@ struct Patched {
     limits: Limits,
     copied: usize,
     passed: usize,
-    /// No value nests deeper than this. It may be more than is true after something was removed.
+    /// An upper bound of the depth of all values. Removals do not lower it.
     deepest: usize,
 }
 
@@ -228,7 +228,7 @@ impl Patched {
         removed.ok_or_else(|| missing(operation, path))
     }
 
-    /// A member that is not there is added, an element has to be there.
+    /// Replaces a value. An absent member is added, an absent element is an error.
     fn replace(&mut self, path: &str, value: Value) -> Result<(), PatchError> {
         self.reach(path, depth(&value))?;
         if path.is_empty() {
@@ -254,7 +254,7 @@ impl Patched {
 
     fn move_value(&mut self, from: &str, path: &str) -> Result<(), PatchError> {
         let value = self.remove("move", from)?;
-        // What lies so deep can't nest deeper than the rest of the way; to look at it is seldom needed.
+        // A value at this depth can't nest deeper than the rest allows, so its depth is rarely measured.
         let below = self.deepest.saturating_sub(steps(from));
         if steps(path) + below > self.limits.depth {
             let passed = &mut self.passed;
@@ -266,7 +266,7 @@ impl Patched {
         self.add("move", path, value)
     }
 
-    /// A member that is not there is copied as null.
+    /// The value to copy. An absent member is null.
     fn copy(&mut self, from: &str) -> Result<Value, PatchError> {
         let pointer = inner("copy", from)?;
         let value = match pointer.get(&self.root) {
@@ -295,7 +295,7 @@ impl Patched {
         if same { Ok(()) } else { Err(PatchError::TestFailed { path: path.to_owned() }) }
     }
 
-    /// Notes that a value which nests this deep is put at the end of a path.
+    /// Records that a value of this depth is placed at the end of a path.
     fn reach(&mut self, path: &str, depth: usize) -> Result<(), PatchError> {
         let reached = steps(path) + depth;
         if reached > self.limits.depth {
@@ -315,12 +315,12 @@ fn pass(passed: &mut usize, limits: Limits, values: usize) -> Result<(), PatchEr
     Ok(())
 }
 
-/// How many steps a path has.
+/// The number of steps of a path.
 fn steps(path: &str) -> usize {
     path.bytes().filter(|byte| *byte == b'/').count()
 }
 
-/// The pointer to something inside of the root.
+/// The pointer to a place below the root.
 fn inner<'p>(operation: &'static str, path: &'p str) -> Result<Pointer<'p>, PatchError> {
     Pointer::parse(path).ok_or_else(|| missing(operation, path))
 }
@@ -329,7 +329,7 @@ fn missing(operation: &'static str, path: &str) -> PatchError {
     PatchError::MissingPath { operation, path: path.to_owned() }
 }
 
-/// RFC 6902, section 4.6: numbers are equal by value, so `1` is `1.0`; the order of members does not matter.
+/// RFC 6902, section 4.6: numbers are equal by value, so `1` equals `1.0`. The order of members does not matter.
 fn equal(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) if a.is_f64() != b.is_f64() => a.as_f64() == b.as_f64(),
@@ -349,7 +349,7 @@ fn depth(value: &Value) -> usize {
     }
 }
 
-/// As [`depth`], telling how many values are about to be looked at, which may end it.
+/// [`depth`] with a callback that receives the number of values about to be visited and may stop it.
 fn counted_depth(value: &Value, count: &mut impl FnMut(usize) -> Result<(), PatchError>) -> Result<usize, PatchError> {
     let mut deepest = 0;
     match value {
@@ -373,7 +373,7 @@ fn counted_depth(value: &Value, count: &mut impl FnMut(usize) -> Result<(), Patc
 /// The length of the value as compact JSON.
 fn json_len(value: &Value) -> usize {
     let mut counter = Counter(0);
-    serde_json::to_writer(&mut counter, value).expect("keys are strings and the counter takes every byte");
+    serde_json::to_writer(&mut counter, value).expect("keys are strings, and counting cannot fail");
     counter.0
 }
 

@@ -1,9 +1,8 @@
-//! The patches a client may send: JSON patch (RFC 6902), JSON merge patch (RFC 7396) and strategic merge patch.
+//! The patches a client may send: JSON patch (RFC 6902), JSON merge patch (RFC 7396) and strategic merge patch. It also
+//! has the algebra of field ownership for server-side apply.
 //!
-//! Besides, the arithmetic of field ownership that server-side apply is made of.
-//!
-//! Pure functions from a value and a patch to a value. A patch that cannot be applied leaves no trace, and none can make
-//! a value the server could not read back. What the result means to the API is judged elsewhere.
+//! All are pure functions from a value and a patch to a value. A failed patch changes nothing, and no result exceeds
+//! the limits of the server's reader. The crate must not know the meaning of the result for the API.
 
 pub mod equal;
 mod error;

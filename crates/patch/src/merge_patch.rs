@@ -1,13 +1,13 @@
-//! JSON merge patch (RFC 7396): a partial object that is laid over the target, where null removes.
+//! JSON merge patch (RFC 7396): a partial object merged into the target, in which null removes a member.
 //!
-//! Fields that stay keep their order, and new ones come last. What the result may be is judged by whoever asked.
+//! Existing fields keep their order, and new ones come last. The caller validates the result.
 
 use keelson_meta::Object;
 use keelson_meta::json::{Map, Value};
 
 use crate::error::PatchError;
 
-/// Lays the patch over the target. Cost: proportional to the patch, plus the objects that members are removed from.
+/// Merges the patch into the target. Cost: proportional to the patch, plus the objects that lose members.
 ///
 /// Arrays are replaced as a whole. A patch that is not an object replaces the target.
 pub fn apply(target: &mut Value, patch: &Value) {
@@ -24,10 +24,10 @@ pub fn apply(target: &mut Value, patch: &Value) {
     }
 }
 
-/// Lays the patch over an API object.
+/// Merges the patch into an API object.
 ///
 /// # Errors
-/// [`PatchError::Malformed`] if the patch is not an object: nothing else can replace an object of the API.
+/// [`PatchError::Malformed`] if the patch is not an object.
 pub fn apply_to_object(target: &mut Object, patch: &Value) -> Result<(), PatchError> {
     match patch {
         Value::Object(patch) => {
@@ -38,8 +38,8 @@ pub fn apply_to_object(target: &mut Object, patch: &Value) -> Result<(), PatchEr
     }
 }
 
-/// Puts the members of every object that the patch reached in alphabetical order: so upstream writes what a patch leaves, which
-/// it shows and decodes again.
+/// Sorts the members of every object that the patch reached. Upstream writes patched objects in this order, and decodes
+/// them again.
 pub fn order(patched: &mut Value, patch: &Value) {
     match (patched, patch) {
         (Value::Object(patched), Value::Object(patch)) => {

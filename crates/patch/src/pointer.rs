@@ -1,15 +1,15 @@
 //! JSON pointers (RFC 6901), and the containers they lead to.
 //!
-//! Array indexes follow the library upstream uses: `-1` is the last element, `+1` and `01` are one.
+//! Array indexes follow upstream's library: `-1` is the last element, and `+1` and `01` are 1.
 
 use std::borrow::Cow;
 
 use keelson_meta::json::{Map, Value};
 
-/// A parsed pointer: the keys and indexes from the root, without their escapes.
+/// A parsed pointer: unescaped keys and indexes from the root.
 pub(crate) struct Pointer<'a>(Vec<Cow<'a, str>>);
 
-/// Where the last step of a pointer goes.
+/// The place of a pointer's last step.
 pub(crate) enum TargetLocation<'v, 'p> {
     Root,
     Member(&'v mut Map, &'p str),
@@ -22,14 +22,14 @@ impl<'a> Pointer<'a> {
         Self(Vec::new())
     }
 
-    /// Reads a pointer to something inside of the root. As in upstream's library what stands before the first slash does not
-    /// count; `None` for a text without a slash.
+    /// Parses a pointer to a place below the root. As in upstream's library, text before the first slash is ignored.
+    /// `None` for a text without a slash.
     pub(crate) fn parse(text: &'a str) -> Option<Self> {
         let (_, steps) = text.split_once('/')?;
         Some(Self(steps.split('/').map(unescape).collect()))
     }
 
-    /// The value at the end, if there is one.
+    /// The value of the pointer, if it exists.
     pub(crate) fn get<'v>(&self, root: &'v Value) -> Option<&'v Value> {
         self.0.iter().try_fold(root, |value, step| match value {
             Value::Object(map) => map.get(step),
@@ -38,7 +38,7 @@ impl<'a> Pointer<'a> {
         })
     }
 
-    /// Does something with each container on the way, as far as there is one.
+    /// Calls `action` on each existing container along the pointer.
     pub(crate) fn each_container(&self, root: &mut Value, mut action: impl FnMut(&mut Value)) {
         let mut value = root;
         for step in &self.0 {
@@ -55,7 +55,7 @@ impl<'a> Pointer<'a> {
         }
     }
 
-    /// The container of the value at the end, which itself need not exist.
+    /// The container of the pointer's value, which itself need not exist.
     pub(crate) fn place<'v>(&self, root: &'v mut Value) -> Option<TargetLocation<'v, '_>> {
         let Some((last, steps)) = self.0.split_last() else {
             return Some(TargetLocation::Root);
@@ -76,17 +76,17 @@ impl<'a> Pointer<'a> {
     }
 }
 
-/// The index of an element that exists.
+/// The index of an existing element.
 pub(crate) fn existing(step: &str, len: usize) -> Option<usize> {
     position(step, len).filter(|index| *index < len)
 }
 
-/// The index at which an element can be inserted; `-` is the end, and `-1` is the end as well.
+/// The index for inserting an element. `-` and `-1` are the end.
 pub(crate) fn insertion(step: &str, len: usize) -> Option<usize> {
     if step == "-" { Some(len) } else { position(step, len + 1).filter(|index| *index <= len) }
 }
 
-/// Counts from the front, or from the back when the number is negative.
+/// Counts from the front, or from the back for a negative number.
 fn position(step: &str, len: usize) -> Option<usize> {
     let index: isize = step.parse().ok()?;
     if index < 0 { len.checked_add_signed(index) } else { usize::try_from(index).ok() }

@@ -1,9 +1,10 @@
-//! Strategic merge patch: a partial object laid over the target by rules that the schema gives each field.
+//! Strategic merge patch: a partial object merged into the target by rules that the schema states for each field.
 //!
-//! Objects are merged and null removes, as in a JSON merge patch; lists that the schema says so of are merged item by item.
-//! Members whose names begin with `$` are directives. Knows the schema only through [`MergeSchema`]. The behaviour is that
-//! of upstream's `k8s.io/apimachinery/pkg/util/strategicpatch`, down to the places where items end up; where upstream's
-//! result depends on the order in which Go walks a map, the order of the patch counts here.
+//! Objects are merged and null removes a member, as in a JSON merge patch. Lists are merged by item if the schema says
+//! so. Members whose names begin with `$` are directives. The schema is known only through [`MergeSchema`].
+//!
+//! The behaviour is that of upstream's `k8s.io/apimachinery/pkg/util/strategicpatch`, including the positions of items.
+//! If upstream's result depends on Go's map order, the order of the patch is used here.
 
 mod element_order;
 mod error;
@@ -19,30 +20,30 @@ pub use error::StrategicError;
 
 use crate::error::PatchError;
 
-/// The directive that an object or an item of a list holds.
+/// The directive of an object or a list item.
 const DIRECTIVE: &str = "$patch";
 /// Lists the members of an object that are kept.
 const RETAIN_KEYS: &str = "$retainKeys";
-/// Beginning of the name of a list of what is deleted from a list of scalars; after a `/` comes the list's name.
+/// The prefix for a list of scalars to delete, followed by `/` and the name of the target list.
 const DELETE_FROM: &str = "$deleteFromPrimitiveList";
-/// Beginning of the name of a list that gives the order of a list; after a `/` comes the list's name.
+/// The prefix for the order of a list, followed by `/` and the name of the list.
 const ELEMENT_ORDER: &str = "$setElementOrder";
 
-/// What a patch needs to know about a value; as cheap to copy as a reference.
+/// The schema of a value as a patch uses it, as cheap to copy as a reference.
 pub trait MergeSchema<'a>: Copy {
-    /// What the value may be.
+    /// The Go kind of the value.
     fn go_kind(self) -> GoKind;
     /// The Go name of the type, for messages, such as `PodSpec`.
     fn type_name(self) -> &'a str;
-    /// The field of a struct; `None` if there is no such field or the value is no struct.
+    /// The field of a struct. `None` for an unknown field or another kind.
     fn field(self, name: &str) -> Option<Self>;
     /// The items of a list.
     fn items(self) -> Option<Self>;
-    /// What a patch does with the field through which the schema was reached.
+    /// The strategy of the field through which the schema was reached.
     fn strategy(self) -> Strategy<'a>;
 }
 
-/// The Go kinds that a patch tells apart.
+/// The Go kinds that patches distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GoKind {
     /// Declared fields.
@@ -67,8 +68,8 @@ impl GoKind {
     }
 }
 
-/// What a patch does with a field that both the target and the patch have. The strategy `retainKeys` has no form of its
-/// own: the patch says itself what is retained.
+/// The merge strategy of a field present in both the target and the patch. `retainKeys` has no variant, since the patch
+/// itself lists the retained keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy<'a> {
     /// Objects are merged, lists are replaced.
@@ -77,24 +78,24 @@ pub enum Strategy<'a> {
     Replace,
     /// Objects are merged, and so are lists of scalars.
     Merge,
-    /// Lists of objects are merged; the items that have the same value of this key belong together.
+    /// Lists of objects are merged by this key.
     MergeByKey(&'a str),
 }
 
-/// Lays the patch over the target. Cost: proportional to the patch, the merged lists and the objects that members are
-/// removed from.
+/// Merges the patch into the target. Cost: proportional to the patch, the merged lists, and the objects that lose
+/// members.
 ///
 /// # Errors
-/// The first directive or list that cannot be followed.
+/// The first invalid directive or list.
 pub fn apply<'a>(mut target: Map, patch: &Map, schema: impl MergeSchema<'a>) -> Result<Map, StrategicError> {
     object::merge(&mut target, patch, schema)?;
     Ok(target)
 }
 
-/// Lays the patch over an API object.
+/// Merges the patch into an API object. `null` is an empty patch.
 ///
 /// # Errors
-/// As [`apply`]; [`StrategicError::NotAnObject`] if the patch is none. `null` is an empty patch.
+/// As [`apply`], and [`StrategicError::NotAnObject`] if the patch is not an object.
 pub fn apply_to_object<'a>(target: Object, patch: &Value, schema: impl MergeSchema<'a>) -> Result<Object, PatchError> {
     match patch {
         Value::Object(patch) => Ok(Object(apply(target.0, patch, schema)?)),

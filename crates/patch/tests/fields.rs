@@ -1,6 +1,6 @@
-//! The arithmetic of field ownership: objects of the built-in kinds, and laws that hold for generated sets and objects.
+//! The algebra of field ownership: objects of the built-in kinds, and laws for generated sets and objects.
 //!
-//! Whole applies are in `ownership`.
+//! Tests of whole applies are in `ownership`.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 
@@ -232,7 +232,7 @@ fn violations_are_in_upstreams_words() {
         &json!({"containers": [null]}),
         ".containers: element 0: associative list with keys may not have a null element",
     );
-    // What is never left out is there in an item that leaves it out.
+    // A field that is always written has its zero value in an item without it.
     assert_eq!(validate(pod_spec(), &json!({"containers": [{}]}), Duplicates::Refused), Ok(()));
     violates(&json!({"containers": [{}, {"image": "i"}]}), ".containers: duplicate entries for key [name=\"\"]");
     let ports = json!([{"containerPort": 1}, {"containerPort": 1, "protocol": "TCP"}]);

@@ -71,7 +71,7 @@ fn values_are_moved_and_copied() {
         &json!([{"op": "copy", "from": "/a", "path": "/a/c"}]),
         &json!({"a": {"b": 1, "c": {"b": 1}}, "list": [1, 2, 3]}),
     );
-    // A member that is not there is copied as null, and is not there to be moved.
+    // An absent member is copied as null, and cannot be moved.
     gives(
         &value,
         &json!([{"op": "copy", "from": "/x", "path": "/y"}]),
@@ -82,7 +82,7 @@ fn values_are_moved_and_copied() {
         &json!([{"op": "move", "from": "/x", "path": "/y"}]),
         r#"move operation does not apply: doc is missing path: "/x""#,
     );
-    // A value cannot move into itself: it is gone when its new place is looked for.
+    // A value cannot move into itself, since it is removed before its new place is looked up.
     fails(
         &value,
         &json!([{"op": "move", "from": "/a", "path": "/a/b"}]),
@@ -142,14 +142,14 @@ fn a_member_that_is_replaced_need_not_be_there() {
     }
 }
 
-/// What took 14 seconds: operations that cost the whole object each.
+/// Operations that each cost the whole object. They took 14 seconds without a limit.
 #[test]
 fn work_is_bounded() {
     let numbers = Value::Array(vec![json!(0); 500_000]);
     let shifts = Value::Array(vec![json!({"op": "move", "from": "/a/0", "path": "/a/0"}); 9_998]);
     let shifted = apply(&json!({"a": numbers}), &shifts, Limits::default());
     assert!(matches!(shifted, Err(PatchError::TooMuchWork { .. })), "{:?}", shifted.err());
-    // Between members a value moves without a look at it, however large it is.
+    // A move between members does not visit the value, whatever its size.
     let forth = json!({"op": "move", "from": "/a", "path": "/b/c"});
     let back = json!({"op": "move", "from": "/b/c", "path": "/a"});
     let moves = |turns: usize| -> Value {
@@ -158,7 +158,7 @@ fn work_is_bounded() {
     let value = json!({"a": numbers, "b": {}});
     assert_eq!(apply(&value, &moves(900), Limits::default()).as_ref().map(|moved| moved == &value), Ok(true));
     assert!(matches!(apply(&value, &moves(9_998), Limits::default()), Err(PatchError::TooMuchWork { .. })));
-    // Where the depth has to be found each time, that is counted.
+    // Measuring the depth counts as work.
     let mut deep = json!({"a": numbers, "b": {}});
     deep["d"] = (0..510).fold(json!(1), |inner, _| json!([inner]));
     assert!(matches!(apply(&deep, &moves(900), Limits::default()), Err(PatchError::TooMuchWork { .. })));

@@ -1,5 +1,5 @@
-//! Server-side apply and the ownership that other writes take: a deployment between several managers, several versions,
-//! and laws that hold for generated objects.
+//! Server-side apply and the ownership changes of other writes: a deployment with several managers and versions, and
+//! laws for generated objects.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 
@@ -38,7 +38,7 @@ impl Versions<'static> for Deployments {
     }
 }
 
-/// What a deployment always has.
+/// The parts that a deployment always has.
 fn nothing() -> Value {
     json!({
         "metadata": {},
@@ -101,7 +101,7 @@ impl Live {
         apply(&Deployments, &self.owners, writer, &self.object, config, force)
     }
 
-    /// Applies, and says whether that changed the object.
+    /// Applies and returns true if the object changed.
     fn apply(&mut self, name: &str, config: &Value, now: &str, force: bool) -> bool {
         let applied = self.try_apply(name, config, now, force).unwrap();
         (self.object, self.owners) = (applied.object, applied.owners);
@@ -306,12 +306,12 @@ fn old_updates_are_merged_when_there_are_too_many() {
     assert_eq!(old.fields.to_fields_v1().to_string(), fields.to_string());
 }
 
-/// The text is what the tree is as JSON, and reads as what it was written from.
+/// The text equals the tree as JSON, and parses to the same owners.
 fn check_text(owners: &Owners) {
     let text = owners.write_text();
     assert_eq!(text, owners.write().to_string());
     let read = Owners::read_text(&text).unwrap();
-    // Written before anything was read, then read, then written again.
+    // Written unparsed, then parsed, then written again.
     assert_eq!(read.write_text(), text);
     assert_eq!(&read, owners);
     assert_eq!(read.write(), owners.write());

@@ -1,6 +1,7 @@
-//! Strategic merge patch: the built-in kinds' own rules, every directive, refusals, and patches made from generated values.
+//! Strategic merge patch: the rules of the built-in kinds, every directive, refusals, and patches made from generated
+//! values.
 //!
-//! Keys and strategies are the schemas'; the walk is under test.
+//! Keys and strategies come from the schemas. The walk is under test.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 

@@ -1,8 +1,8 @@
-//! Measures what an item of a list in protobuf costs: `cargo run --release -p keelson-protobuf --example list_items`.
+//! Measures the cost of an item in a protobuf list: `cargo run --release -p keelson-protobuf --example list_items`.
 //!
-//! Pods of one replica set, which are alike but for names and addresses, and pods of which no two have a text in common. Printed
-//! are nanoseconds an item, the least of many rounds: written, measured, and written alone as the answer to a get is. `alike` or `unlike`
-//! behind `--` measures the one alone.
+//! The items are pods of one replica set, which differ in names and addresses only, and pods without any text in
+//! common. The output is nanoseconds for each item, the minimum of many rounds: written, measured, and written alone as
+//! for a get. `alike` or `unlike` after `--` measures only these.
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "a program that measures talks")]
 
 use std::hint::black_box;
@@ -11,7 +11,7 @@ use std::time::Instant;
 use keelson_meta::json::{Value, json};
 use keelson_protobuf::{ListForm, MessageType};
 
-/// As many as stand in a block of a list.
+/// The number of items in a block of a list.
 const PODS: usize = 26;
 const ROUNDS: usize = 4000;
 
@@ -56,7 +56,7 @@ fn least(mut round: impl FnMut()) -> u128 {
 
 /// A pod of 4.9 KB.
 fn pod(number: usize, alike: bool) -> Value {
-    // Stands in front of texts, so that nothing long begins as in another pod.
+    // A prefix of texts, so that no long text begins as in another pod.
     let own = if alike { String::new() } else { format!("{:08x}", number.wrapping_mul(0x9e37_79b9) as u32) };
     let owned = |paths: &[&str]| paths.iter().map(|path| (format!("f:{path}"), json!({}))).collect::<Value>();
     let spec_fields = ["dnsPolicy", "enableServiceLinks", "nodeName", "restartPolicy", "schedulerName", "tolerations"];

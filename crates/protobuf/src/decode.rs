@@ -1,7 +1,7 @@
-//! From the bytes of a message to the JSON that Go would make of it.
+//! Decodes the bytes of a message into the JSON of Go's encoder.
 //!
-//! A message is first taken apart into its fields, then written in JSON's order with JSON's rules for what is left out.
-//! A message that occurs several times in one field is the message of the joined bytes, as the encoding wants it.
+//! A message is first split into its fields, then written in JSON's order with JSON's omission rules. Several
+//! occurrences of a message field are one message of the joined bytes, as the encoding requires.
 
 use std::collections::BTreeMap;
 
@@ -15,18 +15,18 @@ use crate::special::Timestamp;
 use crate::table::{Cardinality, Field, Kind, Message, MessageId, Omit, message};
 use crate::wire::{Reader, Wire};
 
-/// How deep messages may nest, counted over embedded objects too. The deepest kind, leaving JSON schemas aside, has about
+/// The maximum nesting of messages, including embedded objects. The deepest kind, apart from JSON schemas, has about
 /// ten levels.
 pub(crate) const MAX_DEPTH: usize = 128;
 
-/// How many values an object may have: well above what fits in a request of 3 MiB that means something, and low enough
-/// that an object of empty messages cannot fill the memory.
+/// The maximum number of values in an object. It is far above the contents of a useful request of 3 MiB, and an object
+/// of empty messages cannot fill the memory.
 const MAX_VALUES: usize = 1 << 18;
 
 /// The occurrences of each field of a message, by position in the table.
 type Slots<'a> = Vec<Vec<Wire<'a>>>;
 
-/// Reads messages; counts what it has made so far.
+/// Decodes messages and counts the values created.
 pub(crate) struct Decoder {
     values_left: usize,
     depth: usize,
@@ -38,7 +38,7 @@ impl Decoder {
         Self { values_left: MAX_VALUES, depth: 0 }
     }
 
-    /// Appends the fields of the message in these bytes to a JSON object.
+    /// Appends the fields of a message to a JSON object.
     pub(crate) fn fields(&mut self, id: MessageId, bytes: &[&[u8]], into: &mut Map) -> Result<(), ProtobufError> {
         let shape = message(id);
         if self.depth == MAX_DEPTH {
@@ -66,7 +66,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// The value of a field, `None` if JSON leaves it out.
+    /// The value of a field. `None` if JSON omits it.
     fn field(&mut self, at: &At<'_>, occurrences: &[Wire<'_>]) -> Result<Option<Value>, ProtobufError> {
         let leaves_out_empty = at.field.omit != Omit::Never;
         if occurrences.is_empty() && at.field.shape != Cardinality::Value {
@@ -127,7 +127,7 @@ impl Decoder {
                 }
             }
             self.count(1)?;
-            // Bytes without bytes are empty in a map, not absent.
+            // Empty bytes are a value in a map, but absent elsewhere.
             let absent = at.field.kind == Kind::Bytes && values.is_empty();
             let value = if absent { Value::from("") } else { self.value(at, &values)? };
             entries.insert(key.to_owned(), value);
@@ -142,7 +142,7 @@ impl Decoder {
         Ok(match at.field.kind {
             Kind::String => Value::from(last.map_or(Ok(""), |wire| at.check(wire.text()))?),
             Kind::Bool => Value::from(number()? != 0),
-            // Integers of 32 bits are written in 64, with their sign; what is beyond is cut off as Go does.
+            // Integers of 32 bits are encoded in 64 with their sign. Excess bits are dropped, as in Go.
             Kind::Int32 => Value::from(number()? as i32),
             Kind::Int64 => Value::from(number()? as i64),
             Kind::Double => double(at, last)?,
@@ -168,7 +168,7 @@ impl Decoder {
         Ok(Value::Object(fields))
     }
 
-    /// The JSON within the message; an object in protobuf may stand there as well.
+    /// The JSON in the message, or an object in protobuf.
     fn json(&mut self, at: &At<'_>, occurrences: &[Wire<'_>]) -> Result<Value, ProtobufError> {
         let [raw] = at.parts(occurrences)?;
         let Some(raw) = raw.last() else { return Ok(Value::Null) };
@@ -237,7 +237,7 @@ impl Decoder {
     }
 }
 
-/// Where in the table a value belongs, for errors.
+/// The place of a value in the table, for errors.
 struct At<'t> {
     message: &'t Message,
     field: &'t Field,
@@ -256,7 +256,7 @@ impl At<'_> {
         occurrences.iter().map(|wire| self.check(wire.bytes())).collect()
     }
 
-    /// The occurrences of fields 1 to `N` in a message that the table does not describe.
+    /// The occurrences of fields 1 to `N` in a message without an entry in the table.
     fn parts<'a, const N: usize>(&self, occurrences: &[Wire<'a>]) -> Result<[Vec<Wire<'a>>; N], ProtobufError> {
         let mut parts = std::array::from_fn(|_| Vec::new());
         for bytes in self.all_bytes(occurrences)? {
@@ -271,8 +271,7 @@ impl At<'_> {
     }
 }
 
-/// Takes a message of at most so many values apart; fields the table does not know are passed over, as they come from a newer
-/// version.
+/// Splits a message of at most `most` values into fields. Unknown ones, from a newer version, are skipped.
 fn split<'a>(shape: &Message, bytes: &[&'a [u8]], most: usize) -> Result<Slots<'a>, ProtobufError> {
     let mut slots = vec![Vec::new(); shape.fields.len()];
     let mut left = most;
@@ -294,7 +293,7 @@ fn split<'a>(shape: &Message, bytes: &[&'a [u8]], most: usize) -> Result<Slots<'
     Ok(slots)
 }
 
-/// Whether JSON leaves this value of a field out that is not a pointer, list or map.
+/// Returns true if JSON omits this value of a field that is not a pointer, list or map.
 fn is_empty(field: &Field, value: &Value) -> bool {
     match field.kind {
         Kind::Time | Kind::MicroTime => field.omit == Omit::Zero && value.is_null(),
@@ -318,9 +317,9 @@ fn is_empty(field: &Field, value: &Value) -> bool {
     }
 }
 
-/// Go writes whole numbers without a fraction.
+/// A double. Go writes integral ones without a fraction.
 fn double(at: &At<'_>, wire: Option<Wire<'_>>) -> Result<Value, ProtobufError> {
-    /// Beyond this not every whole number is a double.
+    /// The limit of exact integers in a double.
     const WHOLE: f64 = 9_007_199_254_740_992.0;
     let value = match wire {
         None => 0.0,
@@ -334,7 +333,7 @@ fn double(at: &At<'_>, wire: Option<Wire<'_>>) -> Result<Value, ProtobufError> {
 }
 
 fn time(at: &At<'_>, occurrences: &[Wire<'_>], micro: bool) -> Result<Value, ProtobufError> {
-    // An empty message is Go's zero time, other than a message with zeros, which is 1970.
+    // An empty message is Go's zero time. A message of zeros is 1970.
     let bytes = at.all_bytes(occurrences)?;
     if bytes.iter().all(|bytes| bytes.is_empty()) {
         return Ok(Value::Null);
@@ -438,7 +437,7 @@ mod tests {
     fn depth_and_number_of_values_are_bounded() {
         let mut schema = Vec::new();
         for _ in 0..200 {
-            // JSONSchemaProps.not, each around the one before.
+            // Nested `JSONSchemaProps.not`.
             let mut outer = vec![0xe2, 1];
             let length = schema.len();
             if length >= 0x80 {

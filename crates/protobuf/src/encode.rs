@@ -1,8 +1,8 @@
-//! From JSON text to the bytes of a message, in one pass and without a tree in between.
+//! Encodes JSON text into the bytes of a message, in one pass and without a tree.
 //!
-//! Fields go out in the order in which JSON has them. What JSON does not have, or has as null, is not written, as a reader
-//! takes it for zero; fields that the message does not have are passed over. Where JSON has the fields of an inner message
-//! in the enclosing object, the inner message is written once for each: readers join the pieces.
+//! Fields have the order of the JSON. Absent and null fields are not written, since readers use zero. Fields unknown to
+//! the message are skipped. If JSON inlines the fields of an inner message, the inner message is written once for each
+//! of them, and readers join the pieces.
 
 use std::fmt;
 
@@ -17,14 +17,15 @@ use crate::special::Timestamp;
 use crate::table::{Cardinality, Field, Kind, Message, MessageId, Named, message};
 use crate::wire::{Open, Sink, WireType, varint_len};
 
-/// How much of a wrong value an error shows, in characters.
+/// The maximum length of a wrong value in an error, in characters.
 const SHOWN: usize = 64;
 
-/// So deep messages are mostly longer than 127 bytes: metadata, spec, status, and the elements of their lists.
+/// Messages down to this depth are mostly longer than 127 bytes: metadata, spec, status, and the elements of their
+/// lists.
 const LONG_MESSAGES: usize = 2;
 
-/// Writes the fields of the message that this text is: compact JSON. `repeats` are the values that were written to the same output
-/// before; nothing but further texts may have been added to that.
+/// Writes the fields of a message from compact JSON. `repeats` has the values written to the same output before, which
+/// must contain nothing else since then.
 pub(crate) fn write<'a>(
     id: MessageId,
     json: &'a [u8],
@@ -42,7 +43,7 @@ pub(crate) fn write<'a>(
 /// Errors are rare and large.
 type Fault = Box<ProtobufError>;
 
-/// What is read, and where the bytes go.
+/// The input and the output.
 struct Encoder<'a, 's, S> {
     json: Scanner<'a>,
     repeats: Option<&'s mut Repeats<'a>>,
@@ -51,7 +52,7 @@ struct Encoder<'a, 's, S> {
 }
 
 impl<'a, S: Sink> Encoder<'a, '_, S> {
-    /// The fields of a message, from the object at hand.
+    /// Writes the fields of a message from the current object.
     fn fields(&mut self, id: MessageId) -> Result<(), Fault> {
         let message = message(id);
         if self.depth == MAX_DEPTH {
@@ -60,7 +61,7 @@ impl<'a, S: Sink> Encoder<'a, '_, S> {
         self.depth += 1;
         self.json.open();
         let names = message.names();
-        // The place of the name before, counted from 1: objects of a list mostly have the same names in the same order.
+        // The index of the previous name, from 1. Objects of a list mostly have the same names in the same order.
         let mut before = 0;
         loop {
             let expected =
@@ -90,7 +91,7 @@ impl<'a, S: Sink> Encoder<'a, '_, S> {
         Ok(())
     }
 
-    /// The value at hand, which is that of a field.
+    /// Writes the current value as a field.
     fn field(&mut self, message: &'static Message, named: &'static Named) -> Result<(), Fault> {
         let slot = FieldSlot::of(message, &named.field);
         if named.around.is_empty() {
@@ -102,7 +103,7 @@ impl<'a, S: Sink> Encoder<'a, '_, S> {
         Ok(())
     }
 
-    /// The value at hand.
+    /// Writes the current value.
     fn value(&mut self, place: FieldSlot) -> Result<(), Fault> {
         match self.json.peek() {
             b'{' | b'[' => self.container(place),
@@ -126,7 +127,7 @@ impl<'a, S: Sink> Encoder<'a, '_, S> {
         }
     }
 
-    /// The object or list at hand, which is copied if it stood at such a place before.
+    /// Writes the current object or list, as a copy if it is a repetition.
     fn container(&mut self, place: FieldSlot) -> Result<(), Fault> {
         let key = Place { number: place.number, takes: place.takes, depth: self.depth };
         let text = self.json.rest();
@@ -153,7 +154,7 @@ impl<'a, S: Sink> Encoder<'a, '_, S> {
         if self.json.peek() == b'{' { self.object(place) } else { self.list(place) }
     }
 
-    /// The value at hand, which is kept as JSON.
+    /// Writes the current value as JSON.
     fn json(&mut self, place: FieldSlot) {
         match self.json.raw() {
             b"null" => self.null(place),
@@ -161,7 +162,7 @@ impl<'a, S: Sink> Encoder<'a, '_, S> {
         }
     }
 
-    /// Null is the same as nothing, but among elements it is a zero value.
+    /// Writes null: nothing for a field, and a zero value for an element.
     fn null(&mut self, place: FieldSlot) {
         match place.takes {
             _ if !place.element => {}
@@ -204,7 +205,7 @@ impl<'a, S: Sink> Encoder<'a, '_, S> {
         let (number, bits) = (place.number, value.cast_unsigned());
         let narrow = i32::try_from(value).is_ok();
         match place.takes {
-            // Negative integers of 32 bits are written as those of 64.
+            // Negative integers of 32 bits are encoded as those of 64.
             Takes::One(Kind::Int32) if narrow => self.out.integer(number, bits),
             Takes::One(Kind::Int64) => self.out.integer(number, bits),
             Takes::One(Kind::IntOrString) if narrow => {
@@ -220,7 +221,7 @@ impl<'a, S: Sink> Encoder<'a, '_, S> {
         Ok(())
     }
 
-    /// A whole number may be written as `1.0` or `1e3`.
+    /// Writes a number such as `1.0` or `1e3`, which may be an integer.
     fn float(&mut self, place: FieldSlot, value: f64) -> Result<(), Fault> {
         const RANGE: std::ops::Range<f64> = -9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0;
         match place.takes {
@@ -348,27 +349,27 @@ impl<'a, S: Sink> Encoder<'a, '_, S> {
         Ok(())
     }
 
-    /// A message with one field of bytes, whose number is 1.
+    /// Writes a message with one field of bytes, whose number is 1.
     fn wrapped(&mut self, number: u32, bytes: &[u8]) {
-        // Its length is known, so that nothing has to be moved.
+        // The length is known, so nothing has to be moved.
         self.out.tag(number, WireType::Bytes);
         self.out.varint((1 + varint_len(bytes.len()) + bytes.len()) as u64);
         self.out.bytes(1, bytes);
     }
 }
 
-/// Where in the messages a value belongs, and under which number it is written there.
+/// The place of a value in the messages, and its field number.
 #[derive(Clone, Copy)]
 struct FieldSlot {
     message: &'static Message,
     field: &'static Field,
     number: u32,
     takes: Takes,
-    /// Whether it is an element of a list or map, which has to be there even if it is null.
+    /// True for an element of a list or map, which is written even if it is null.
     element: bool,
 }
 
-/// What becomes of an object or a list depends on this and on its text alone.
+/// The encoding of an object or list depends only on this and on its text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Place {
     number: u32,
@@ -377,13 +378,13 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// A number that few other places have.
+    /// A hash.
     pub(crate) fn number(self) -> u64 {
         u64::from(self.number) << 16 | self.depth as u64
     }
 }
 
-/// What is wanted at a place.
+/// The type expected at a place.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Takes {
     List(Kind),
@@ -409,7 +410,7 @@ impl FieldSlot {
         matches!(self.takes, Takes::One(Kind::Json))
     }
 
-    /// A value that has no place here.
+    /// The error of a value with the wrong type.
     #[cold]
     fn wrong(self, found: impl fmt::Display) -> Fault {
         let at = format!("{}.{}", self.message.name, self.field.name);
@@ -457,7 +458,7 @@ mod tests {
     use keelson_meta::json::{Value, json};
     use keelson_meta::{Object, Revision};
 
-    /// What comes back after writing and reading.
+    /// Encodes and decodes an object.
     fn through(api_version: &str, kind: &str, value: Value) -> Result<Value, ProtobufError> {
         let body = encode(api_version, kind, &Object::from_value(value).expect("an object"))?;
         Ok(decode(&body)?.object.into_value())

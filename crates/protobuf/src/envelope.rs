@@ -12,10 +12,10 @@ use crate::repeats::Repeats;
 use crate::table::{self, MessageId};
 use crate::wire::{Count, Reader, Sink, Wire, WireType, varint_len};
 
-/// What every object begins with.
+/// The prefix of every object.
 pub const PREFIX: [u8; 4] = *b"k8s\0";
 
-/// What an empty content type stands for.
+/// The meaning of an empty content type.
 const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
 /// An object read from protobuf.
@@ -25,19 +25,19 @@ pub struct Decoded {
     pub api_version: String,
     /// The kind of the envelope.
     pub kind: String,
-    /// The object as Go's JSON would have it, with `kind` and `apiVersion`.
+    /// The object as Go's JSON, with `kind` and `apiVersion`.
     pub object: Object,
 }
 
-/// Reads a whole body: envelope and object.
+/// Decodes a whole body: envelope and object.
 ///
 /// # Errors
-/// If it is not an envelope, names no kind or an unknown one, or the object is malformed, too deep or too large.
+/// A body that is not an envelope, has no kind or an unknown one, or whose object is malformed, too deep or too large.
 pub fn decode(body: &[u8]) -> Result<Decoded, ProtobufError> {
     decode_within(&mut Decoder::new(), body, None)
 }
 
-/// As [`decode`]; `default` is the apiVersion and kind that stand in for those the envelope leaves empty.
+/// As [`decode`], with `default` for an empty apiVersion and kind in the envelope.
 ///
 /// # Errors
 /// As [`decode`].
@@ -45,7 +45,7 @@ pub fn decode_with_default(body: &[u8], default: (&str, &str)) -> Result<Decoded
     decode_within(&mut Decoder::new(), body, Some(default))
 }
 
-/// The message that a kind is, looked up once for many objects of the kind.
+/// The message of a kind, looked up once for many objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageType(MessageId);
 
@@ -53,21 +53,21 @@ impl MessageType {
     /// The message of this kind.
     ///
     /// # Errors
-    /// If it is not a built-in kind.
+    /// A kind that is not built in.
     pub fn of(api_version: &str, kind: &str) -> Result<Self, ProtobufError> {
         let unknown = || ProtobufError::UnknownKind { api_version: api_version.to_owned(), kind: kind.to_owned() };
         table::lookup(api_version, kind).map(Self).ok_or_else(unknown)
     }
 
-    /// A number that no other message has.
+    /// The unique number of the message.
     pub fn number(self) -> u16 {
         self.0.number()
     }
 
-    /// Appends the object as a bare message, as it stands in a list.
+    /// Appends the object as a bare message, as in a list.
     ///
     /// # Errors
-    /// If the object does not have the shape of the kind; `out` then holds part of a message.
+    /// An object without the shape of the kind. `out` then has a part of a message.
     pub fn write(self, object: &Object, out: &mut Vec<u8>) -> Result<(), ProtobufError> {
         self.write_json(
             &serde_json::to_vec(object).map_err(|error| ProtobufError::NotJson(error.to_string()))?,
@@ -76,16 +76,16 @@ impl MessageType {
         )
     }
 
-    /// Appends the object in this compact JSON text as a bare message, without making a tree of it. With a revision, that is
-    /// its `resourceVersion`. The text is taken to be valid: what is passed over is not looked at.
+    /// Appends the object of this compact JSON text as a bare message, without building a tree. `revision` becomes its
+    /// `resourceVersion`. The text must be valid: skipped parts are not checked.
     ///
     /// # Errors
-    /// If the text is not an object of the shape of the kind; `out` then holds part of a message.
+    /// A text that is not an object with the shape of the kind. `out` then has a part of a message.
     pub fn write_json(self, json: &[u8], revision: Option<Revision>, out: &mut Vec<u8>) -> Result<(), ProtobufError> {
         self.transcode(json, revision, out)
     }
 
-    /// How many bytes [`write_json`](Self::write_json) appends. Costs about as much, without the memory.
+    /// The number of bytes that [`write_json`](Self::write_json) appends. Costs about as much time, without the memory.
     ///
     /// # Errors
     /// As `write_json`.
@@ -103,7 +103,7 @@ impl MessageType {
         Ok(())
     }
 
-    /// Appends the object in this text behind those that `repeats` knows.
+    /// Appends the object of this text after those in `repeats`.
     pub(crate) fn write_among<'a>(
         self,
         json: &'a [u8],
@@ -113,7 +113,7 @@ impl MessageType {
         write(self.0, json, repeats, out)
     }
 
-    /// Writes the metadata once more, with nothing but the revision: readers join the two.
+    /// Writes the metadata again, with only the revision. Readers join the two.
     fn write_revision(self, revision: Revision, out: &mut impl Sink) {
         let message = table::message(self.0);
         if let Some(metadata) = message.place(b"metadata") {
@@ -128,22 +128,22 @@ impl MessageType {
 /// The number of `resourceVersion` in `ObjectMeta`.
 const RESOURCE_VERSION: u32 = 6;
 
-/// What follows the object in every envelope: no encoding, no content type.
+/// The end of every envelope: no encoding, no content type.
 pub(crate) const TAIL: [u8; 4] = [0x1a, 0, 0x22, 0];
 
-/// Writes a whole body: envelope and object. The object's own `kind` and `apiVersion` do not matter.
+/// Encodes a whole body: envelope and object. The object's own `kind` and `apiVersion` are ignored.
 ///
 /// # Errors
-/// If it is not a built-in kind, or the object does not have its shape.
+/// A kind that is not built in, or an object without its shape.
 pub fn encode(api_version: &str, kind: &str, object: &Object) -> Result<Vec<u8>, ProtobufError> {
     let message = MessageType::of(api_version, kind)?;
     enclose(api_version, kind, 1024, |out| message.write(object, out))
 }
 
-/// As [`encode`], from the text of the object, which is compact and valid JSON; with a revision, that is its `resourceVersion`.
+/// As [`encode`], from the object's compact and valid JSON text. `revision` becomes its `resourceVersion`.
 ///
 /// # Errors
-/// As [`MessageType::write_json`], or if it is not a built-in kind.
+/// As [`MessageType::write_json`], and for a kind that is not built in.
 pub fn encode_json(
     api_version: &str,
     kind: &str,
@@ -170,7 +170,7 @@ fn enclose(
     Ok(out)
 }
 
-/// Appends what precedes an object of `length` bytes in its envelope.
+/// Appends the start of an envelope for an object of `length` bytes.
 pub(crate) fn write_head(api_version: &str, kind: &str, length: usize, out: &mut impl Sink) {
     write_type(api_version, kind, out);
     out.tag(2, WireType::Bytes);
@@ -186,7 +186,7 @@ fn write_type(api_version: &str, kind: &str, out: &mut impl Sink) {
     out.bytes(2, kind.as_bytes());
 }
 
-/// Reads an object that may be part of another one.
+/// Decodes an object that may be part of another one.
 pub(crate) fn decode_within(
     decoder: &mut Decoder,
     body: &[u8],

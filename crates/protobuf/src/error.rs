@@ -1,35 +1,35 @@
-//! The errors of reading a body in protobuf, and of writing an object as one.
+//! Errors of decoding protobuf bodies and encoding objects.
 //!
-//! A fault in bytes says at which offset and in which message it is. What a client reads of it is decided above.
+//! A fault in bytes has its message and field. Callers choose the text for clients.
 
 use thiserror::Error;
 
-/// Why an object could not be read from protobuf, or written to it. Trying again does not help.
+/// The reason why an object could not be decoded or encoded. A retry does not help.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ProtobufError {
-    /// The body does not begin with the four bytes that every object begins with.
+    /// The body does not begin with the prefix of objects.
     #[error("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")]
     NoPrefix,
-    /// The envelope names no kind, and neither does the request.
+    /// Neither the envelope nor the request names a kind.
     #[error("the protobuf message names no kind or no apiVersion")]
     NoKind,
     /// No built-in kind has this name.
     #[error("no kind \"{kind}\" is registered for version \"{api_version}\"")]
     UnknownKind {
-        /// The apiVersion asked for.
+        /// The requested apiVersion.
         api_version: String,
-        /// The kind asked for.
+        /// The requested kind.
         kind: String,
     },
-    /// The object inside the envelope is compressed, or is not protobuf.
-    #[error("the protobuf message carries content that is not understood: {0:?}")]
+    /// The object in the envelope is compressed, or is not protobuf.
+    #[error("the protobuf message has unsupported content: {0:?}")]
     UnknownContent(String),
-    /// The bytes are not a message of this shape.
+    /// The bytes are not a message of the expected shape.
     #[error("protobuf: {at}: {fault}")]
     Malformed {
         /// Message and field.
         at: String,
-        /// What is wrong.
+        /// The fault.
         fault: WireFault,
     },
     /// The JSON tree does not have the shape of the kind.
@@ -37,12 +37,12 @@ pub enum ProtobufError {
     WrongType {
         /// Message and field.
         at: String,
-        /// What the message wants.
+        /// The type of the field.
         wanted: &'static str,
-        /// What the tree has.
+        /// The value in the JSON.
         found: String,
     },
-    /// What should be written is not a JSON object.
+    /// The input is not a JSON object.
     #[error("not a JSON object: {0}")]
     NotJson(String),
     /// Messages nest deeper than the server reads.
@@ -61,7 +61,7 @@ pub enum ProtobufError {
     },
 }
 
-/// What can be wrong with bytes that should be a message.
+/// The faults of bytes as a message.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum WireFault {
     /// The bytes end within a field.
@@ -85,7 +85,7 @@ pub enum WireFault {
     /// An int-or-string that is neither.
     #[error("impossible IntOrString.Type")]
     IntOrString,
-    /// A floating-point number that JSON cannot write.
+    /// A floating-point number that JSON cannot represent.
     #[error("unsupported value: not a finite number")]
     NotFinite,
     /// Embedded JSON that is not JSON, or nests too deep.

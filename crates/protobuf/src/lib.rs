@@ -1,11 +1,11 @@
-//! Kubernetes objects in protobuf: read into JSON trees, and written from them.
+//! Kubernetes objects in protobuf: decoded into JSON trees, and encoded from trees or JSON text.
 //!
-//! Driven by one table of messages (`messages.txt`); nothing here knows a kind by name, except for the few messages whose
-//! JSON is not an object (times, quantities, int-or-string, embedded JSON, the alternatives of JSON schema). What is read
-//! looks exactly as Go's JSON of the same object would: same fields, same order, same zero values shown or left out.
+//! One table of messages (`messages.txt`) drives both. The code must not name kinds, except for the few messages whose
+//! JSON is not an object (times, quantities, int-or-string, embedded JSON, the alternatives of JSON schema). Decoded
+//! objects equal Go's JSON of the same object: fields, order, and omitted zero values.
 //!
-//! Pure, and bounded in depth and in the number of values, so that a small body cannot grow into a large tree. Whether an
-//! object makes sense is judged elsewhere.
+//! The crate is pure. Depth and number of values are limited, so that a small body cannot grow into a large tree.
+//! Objects are validated elsewhere.
 
 mod decode;
 mod encode;

@@ -1,7 +1,7 @@
-//! Lists written item by item.
+//! Encodes lists item by item.
 //!
-//! The envelope says how long the list is before the list begins, so the lengths of the items must be known first, from a
-//! pass with [`ListForm::measure_items`]. After that nothing but a few items at a time is in memory.
+//! The envelope begins with the length of the list, so a pass with [`ListForm::measure_items`] has to measure the items
+//! first. After that, only a few items at a time are in memory.
 
 use keelson_meta::json::{Map, Value};
 use keelson_meta::{ListHead, ListMeta, Object};
@@ -12,7 +12,7 @@ use crate::repeats::Repeats;
 use crate::table;
 use crate::wire::{Count, Sink, WireType};
 
-/// How the lists of a kind are written.
+/// The encoding of a kind's lists.
 #[derive(Clone, Copy, Debug)]
 pub struct ListForm {
     list: MessageType,
@@ -21,13 +21,13 @@ pub struct ListForm {
 }
 
 impl ListForm {
-    /// What follows the last item.
+    /// The bytes after the last item.
     pub const TAIL: &'static [u8] = &envelope::TAIL;
 
-    /// The form of the lists of this kind, whose items are of that kind.
+    /// The encoding of the lists of this kind, with items of that kind.
     ///
     /// # Errors
-    /// If it is not the list of a built-in kind.
+    /// A kind that is not the list of a built-in kind.
     pub fn of(api_version: &str, list_kind: &str, item_kind: &str) -> Result<Self, ProtobufError> {
         let unknown = || ProtobufError::UnknownKind { api_version: api_version.to_owned(), kind: list_kind.to_owned() };
         let message = table::message(table::lookup(api_version, list_kind).ok_or_else(unknown)?);
@@ -41,10 +41,10 @@ impl ListForm {
         self.item
     }
 
-    /// Appends what precedes the first item; `items` is how many bytes all items take.
+    /// Appends the bytes before the first item. `items` is the size of all items in bytes.
     ///
     /// # Errors
-    /// Never for the head of a list.
+    /// None for the head of a list.
     pub fn write_head(&self, head: &ListHead<'_>, items: usize, out: &mut Vec<u8>) -> Result<(), ProtobufError> {
         let mut metadata = Vec::new();
         self.list.write(&list_metadata(&head.meta), &mut metadata)?;
@@ -53,12 +53,12 @@ impl ListForm {
         Ok(())
     }
 
-    /// Begins to append items, each of which is the text of a JSON object.
+    /// Begins to append items from JSON texts.
     pub fn write_items<'a, 'o>(&self, out: &'o mut Vec<u8>) -> ItemWriter<'a, 'o> {
         ItemWriter { form: *self, repeats: Repeats::default(), out }
     }
 
-    /// Begins to count the bytes that items take. Costs about as much as to write them, without the memory.
+    /// Begins to measure items. Costs about as much time as writing them, without the memory.
     pub fn measure_items<'a>(&self) -> ItemMeasure<'a> {
         ItemMeasure { form: *self, repeats: Repeats::default(), count: Count::default() }
     }
@@ -75,11 +75,11 @@ impl ListForm {
     }
 }
 
-/// Writes items that follow each other. What they have in common is made once, so the texts of all of them are held meanwhile.
+/// Writes consecutive items. Repeated parts are encoded once, so the texts of all items stay borrowed.
 pub struct ItemWriter<'a, 'o> {
     form: ListForm,
     repeats: Repeats<'a>,
-    // Nobody else may move what was written.
+    // `repeats` has offsets into the output, so only this writer may append to it.
     out: &'o mut Vec<u8>,
 }
 
@@ -87,18 +87,18 @@ impl<'a> ItemWriter<'a, '_> {
     /// Appends an item.
     ///
     /// # Errors
-    /// If the object does not have the shape of its kind; the output then holds part of an item, and nothing more can be added.
+    /// An object without the shape of its kind. The output then has a part of an item, and nothing more can be added.
     pub fn item(&mut self, json: &'a [u8]) -> Result<(), ProtobufError> {
         self.form.append(json, &mut self.repeats, self.out)
     }
 
-    /// How many bytes the output has.
+    /// The size of the output in bytes.
     pub fn written(&self) -> usize {
         self.out.len()
     }
 }
 
-/// Counts the bytes of items that follow each other.
+/// Measures consecutive items.
 pub struct ItemMeasure<'a> {
     form: ListForm,
     repeats: Repeats<'a>,
@@ -114,13 +114,13 @@ impl<'a> ItemMeasure<'a> {
         self.form.append(json, &mut self.repeats, &mut self.count)
     }
 
-    /// How many bytes the items take.
+    /// The size of the items in bytes.
     pub fn bytes(&self) -> usize {
         self.count.0
     }
 }
 
-/// The list without items, so only with its metadata.
+/// The list with metadata and without items.
 fn list_metadata(meta: &ListMeta<'_>) -> Object {
     let mut metadata = Map::new();
     metadata.insert("resourceVersion", meta.revision.to_string());
@@ -150,7 +150,7 @@ mod tests {
         serde_json::to_vec(item).unwrap()
     }
 
-    /// Writes the list as a server would: lengths first, then item by item.
+    /// Writes the list as a server does: lengths first, then item by item.
     fn written(head: ListHead<'_>, item_kind: &str, items: &[Object]) -> Vec<u8> {
         let form = ListForm::of(head.api_version, head.kind, item_kind).unwrap();
         let texts: Vec<_> = items.iter().map(bytes).collect();

@@ -1,6 +1,6 @@
-//! Objects of every kind, made up after the table, are the same after writing and reading.
+//! Round trips of random objects of every kind in the table.
 //!
-//! The makers follow the table of messages, so that a field which is added to it is tried without anybody writing a test.
+//! Generators follow the table of messages, so new fields are tested without a new test.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ use crate::list::ListForm;
 use crate::table::{Cardinality, Field, Kind, MessageId, Omit, kinds, lookup, message};
 use crate::wire::{Reader, Wire};
 
-/// How deep made-up messages are full; below it they have only what JSON always shows.
+/// The depth of complete random messages. Deeper ones have only the fields that JSON always has.
 const FULL_DEPTH: usize = 5;
 
-/// Makes up values in the form in which reading gives them back.
+/// Generates values in the form of decoded ones.
 struct Maker(SeededRandom);
 
 impl Maker {
@@ -107,7 +107,7 @@ impl Maker {
     }
 }
 
-/// What Go leaves out of JSON under `omitempty` (a list, map or pointer is not made up empty).
+/// Values that Go omits under `omitempty`. Lists, maps and pointers are never generated empty.
 fn left_out(field: &Field, value: &Value) -> bool {
     match field.kind {
         Kind::Message(_) | Kind::IntOrString | Kind::Json | Kind::MicroTime | Kind::Quantity => false,
@@ -135,7 +135,7 @@ fn check(api_version: &str, kind: &str, seed: u64) {
     assert_eq!(message.json_len(&text, None), Ok(bare.len()));
 }
 
-/// Objects of which some are alike, and some have parts of others.
+/// Objects with repetitions, some equal and some sharing parts.
 fn alike(id: MessageId, seeds: &[u64]) -> Vec<Vec<u8>> {
     let made = |seed: u64| {
         let mut fields = Map::new();
@@ -154,7 +154,7 @@ fn alike(id: MessageId, seeds: &[u64]) -> Vec<Vec<u8>> {
     objects.collect()
 }
 
-/// A list is what its items are one by one, whatever they have in common.
+/// Checks that a list equals its items one by one, whatever they share.
 fn check_list(api_version: &str, list_kind: &str, kind: &str, seeds: &[u64]) {
     let form = ListForm::of(api_version, list_kind, kind).unwrap();
     let items = alike(lookup(api_version, kind).unwrap(), seeds);

@@ -1,23 +1,23 @@
-//! A walk over JSON text that was written by ourselves: compact and valid.
+//! A cursor over own JSON text: compact and valid.
 //!
-//! What has to be told apart is checked, the inside of strings and of values that are passed over is not. Text that is not
-//! JSON brings the walk to its end, where [`Scanner::finish`] says so; until then it may read nonsense, but it never panics
+//! Only the necessary bytes are checked, not the content of strings and skipped values. On other text the cursor moves
+//! to its end, and [`Scanner::finish`] returns the error. Until then values may be wrong, but the cursor never panics
 //! and always ends.
 
 use std::borrow::Cow;
 
 use crate::error::ProtobufError;
 
-/// A place in compact JSON.
+/// A position in compact JSON.
 #[derive(Clone, Debug)]
 pub(crate) struct Scanner<'a> {
     text: &'a [u8],
     at: usize,
-    /// Where something was found that can't be there.
+    /// The position of an invalid byte.
     broken: Option<usize>,
 }
 
-/// The inside of a string.
+/// The content of a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Text<'a> {
     raw: &'a [u8],
@@ -25,13 +25,13 @@ pub(crate) struct Text<'a> {
 }
 
 impl<'a> Text<'a> {
-    /// The bytes of the text if it has no escapes, as nearly none has.
+    /// The bytes of a text without escapes, as nearly all are.
     #[inline]
     pub(crate) fn plain(self) -> Option<&'a [u8]> {
         if self.escaped { None } else { Some(self.raw) }
     }
 
-    /// The bytes of the text, which are copied only if it has escapes.
+    /// The bytes of the text, copied only if it has escapes.
     pub(crate) fn bytes(self) -> Result<Cow<'a, [u8]>, ProtobufError> {
         if !self.escaped {
             return Ok(Cow::Borrowed(self.raw));
@@ -53,40 +53,40 @@ impl<'a> Text<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    /// Stands at the beginning.
+    /// A cursor at the start.
     pub(crate) fn new(text: &'a [u8]) -> Self {
         Self { text, at: 0, broken: None }
     }
 
-    /// The byte at hand; 0 at the end, with which nothing begins.
+    /// The current byte. 0 at the end, which starts no token.
     #[inline]
     pub(crate) fn peek(&self) -> u8 {
         self.text.get(self.at).copied().unwrap_or(0)
     }
 
-    /// All from the byte at hand on.
+    /// The rest of the text.
     #[inline]
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.text.get(self.at..).unwrap_or_default()
     }
 
-    /// The part of what was once the rest that was stepped over since; `None` where it turned out not to be JSON.
+    /// The part of an earlier rest that was skipped since. `None` for invalid JSON.
     #[inline]
     pub(crate) fn passed(&self, rest: &'a [u8]) -> Option<&'a [u8]> {
         let start = self.text.len() - rest.len();
         if self.broken.is_none() { rest.get(..self.at.checked_sub(start)?) } else { None }
     }
 
-    /// Steps over so many bytes, which are a value.
+    /// Skips a value of this length.
     #[inline]
     pub(crate) fn pass(&mut self, bytes: usize) {
         self.at += bytes;
     }
 
-    /// Ends the walk behind the outermost value.
+    /// Ends the walk after the outermost value.
     ///
     /// # Errors
-    /// If the text is not JSON as far as it was looked at, or there is more.
+    /// Invalid JSON among the checked bytes, or trailing text.
     pub(crate) fn finish(self) -> Result<(), ProtobufError> {
         let more = (self.at != self.text.len()).then_some(self.at);
         match self.broken.or(more) {
@@ -95,20 +95,20 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Goes to the end, where every object and list is closed.
+    /// Moves to the end, where every object and list is closed.
     #[cold]
     pub(crate) fn give_up(&mut self) {
         self.broken.get_or_insert(self.at);
         self.at = self.text.len();
     }
 
-    /// Steps over the bracket that opens an object or a list.
+    /// Skips the opening bracket of an object or list.
     #[inline]
     pub(crate) fn open(&mut self) {
         self.at += 1;
     }
 
-    /// The key of the next member of an object, leaving its value at hand; `None` when the object is closed.
+    /// The next key of an object, with the cursor on its value. `None` at the end of the object.
     #[inline]
     pub(crate) fn key(&mut self) -> Option<Text<'a>> {
         if self.peek() == b',' {
@@ -135,7 +135,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Steps over the key of the next member, with its quotes and colon, if it is this one.
+    /// Skips the key of the next member with its quotes and colon, if it is this one.
     #[inline]
     pub(crate) fn expected_key(&mut self, key: &[u8]) -> bool {
         let at = self.at + usize::from(self.peek() == b',');
@@ -146,7 +146,7 @@ impl<'a> Scanner<'a> {
         is_here
     }
 
-    /// Whether the next element of a list is at hand; the list is closed otherwise.
+    /// Returns true with the cursor on the next element of a list. Otherwise the list is closed.
     #[inline]
     pub(crate) fn element(&mut self) -> bool {
         match self.peek() {
@@ -162,12 +162,12 @@ impl<'a> Scanner<'a> {
                 self.give_up();
                 false
             }
-            // The first, or what no value begins with.
+            // The first element, or an invalid byte.
             _ => true,
         }
     }
 
-    /// Steps over the string at hand.
+    /// Reads a string.
     #[inline]
     pub(crate) fn string(&mut self) -> Text<'a> {
         let start = self.at + 1;
@@ -190,7 +190,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Steps over the value at hand and gives its text.
+    /// Skips a value and returns its text.
     pub(crate) fn raw(&mut self) -> &'a [u8] {
         let start = self.at;
         match self.peek() {
@@ -232,7 +232,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// The distance to the next `"` or `\`, looked for eight bytes at a time.
+/// The distance to the next `"` or `\`, searched eight bytes at a time.
 #[inline]
 fn quote_or_backslash(bytes: &[u8]) -> Option<usize> {
     let (words, rest) = bytes.as_chunks::<8>();
@@ -251,7 +251,7 @@ const fn repeat(byte: u8) -> u64 {
     u64::from_le_bytes([byte; 8])
 }
 
-/// Sets the top bit of every byte that is zero. Only the lowest set bit is exact, which is the one that is used.
+/// Sets the top bit of every zero byte. Only the lowest set bit is exact, and only that one is used.
 const fn zero_bytes(word: u64) -> u64 {
     word.wrapping_sub(repeat(0x01)) & !word & repeat(0x80)
 }

@@ -1,18 +1,18 @@
-//! Values whose JSON is a text or a number although they are messages on the wire: times and int-or-string.
+//! Messages whose JSON is a string or number: times and int-or-string.
 //!
-//! The two directions stand side by side, so that they can be compared.
+//! Both directions are side by side, for comparison.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use keelson_meta::clock::{parse_rfc3339, rfc3339, rfc3339_micro};
 
-/// First second of year 0 and last of year 9999, between which RFC 3339 can write a time.
+/// The first second of year 0 and the last of year 9999, the range of RFC 3339.
 const SECONDS: std::ops::RangeInclusive<i64> = -62_167_219_200..=253_402_300_799;
 
 /// 0001-01-01T00:00:00Z, Go's zero time, which JSON writes as null.
 const ZERO_TIME: i64 = -62_135_596_800;
 
-/// A point in time as the wire has it.
+/// A point in time as encoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Timestamp {
     pub(crate) seconds: i64,
@@ -20,8 +20,8 @@ pub(crate) struct Timestamp {
 }
 
 impl Timestamp {
-    /// The time in JSON, `Some(None)` for null, `None` if JSON cannot write it. Parts of a second are shown only with
-    /// `micro`.
+    /// The time in JSON. `Some(None)` for null, `None` if JSON cannot represent it. Fractions of a second are shown
+    /// only with `micro`.
     pub(crate) fn text(self, micro: bool) -> Option<Option<String>> {
         let nanos = u32::try_from(self.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
         if !SECONDS.contains(&self.seconds) {
@@ -36,15 +36,14 @@ impl Timestamp {
         Some(Some(if micro { rfc3339_micro(time) } else { rfc3339(time) }))
     }
 
-    /// The time that a text of JSON names; as Go does, parts of a second are kept only with `micro`, down to
-    /// microseconds.
+    /// Parses a JSON time. As in Go, fractions of a second are kept only with `micro`, down to microseconds.
     pub(crate) fn parse(text: &str, micro: bool) -> Option<Self> {
         let time = parse_rfc3339(text)?;
         let (seconds, nanos) = since_epoch(time);
         Some(Self { seconds, nanos: if micro { nanos / 1000 * 1000 } else { 0 } })
     }
 
-    /// Whether this is Go's zero time.
+    /// Returns true for Go's zero time.
     pub(crate) fn is_zero(self) -> bool {
         self == Self { seconds: ZERO_TIME, nanos: 0 }
     }

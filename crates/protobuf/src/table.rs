@@ -1,14 +1,14 @@
-//! The messages of the API, read from `messages.txt` and `retired.txt` when the first one is asked for.
+//! The messages of the API, parsed from `messages.txt` and `retired.txt` at first use.
 //!
-//! The text is part of the program and its form is checked by a test, so reading it cannot fail at run time. Everything
-//! borrows from the text; the whole table is a few hundred kilobytes and is read in about a millisecond.
+//! The text is compiled in and a test checks its form, so parsing cannot fail at run time. Everything borrows from the
+//! text. The table has a few hundred kilobytes and is parsed in about a millisecond.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 const TEXT: &str = concat!(include_str!("messages.txt"), include_str!("retired.txt"));
 
-/// The section with the messages that belong to every group and version.
+/// The section of messages of every group and version.
 const META: &str = "meta.k8s.io/v1";
 
 static TABLE: LazyLock<Table> = LazyLock::new(|| Table::read(TEXT));
@@ -23,7 +23,7 @@ impl MessageId {
     }
 }
 
-/// What a field holds.
+/// The type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     String,
@@ -49,23 +49,23 @@ pub(crate) enum Kind {
     Message(MessageId),
 }
 
-/// How often a field occurs.
+/// The cardinality of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cardinality {
-    /// Once; absent reads as zero.
+    /// Once. An absent field is zero.
     Value,
-    /// Once or not at all; absent is not zero.
+    /// At most once. An absent field differs from zero.
     Pointer,
     List,
     /// Keyed by string.
     Map,
 }
 
-/// When JSON leaves a field out.
+/// The rule for omitting a field in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Omit {
     Never,
-    /// Go's `omitempty`: false, 0, the empty string, list or map, and the absent pointer; never a message.
+    /// Go's `omitempty`: false, 0, empty strings, lists and maps, and absent pointers. Never a message.
     Empty,
     /// Go's `omitzero` on a time.
     Zero,
@@ -74,7 +74,7 @@ pub(crate) enum Omit {
 /// A field of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Field {
-    /// The name in JSON; empty if the fields of this message are fields of the enclosing object.
+    /// The name in JSON. Empty if JSON inlines the fields of this message.
     pub(crate) name: &'static str,
     pub(crate) number: u32,
     pub(crate) shape: Cardinality,
@@ -88,34 +88,34 @@ pub(crate) struct Message {
     pub(crate) name: &'static str,
     /// In the order of JSON.
     pub(crate) fields: Vec<Field>,
-    /// Positions in `fields`, by field number.
+    /// Indexes in `fields`, by field number.
     by_number: Vec<u16>,
-    /// The fields as JSON names them, in its order, with those of messages whose fields stand in the enclosing object.
+    /// The fields by their names in JSON, in its order, with those of inlined messages.
     names: Vec<Named>,
-    /// Places in `names` by a sum of the name, counted from 1; 0 where there is none. Those that fall together stand behind each other.
+    /// Indexes in `names` by a hash of the name, from 1. 0 for an empty slot. Collisions occupy the following slots.
     by_name: Vec<u16>,
-    /// How many names the messages before this one have: by this and its place a name is told from all others.
+    /// The number of names in earlier messages. With an index in `names` it identifies a name globally.
     first_name: usize,
 }
 
-/// A field as it is found by its name in JSON.
+/// A field as found by its name in JSON.
 #[derive(Clone, Debug)]
 pub(crate) struct Named {
     pub(crate) field: Field,
-    /// The numbers of the messages around it, outermost first; empty if it is a field of the message itself.
+    /// The numbers of the enclosing inlined messages, outermost first. Empty for a field of the message itself.
     pub(crate) around: Vec<u32>,
-    /// The name as it stands in an object: between quotes, with a colon behind it.
+    /// The name as in JSON text: quoted, with a colon.
     pub(crate) key: Box<[u8]>,
 }
 
 impl Message {
-    /// The position in `fields` of the field with this number.
+    /// The index in `fields` of the field with this number.
     pub(crate) fn position(&self, number: u32) -> Option<usize> {
         let found = self.by_number.binary_search_by_key(&number, |&position| self.fields[usize::from(position)].number);
         found.ok().map(|index| usize::from(self.by_number[index]))
     }
 
-    /// The place among the fields as JSON names them of the one that it calls so.
+    /// The index in `names` of this name.
     pub(crate) fn place(&self, name: &[u8]) -> Option<usize> {
         let mut at = sum_of(name);
         loop {
@@ -127,12 +127,12 @@ impl Message {
         }
     }
 
-    /// The fields as JSON names them, in its order.
+    /// The fields by their names in JSON, in its order.
     pub(crate) fn names(&self) -> &[Named] {
         &self.names
     }
 
-    /// A number that no name of another message has, for the name at this place.
+    /// The global number of the name at this index.
     pub(crate) fn name_number(&self, place: usize) -> usize {
         self.first_name + place
     }
@@ -151,7 +151,7 @@ impl Message {
     }
 }
 
-/// A number that few other names have.
+/// A hash of a name.
 #[inline]
 fn sum_of(name: &[u8]) -> usize {
     let byte = |at: usize| usize::from(name.get(at).copied().unwrap_or(0));
@@ -164,9 +164,9 @@ pub(crate) fn message(id: MessageId) -> &'static Message {
     &TABLE.messages[usize::from(id.0)]
 }
 
-/// The message that a kind is; `None` if there is no such kind.
+/// The message of a kind. `None` for an unknown kind.
 ///
-/// The options of requests and `WatchEvent` exist in every group and version, `Status` and discovery in `v1`.
+/// Request options and `WatchEvent` exist in every group and version, `Status` and discovery in `v1`.
 pub(crate) fn lookup(api_version: &str, kind: &str) -> Option<MessageId> {
     let found = TABLE.kinds.get(api_version)?.get(kind);
     let shared = || {
@@ -192,7 +192,7 @@ struct Table {
     kinds: HashMap<&'static str, HashMap<&'static str, MessageId>>,
 }
 
-/// A line of the text that describes a message, with the section it stands in.
+/// A line of the text that describes a message, and its section.
 struct Line {
     package: &'static str,
     word: &'static str,
@@ -200,7 +200,7 @@ struct Line {
     fields: &'static str,
 }
 
-/// The names of all messages, so that a field can refer to one further down.
+/// The names of all messages, for forward references.
 #[derive(Default)]
 struct Names {
     /// By package and name.

@@ -9,7 +9,7 @@ use crate::envelope::encode;
 use crate::error::ProtobufError;
 use crate::wire::{Sink, WireType, varint_len};
 
-/// An event of this type (`ADDED`, ...) with an object in its envelope, as [`encode`] makes it.
+/// An event of this type (`ADDED`, ...) with an object in its envelope from [`encode`].
 pub fn event_frame(event: &str, object: &[u8]) -> Vec<u8> {
     let raw = 1 + varint_len(object.len()) + object.len();
     let length = 1 + varint_len(event.len()) + event.len() + 1 + varint_len(raw) + raw;
@@ -23,11 +23,11 @@ pub fn event_frame(event: &str, object: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A bookmark: an object of the watched kind that has nothing but a `resourceVersion`, and the annotation that ends the
-/// initial events of a watch-list (KEP-3157) if it is the one that does.
+/// A bookmark: an object of the watched kind with only a `resourceVersion`. If it ends the initial events of a
+/// watch-list (KEP-3157), it has their annotation.
 ///
 /// # Errors
-/// If it is not a built-in kind.
+/// A kind that is not built in.
 pub fn bookmark_frame(
     api_version: &str,
     kind: &str,
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
     use crate::envelope::decode;
 
-    /// The type of the event and the object in it.
+    /// The type and the object of an event.
     fn read(frame: &[u8]) -> (String, Object) {
         let (length, event) = frame.split_at(4);
         assert_eq!(u32::from_be_bytes(length.try_into().unwrap()) as usize, event.len());

@@ -1,23 +1,23 @@
-//! The encoding below the messages: tags, variable-length integers, length-delimited fields.
+//! The wire encoding below messages: tags, variable-length integers, length-delimited fields.
 //!
-//! Knows nothing of messages. Reading never goes beyond the bytes given and never allocates; writing goes to a [`Sink`],
-//! which either keeps the bytes or only counts them.
+//! It must not know messages. Reading stays within the given bytes and never allocates. Writing goes to a [`Sink`],
+//! which keeps the bytes or only counts them.
 
 use std::ops::Range;
 
 use crate::error::WireFault;
 
-/// The largest field number there is.
+/// The largest field number.
 const MAX_FIELD: u64 = (1 << 29) - 1;
 
-/// The value of one field as it stands in the bytes.
+/// The encoded value of one field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Wire<'a> {
     /// An integer or a boolean.
     Varint(u64),
     /// Eight bytes, least significant first.
     Fixed64(u64),
-    /// Four bytes; no message of the API uses them, so only skipped.
+    /// Four bytes. No message of the API uses them, so they are only skipped.
     Fixed32,
     /// A string, bytes, a message, or packed integers.
     Bytes(&'a [u8]),
@@ -46,7 +46,7 @@ impl<'a> Wire<'a> {
     }
 }
 
-/// Reads the fields of a message one after the other.
+/// Reads the fields of a message in sequence.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a>(&'a [u8]);
 
@@ -56,7 +56,7 @@ impl<'a> Reader<'a> {
         Self(bytes)
     }
 
-    /// The next field's number and value, `None` at the end.
+    /// The number and value of the next field. `None` at the end.
     pub(crate) fn field(&mut self) -> Result<Option<(u32, Wire<'a>)>, WireFault> {
         if self.0.is_empty() {
             return Ok(None);
@@ -82,7 +82,7 @@ impl<'a> Reader<'a> {
         Ok(Some((u32::try_from(number).map_err(|_| WireFault::IllegalTag)?, value)))
     }
 
-    /// The next integer of a packed list, `None` at the end.
+    /// The next integer of a packed list. `None` at the end.
     pub(crate) fn packed(&mut self) -> Result<Option<u64>, WireFault> {
         if self.0.is_empty() { Ok(None) } else { self.varint().map(Some) }
     }
@@ -114,27 +114,27 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// How many bytes stand before the content of a field at the most: its number and its length.
+/// The maximum size of a field's tag and length in bytes.
 const MOST_HEADER_BYTES: usize = 15;
 
-/// Where written bytes go.
+/// Receives encoded bytes.
 ///
-/// Content that needs its length in front is written between [`begin`](Sink::begin) and [`end`](Sink::end); so one pass
-/// is enough, whether the bytes are wanted or only their number.
+/// Length-delimited content is written between [`begin`](Sink::begin) and [`end`](Sink::end), so one pass suffices for
+/// the bytes or for their number.
 pub(crate) trait Sink {
-    /// Takes bytes.
+    /// Appends bytes.
     fn put(&mut self, bytes: &[u8]);
 
-    /// Begins length-delimited content and leaves as many bytes for its length.
+    /// Begins length-delimited content and reserves `room` bytes for its length.
     fn open(&mut self, room: usize) -> Open;
 
-    /// Ends length-delimited content; by how many bytes that was moved for its length.
+    /// Ends length-delimited content. Returns the shift of the content by its length's size.
     fn end(&mut self, open: Open) -> isize;
 
-    /// How many bytes there are.
+    /// The number of bytes written.
     fn position(&self) -> usize;
 
-    /// Writes what stands somewhere before once more.
+    /// Appends a copy of an earlier range.
     fn repeat(&mut self, written: Range<usize>);
 
     /// Begins content that is mostly shorter than 128 bytes.
@@ -150,7 +150,7 @@ pub(crate) trait Sink {
     /// Writes an integer.
     fn varint(&mut self, value: u64) {
         match u8::try_from(value) {
-            // Nearly all.
+            // The usual case.
             Ok(byte @ ..0x80) => self.put(&[byte]),
             _ => {
                 let (bytes, length) = varint(value);
@@ -164,21 +164,21 @@ pub(crate) trait Sink {
         self.varint(u64::from(number) << 3 | wire_type as u64);
     }
 
-    /// Writes a field of bytes, among them a string.
+    /// Writes a field of bytes or a string.
     fn bytes(&mut self, number: u32, bytes: &[u8]) {
         self.tag(number, WireType::Bytes);
         self.varint(bytes.len() as u64);
         self.put(bytes);
     }
 
-    /// Writes a field of an integer.
+    /// Writes an integer field.
     fn integer(&mut self, number: u32, value: u64) {
         self.tag(number, WireType::Varint);
         self.varint(value);
     }
 }
 
-/// Where length-delimited content begins, and how many bytes in front of it are left for its length.
+/// The start of length-delimited content, and the bytes reserved for its length.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Open {
     start: usize,
@@ -186,7 +186,7 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// Where the content begins, as long as it is open.
+    /// The start of the content, while it is open.
     pub(crate) fn start(self) -> usize {
         self.start
     }
@@ -208,7 +208,7 @@ impl Sink for Vec<u8> {
     fn varint(&mut self, value: u64) {
         let low = value as u8;
         match value {
-            // Nearly all.
+            // The usual case.
             0..0x80 => self.push(low),
             0x80..0x4000 => self.extend_from_slice(&[low | 0x80, (value >> 7) as u8]),
             _ => {
@@ -221,7 +221,7 @@ impl Sink for Vec<u8> {
     fn bytes(&mut self, number: u32, bytes: &[u8]) {
         let tag = number << 3 | WireType::Bytes as u32;
         let (low, high) = (tag as u8, (tag >> 7) as u8);
-        // Nearly all: room is made once.
+        // The usual case: one reservation.
         self.reserve(MOST_HEADER_BYTES + bytes.len());
         match (tag, bytes.len()) {
             (0..0x80, length @ 0..0x80) => self.extend_from_slice(&[low, length as u8]),
@@ -239,7 +239,7 @@ impl Sink for Vec<u8> {
         Open { start: self.len(), room }
     }
 
-    /// Moves the content where the length needs more bytes than were left, or less.
+    /// Shifts the content if its length needs another number of bytes than reserved.
     fn end(&mut self, Open { start, room }: Open) -> isize {
         let end = self.len();
         let (bytes, length) = varint((end - start) as u64);
@@ -264,7 +264,7 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// Counts what is written.
+/// Counts the bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Count(pub(crate) usize);
 
@@ -291,12 +291,12 @@ impl Sink for Count {
     }
 }
 
-/// How many bytes a length takes.
+/// The size of a length in bytes.
 pub(crate) fn varint_len(value: usize) -> usize {
     varint(value as u64).1
 }
 
-/// The bytes of an integer, and how many of them count.
+/// The bytes of an integer, and the number of valid ones.
 fn varint(mut value: u64) -> ([u8; 10], usize) {
     let mut bytes = [0; 10];
     let mut length = 1;

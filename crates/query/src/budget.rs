@@ -1,8 +1,8 @@
-//! The budget of a query: the cost of its expressions for all objects together.
+//! The cost budget of a query's expressions for all objects together.
 //!
-//! Each object has a limit of its own (`condition.rs`, `filter.rs`), which is some milliseconds. A query looks at many objects, so that the
-//! sum has a limit too: a fixed amount, and for each object as much as ordinary expressions take. Costs are counted, not measured by a
-//! clock, so that the load of the machine does not decide about a query.
+//! Each object has its own limit of a few milliseconds (`condition.rs`, `filter.rs`). A query evaluates many objects,
+//! so the sum is limited too: a fixed amount, and an allowance for each object that covers ordinary expressions. Costs
+//! are counted instead of measured, so that the machine's load does not affect the result.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -13,7 +13,7 @@ const FIXED: i64 = 1_000_000_000;
 /// The addition for each object, in nanoseconds.
 const FOR_EACH: i64 = 5_000;
 
-/// The rest of the budget of a query.
+/// The remaining budget of a query.
 #[derive(Debug)]
 pub struct Budget {
     left: AtomicI64,
@@ -26,17 +26,17 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Begins anew, for another look at the objects.
+    /// Resets the budget for another pass over the objects.
     pub fn renew(&self) {
         self.left.store(FIXED, Ordering::Relaxed);
     }
 
-    /// Spends about so many nanoseconds on one object.
+    /// Spends approximately `nanos` nanoseconds on one object.
     ///
     /// # Errors
-    /// When no more is left.
+    /// The budget is exhausted.
     pub(crate) fn spend(&self, nanos: u64) -> Result<(), TooCostly> {
-        // No more than what ends it, so that many of them never come round to a positive number.
+        // Capped at an exhausting amount, so that many costs never wrap around to a positive budget.
         let cost = i64::try_from(nanos).unwrap_or(i64::MAX).min(2 * FIXED) - FOR_EACH;
         if self.left.fetch_sub(cost, Ordering::Relaxed) < cost { Err(TooCostly::ForQuery) } else { Ok(()) }
     }

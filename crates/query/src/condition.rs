@@ -1,8 +1,8 @@
-//! Conditions in the Common Expression Language, for what filters can't say: `object.spec.replicas > object.status.readyReplicas`.
+//! CEL conditions, for what filters can't express: `object.spec.replicas > object.status.readyReplicas`.
 //!
-//! The variable is `object`. An object for which the expression has no value, because a field is missing or is something else, is not in
-//! the answer. What an evaluation may cost is bounded, in upstream's measure and in work that this leaves out. A tree is made of what the
-//! expression reads alone: most of what it costs to judge an object is the tree.
+//! The variable is `object`. An object is excluded if the evaluation fails for it, for example at a missing field. The
+//! cost of an evaluation is limited, by upstream's model and for work outside of it. A tree is built only of the fields
+//! that the expression reads, since building it is most of the cost.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use crate::value::Subject;
 
 /// The variable.
 const OBJECT: &str = "object";
-/// What the evaluation for one object may cost: a tenth of what one of a policy may.
+/// The maximum cost of an evaluation for one object: a tenth of a policy's.
 const COST: u64 = keelson_cel::cost::limits::EVALUATION / 10;
-/// How much work it may do beside that, in nanoseconds.
+/// The maximum work outside of the cost model in nanoseconds.
 const WORK: u64 = 2_000_000;
 
-/// About how long a step of upstream's measure takes, in nanoseconds.
+/// The approximate time of a cost unit in nanoseconds.
 const STEP: u64 = 20;
 
 /// A condition on objects.
@@ -29,32 +29,32 @@ const STEP: u64 = 20;
 pub struct Condition {
     program: Arc<Program>,
     text: String,
-    /// What it reads of an object.
+    /// The fields of an object that it reads.
     part: Part,
 }
 
 /// The outcome of a condition for one object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decision {
-    /// The object is in the answer, or is not.
+    /// The object is selected or not.
     Holds(bool),
-    /// The expression has no value for it, for this reason, so that it is not.
+    /// The evaluation failed with this error, so the object is not selected.
     Failed(EvalError),
 }
 
 impl Decision {
-    /// True if the object is in the answer.
+    /// Returns true if the object is selected.
     pub const fn holds(&self) -> bool {
         matches!(self, Self::Holds(true))
     }
 }
 
-/// An evaluation cost more than it may.
+/// An evaluation exceeded a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TooCostly {
-    /// For one object.
+    /// The limit for one object.
     ForObject,
-    /// For all objects together that a query looks at.
+    /// The budget of the query for all objects.
     ForQuery,
 }
 
@@ -62,7 +62,7 @@ impl Condition {
     /// Compiles an expression.
     ///
     /// # Errors
-    /// What is wrong with it, in upstream's words, with the place.
+    /// The faults in upstream's words, with their places.
     pub fn parse(parameter: &'static str, text: &str) -> Result<Self, QueryError> {
         let program =
             Program::compile_to(text, &Environment::kubernetes().with(OBJECT, Type::Dyn), &[Type::Bool, Type::Dyn])
@@ -71,25 +71,26 @@ impl Condition {
         Ok(Self { program: Arc::new(program), text: text.trim().to_owned(), part })
     }
 
-    /// As it was written.
+    /// The source.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The members of an object that it reads; none where it reads the object as a whole.
+    /// The members of an object that it reads. Empty if it reads the whole object.
     pub(crate) fn heads(&self) -> impl Iterator<Item = &str> {
         self.part.names()
     }
 
-    /// The fields of an object that it reads, by the names that lead to them; an empty list where it reads all of it.
+    /// The paths of the fields that it reads. An empty path is the whole object.
     pub fn reads(&self) -> Vec<Vec<&str>> {
         self.program.reads(OBJECT)
     }
 
-    /// Decides whether an object is in the answer. `whole` makes a tree of all of it if that is needed. The cost is spent of `budget`.
+    /// Evaluates the condition for an object. `whole` builds the complete tree if it is needed. The cost is charged to
+    /// `budget`.
     ///
     /// # Errors
-    /// When that costs too much to be found out.
+    /// A limit was exceeded.
     pub fn holds(
         &self,
         subject: &Subject<'_>,
@@ -137,13 +138,13 @@ mod tests {
         check("object.spec.replicas > 2 && object.spec.image.startsWith('redis')", false);
         check("has(object.metadata.labels.a)", true);
         check("quantity('1Gi').isGreaterThan(quantity('500Mi'))", true);
-        // The request does not fail for it.
+        // A failed evaluation does not fail the request.
         fails("object.status.phase == 'Running'");
         fails("object.spec.image > 5");
         fails("object.spec.replicas");
     }
 
-    /// Expressions that read parts of what [`any_object`] makes, and the whole.
+    /// Expressions that read parts of [`any_object`]'s objects, and whole ones.
     const READING: [&str; 16] = [
         "object.spec.a == 1",
         "object.spec.a.b == 'x'",
@@ -181,7 +182,7 @@ mod tests {
     }
 
     proptest! {
-        /// What an expression comes to does not depend on what it does not read, nor on what is known of where that stands.
+        /// The result does not depend on unread fields, or on known offsets.
         #[test]
         fn parts_of_an_object_say_what_the_whole_says(spec in any_value(), status in any_value(), data in any_value()) {
             let [spec, status, data] = [spec, status, data].map(|value| keelson_codec::json::to_vec(&value));

@@ -1,60 +1,60 @@
-//! Refusals of queries: which parameter, and what is wrong where.
+//! Errors of query parameters: the parameter and the fault.
 //!
-//! What was sent is repeated in part, so that a long parameter makes no long answer.
+//! Values are quoted in part, so that a long parameter causes no long response.
 
 use thiserror::Error;
 
 use crate::parameters::PARAMETERS;
 
-/// The most of a parameter that is repeated to who sent it, in characters.
+/// The maximum quoted length of a parameter, in characters.
 const SHOWN: usize = 80;
 
-/// A parameter that can't be read. Displays what the client is told.
+/// An invalid parameter. It displays as the client's message.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QueryError {
-    /// There is no such parameter.
+    /// An unknown parameter.
     #[error("unknown query parameter {}: there are {}", quoted(.name), PARAMETERS.iter().map(|known| known.name).collect::<Vec<_>>().join(", "))]
     Unknown {
         /// Its name.
         name: String,
     },
-    /// A parameter is there twice.
+    /// A repeated parameter.
     #[error("{name} is given more than once")]
     Repeated {
         /// Its name.
         name: &'static str,
     },
-    /// A parameter has no such value.
+    /// An invalid value.
     #[error("{name}: {why}, not {}", quoted(.value))]
     Value {
         /// Its name.
         name: &'static str,
-        /// What is expected.
+        /// The expected form.
         why: &'static str,
-        /// What was given.
+        /// The value.
         value: String,
     },
-    /// A part of a parameter can't be read.
+    /// A syntax error in a parameter.
     #[error("{name}: {why} at character {} of {}", .at + 1, quoted(.text))]
     Syntax {
         /// The name of the parameter.
         name: &'static str,
-        /// What is wrong.
+        /// The fault.
         why: String,
-        /// How many characters stand before it.
+        /// The position in characters.
         at: usize,
         /// The parameter.
         text: String,
     },
-    /// An expression that is not one.
+    /// An invalid expression.
     #[error("{name}: {why}")]
     Expression {
         /// The name of the parameter.
         name: &'static str,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
     },
-    /// Parameters that can't be given together.
+    /// Parameters that exclude each other.
     #[error("{0}")]
     Together(&'static str),
 }

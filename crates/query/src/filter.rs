@@ -1,11 +1,12 @@
-//! Expressions over the values of an object: which objects are in the answer.
+//! Filter expressions over the fields of an object.
 //!
-//! `spec.replicas > 3 and not metadata.labels.app in ('a', 'b') or any(.spec.containers, .image contains 'nginx')`. An expression is
-//! read once, and an object is judged in its bytes; no form takes longer than in proportion to them, regular expressions included, and a
-//! value is looked for among many as fast as among few. What regular expressions look at in one object is bounded besides: a byte may
-//! cost them thousands of steps.
+//! Example:
+//! `spec.replicas > 3 and not metadata.labels.app in ('a', 'b') or any(.spec.containers, .image contains 'nginx')`. An
+//! expression is parsed once and evaluated on an object's bytes. The time of every test is at most linear in the
+//! object, also of regular expressions, and a list of values costs a binary search. Text matched by regular expressions
+//! is limited further, since a byte may cost thousands of steps.
 //!
-//! A test of a value that is not there is false, but for `!=` and `notin`, which are the contrary of `==` and `in`. A path with several
+//! A test of an absent value is false, except for `!=` and `notin`, the negations of `==` and `in`. A path with several
 //! values passes a test if one of them does.
 
 mod parse;
@@ -22,12 +23,12 @@ use crate::path::Path;
 use crate::sort_key;
 use crate::value::{Subject, Value};
 
-/// Regular expressions look at so many bytes of a text.
+/// The maximum bytes of a text that a regular expression reads.
 const MATCHED_BYTES: usize = 2048;
-/// So many bytes of one object regular expressions may look at together, those of larger ones counted several times: some
-/// milliseconds of the worst that there are.
+/// The maximum bytes of one object that regular expressions read together, with those of larger expressions weighted.
+/// The worst case takes a few milliseconds.
 const MATCHED_BYTES_OF_OBJECT: u64 = 16 << 10;
-/// The cost of one of these bytes in the budget of a query, in nanoseconds.
+/// The cost of one of these bytes in the query's budget, in nanoseconds.
 const MATCHED_BYTE: u64 = 10;
 
 /// A condition on objects.
@@ -45,11 +46,11 @@ enum Expr {
     All(Vec<Expr>),
     Any(Vec<Expr>),
     Not(Box<Expr>),
-    /// There is something at the path that is not null.
+    /// The path has a value that is not null.
     Exists(Path),
     /// One of the values passes the test.
     Value(Path, Test),
-    /// One of the items passes, or all that there are.
+    /// One or all of the items pass.
     Items {
         of: Path,
         all: bool,
@@ -57,7 +58,7 @@ enum Expr {
     },
 }
 
-/// What is asked of a value.
+/// The test of a value.
 #[derive(Clone, Debug)]
 enum Test {
     In(OneOf),
@@ -75,11 +76,11 @@ enum Test {
 #[derive(Clone, Debug)]
 struct Pattern {
     regex: Regex,
-    /// How many times each byte counts that it looks at.
+    /// The weight of each byte that it reads.
     weight: u64,
 }
 
-/// How much regular expressions may still look at in an object.
+/// The remaining bytes of an object for regular expressions.
 struct Work {
     left: Cell<u64>,
     is_exceeded: Cell<bool>,
@@ -90,7 +91,7 @@ impl Work {
         Self { left: Cell::new(MATCHED_BYTES_OF_OBJECT), is_exceeded: Cell::new(false) }
     }
 
-    /// Whether so much may be looked at.
+    /// Takes bytes. Returns false if the limit is exceeded.
     fn take(&self, bytes: u64) -> bool {
         match self.left.get().checked_sub(bytes) {
             Some(left) => self.left.set(left),
@@ -100,25 +101,25 @@ impl Work {
     }
 }
 
-/// Values one of which a value has to be.
+/// A set of allowed values.
 #[derive(Clone, Debug)]
 struct OneOf {
-    /// Their places, in order, each once, by what a value has to be to have such a place.
+    /// Their sort keys, sorted and distinct, by the type of the value.
     places: Vec<(Form, Vec<Vec<u8>>)>,
 }
 
-/// A value that values are compared with, by their places.
+/// A constant, as a sort key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Literal {
     form: Form,
     place: Vec<u8>,
 }
 
-/// What a value has to be to be compared.
+/// The type that a value needs for a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Bool,
-    /// A number of JSON.
+    /// A JSON number.
     Number,
     /// A text.
     Text,
@@ -128,32 +129,32 @@ enum Form {
 }
 
 impl Filter {
-    /// Reads an expression.
+    /// Parses an expression.
     ///
     /// # Errors
-    /// What is wrong where.
+    /// The fault and its position.
     pub fn parse(parameter: &'static str, text: &str) -> Result<Self, QueryError> {
         let parse::Parsed { root, tests, steps, patterns } = parse::parse(parameter, text)?;
         Ok(Self { root, text: text.trim().to_owned(), tests, steps, patterns })
     }
 
-    /// How many walks through an object it takes, as objects usually are.
+    /// The usual number of walks through an object.
     pub const fn tests(&self) -> usize {
         self.tests
     }
 
-    /// How much it may cost at the most for each byte of an object, in walks through it: where a test is of each item of a list, there may
-    /// be one in two bytes.
+    /// The maximum cost for each byte of an object, in walks. With a test of each item of a list, every second byte may
+    /// be an item.
     pub const fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Whether it has regular expressions, each of which may take some milliseconds for an object.
+    /// Returns true if it has regular expressions, each of which may take a few milliseconds for an object.
     pub const fn has_patterns(&self) -> bool {
         self.patterns > 0
     }
 
-    /// The texts that every object has which passes, by the paths of single values: what an index of such a path finds.
+    /// The texts that every selected object has at single-valued paths, which an index of such a path finds.
     pub fn exact_texts(&self) -> impl Iterator<Item = (&Path, &str)> {
         let parts = match &self.root {
             Expr::All(parts) => parts.as_slice(),
@@ -166,29 +167,30 @@ impl Filter {
         })
     }
 
-    /// The paths from the object on that it looks along.
+    /// The paths that it reads from the object.
     pub(crate) fn paths(&self) -> Vec<&Path> {
         let mut paths = Vec::new();
         self.root.paths(&mut paths);
         paths
     }
 
-    /// The paths to all values that it tests. One to a part of an item leads through all items of its list.
+    /// The paths to all tested values. A path within an item leads through all items of its list.
     pub fn whole_paths(&self) -> Vec<Path> {
         let mut paths = Vec::new();
         self.root.whole_paths(&Path::to_itself(), &mut paths);
         paths
     }
 
-    /// As it was written.
+    /// The source.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// True if an object is in the answer. Cost: a walk over its bytes for each path. Regular expressions spend `budget`.
+    /// Returns true if an object is selected. Cost: a walk over its bytes for each path. Regular expressions charge
+    /// `budget`.
     ///
     /// # Errors
-    /// When regular expressions have too much of it to look at.
+    /// Regular expressions would read more than allowed.
     pub fn holds(&self, subject: &Subject<'_>, budget: Option<&Budget>) -> Result<bool, TooCostly> {
         let work = Work::new();
         let holds = self.root.holds(subject, &work);
@@ -203,7 +205,7 @@ impl Expr {
         match self {
             Self::All(parts) | Self::Any(parts) => parts.iter().for_each(|part| part.paths(out)),
             Self::Not(part) => part.paths(out),
-            // What is asked of an item goes on from there.
+            // Tests of items continue from the list.
             Self::Exists(path) | Self::Value(path, _) | Self::Items { of: path, .. } => out.push(path),
         }
     }
@@ -250,7 +252,7 @@ impl Expr {
     }
 }
 
-/// Whether one of the items of a list passes, or all of them; what is no list has none.
+/// Returns true if one or all items of a list pass. Other values have no items.
 fn items_hold(list: &[u8], all: bool, pass: &Expr, (of, work): (&Subject<'_>, &Work)) -> bool {
     let mut cursor = Cursor::new(list, 0);
     if cursor.peek() != b'[' {
@@ -283,7 +285,7 @@ impl Test {
             Self::Contains(part) => text(&|text| text.contains(&**part)),
             Self::Matches(Pattern { regex, weight }) => text(&|text| {
                 let looked_at = &text.as_bytes()[..text.len().min(MATCHED_BYTES)];
-                // One at the least, since many texts may be empty.
+                // At least one, since many texts may be empty.
                 work.take((looked_at.len() as u64 + 1) * weight) && regex.is_match(looked_at)
             }),
         }
@@ -306,9 +308,9 @@ impl OneOf {
         Self { places }
     }
 
-    /// Whether a value is one of them.
+    /// Returns true if the set has the value.
     ///
-    /// Cost: the logarithm of their number.
+    /// Cost: logarithmic in the size of the set.
     fn hold(&self, value: &Value<'_>) -> bool {
         self.places.iter().any(|(form, places)| {
             if let (Form::Text, Value::Text(text)) = (form, value) {
@@ -319,7 +321,7 @@ impl OneOf {
         })
     }
 
-    /// The text that a value has to be.
+    /// The only allowed text.
     fn only_text(&self) -> Option<&str> {
         let [(Form::Text, places)] = self.places.as_slice() else { return None };
         let [place] = places.as_slice() else { return None };
@@ -328,10 +330,10 @@ impl OneOf {
 }
 
 impl Literal {
-    /// How a value compares with this one; `None` where it is something else.
+    /// Compares a value with the constant. `None` for another type.
     fn compared(&self, value: &Value<'_>) -> Option<std::cmp::Ordering> {
         if let (Form::Text, Value::Text(text)) = (self.form, value) {
-            // Whole: a place has only the beginning of a long text.
+            // Compares the whole text, since a sort key has only the start of a long one.
             return Some(text.as_bytes().cmp(&self.place));
         }
         let mut place = Vec::new();
@@ -478,7 +480,7 @@ mod tests {
             ],
             &[&format!("({yes} or {no}) and {no}"), &format!("not {yes} or {no}"), &format!("not not {no}")],
         );
-        // A word alone connects; a field may begin like one.
+        // Only a whole word is an operator. A field may begin like one.
         assert!(holds("a == 1 and android == 2 and .or == 3", r#"{"a":1,"android":2,"or":3}"#));
     }
 
@@ -554,7 +556,7 @@ mod tests {
             assert_eq!(holds(&format!("a in ({list})"), json), expect, "{json}");
             assert_eq!(holds(&format!("a notin ({list})"), json), !expect, "{json}");
         }
-        // Each value is read once, however many it is looked for among.
+        // Each value is read once, whatever the size of the set.
         let Expr::Value(_, Test::In(values)) = Filter::parse("f", &format!("a in ({list})")).unwrap().root else {
             panic!("this is one test");
         };
@@ -584,9 +586,9 @@ mod tests {
         assert_eq!(check("b$", &of(100, 100)), Ok(false));
         assert_eq!(check("b$", &of(1000, 100)), Err(TooCostly::ForObject));
         assert_eq!(check("b$", &of(100_000, 0)), Err(TooCostly::ForObject));
-        // What is found before that is found.
+        // A match before the limit is reported.
         assert_eq!(check("a$", &of(1000, 100)), Ok(true));
-        // Of a long text the first bytes, and of a large expression less.
+        // Only the first bytes of a long text, and fewer with a large expression.
         assert_eq!(check("b$", &of(7, 1 << 20)), Ok(false));
         assert_eq!(check("(a|b){0,100}c", &of(7, 1 << 20)), Err(TooCostly::ForObject));
         assert_eq!(check("(a|b){0,100}c", &of(30, 10)), Ok(false));

@@ -1,13 +1,13 @@
-//! Queries of lists: which objects of a collection are shown, in which order and how much of them, as a value of its own.
+//! Queries of lists as values: the selection of objects, their order, and the fields to show.
 //!
-//! A [`Query`] is read from the parameters of a request whose names begin with [`PREFIX`]; no client of Kubernetes sends those. It
-//! says whether an object is wanted ([`Filter`], [`Condition`], [`Search`]) and where it stands ([`SortBy`]), by a place in bytes that
-//! compare as the values do, which page is wanted, and what is shown of each object ([`Mask`]). A [`QueryToken`] says where a walk
-//! goes on. [`PARAMETERS`] is what is announced of all that. Nothing here knows HTTP, stores, or which objects there are.
+//! A [`Query`] is parsed from request parameters whose names begin with [`PREFIX`], which no Kubernetes client sends.
+//! It selects objects ([`Filter`], [`Condition`], [`Search`]), orders them by sort keys ([`SortBy`]), selects a page,
+//! and reduces each object to some fields ([`Mask`]). A [`QueryToken`] continues a walk. [`PARAMETERS`] is the
+//! announced list. The crate must not know HTTP, stores, or existing objects.
 //!
 //! Invariants:
-//! - Places compare as the values that they are of, whatever the direction, and no place begins another one.
-//! - What can't be read is refused with the name of the parameter and what is wrong where.
+//! - Sort keys compare as their values in either direction, and none is a prefix of another one.
+//! - An invalid parameter is refused with its name, the fault and the position.
 
 mod budget;
 mod condition;

@@ -1,7 +1,7 @@
-//! Masks: which fields of an object are shown.
+//! Masks: the fields of an object to show.
 //!
-//! What says which object it is stays in any case: kind, apiVersion, and the name, namespace, uid and resourceVersion in the metadata.
-//! A mask cuts the bytes of an object and makes no tree of it.
+//! The identity is always shown: kind, apiVersion, name, namespace, uid and resourceVersion. A mask cuts the bytes of
+//! an object and builds no tree.
 
 use keelson_codec::cursor::Cursor;
 
@@ -11,7 +11,7 @@ use crate::scan::Scanner;
 
 /// The most paths of a mask.
 const MAX_PATHS: usize = 64;
-/// What is always shown.
+/// The fields that are always shown.
 const IDENTITY: [&[&str]; 7] = [
     &["kind"],
     &["apiVersion"],
@@ -22,22 +22,22 @@ const IDENTITY: [&[&str]; 7] = [
     &["metadata", "resourceVersion"],
 ];
 
-/// Fields that are shown, and fields that are not.
+/// The fields to show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mask {
     /// `None` shows all.
     kept: Option<Kept>,
-    /// The paths that it was read from.
+    /// The parsed paths.
     paths: Vec<Path>,
     omit_managed_fields: bool,
 }
 
-/// What is kept of a value.
+/// The parts of a value to keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kept {
-    /// All of it.
+    /// The whole value.
     Whole,
-    /// These members, or of each item this.
+    /// These members, or these parts of each item.
     Parts { members: Vec<(Box<str>, Kept)>, each: Option<Box<Kept>> },
 }
 
@@ -63,7 +63,7 @@ impl Kept {
         }
     }
 
-    /// What is kept of a member.
+    /// The parts to keep of a member.
     fn of(&self, name: &str) -> Option<&Self> {
         match self {
             Self::Whole => Some(&Self::Whole),
@@ -76,10 +76,10 @@ impl Kept {
 }
 
 impl Mask {
-    /// Reads paths that are separated by commas.
+    /// Parses comma-separated paths.
     ///
     /// # Errors
-    /// What is wrong where.
+    /// The fault and its position.
     pub fn parse(parameter: &'static str, text: &str) -> Result<Self, QueryError> {
         let mut scanner = Scanner::new(parameter, text);
         let (mut kept, mut paths) = (Kept::NOTHING, Vec::new());
@@ -107,33 +107,33 @@ impl Mask {
         Ok(Self { kept: Some(kept), paths, omit_managed_fields: false })
     }
 
-    /// The paths to what is shown beside the identity of an object.
+    /// The shown paths in addition to the identity.
     pub fn paths(&self) -> &[Path] {
         &self.paths
     }
 
-    /// The same without `metadata.managedFields`, whatever else is shown.
+    /// Returns the mask without `metadata.managedFields`, whatever else it shows.
     #[must_use]
     pub fn without_managed_fields(self) -> Self {
         Self { omit_managed_fields: true, ..self }
     }
 
-    /// Whether the owners of fields are not shown.
+    /// Returns true if `managedFields` are hidden.
     pub const fn omits_managed_fields(&self) -> bool {
         self.omit_managed_fields
     }
 
-    /// Whether all of an object is shown.
+    /// Returns true if the whole object is shown.
     pub const fn shows_all(&self) -> bool {
         self.kept.is_none() && !self.omit_managed_fields
     }
 
-    /// Whether only some fields are shown, which tables are not made of.
+    /// Returns true if only selected fields are shown, which excludes tables.
     pub const fn selects(&self) -> bool {
         self.kept.is_some()
     }
 
-    /// Appends what is shown of an object in compact JSON.
+    /// Appends the shown parts of an object in compact JSON.
     pub fn write(&self, json: &[u8], out: &mut Vec<u8>) {
         let whole = Kept::Whole;
         let omitted: &[&str] = if self.omit_managed_fields { &["metadata", "managedFields"] } else { &[] };
@@ -141,7 +141,7 @@ impl Mask {
     }
 }
 
-/// Appends what is kept of the value at the cursor, but for the member that `omitted` leads to.
+/// Appends the kept parts of the value at the cursor, except for the member at the path `omitted`.
 fn write(cursor: &mut Cursor<'_>, kept: &Kept, omitted: &[&str], out: &mut Vec<u8>) {
     if *kept == Kept::Whole && omitted.is_empty() {
         out.extend_from_slice(cursor.raw());
@@ -197,7 +197,7 @@ fn write(cursor: &mut Cursor<'_>, kept: &Kept, omitted: &[&str], out: &mut Vec<u
             cursor.step();
             out.push(b']');
         }
-        // Something else than the path says is shown as it is.
+        // A value of another type than in the path is shown as it is.
         _ => out.extend_from_slice(cursor.raw()),
     }
 }

@@ -1,6 +1,6 @@
-//! Moments of the past: a revision, or a time.
+//! Points in the past: a revision, or a time.
 //!
-//! Which revision a time stands for is known by who has the history.
+//! The cache maps times to revisions.
 
 use std::time::SystemTime;
 
@@ -9,20 +9,20 @@ use keelson_meta::clock::parse_rfc3339;
 
 use crate::error::QueryError;
 
-/// A moment that is read.
+/// A point in the past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// That of a revision.
+    /// A revision.
     Revision(Revision),
-    /// The newest revision that there was at a time.
+    /// The newest revision at a time.
     Time(SystemTime),
 }
 
 impl Moment {
-    /// Reads a revision or a time.
+    /// Parses a revision or a time.
     ///
     /// # Errors
-    /// When it is neither.
+    /// A text that is neither.
     pub fn parse(parameter: &'static str, text: &str) -> Result<Self, QueryError> {
         let revision = || text.parse().ok().map(Revision::new).filter(|revision| *revision > Revision::ZERO);
         let is_number = text.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,7 +1,7 @@
-//! The order of a list: one or several paths, each in either direction and compared as what it is.
+//! The order of a list: one or several paths, each with a direction and a comparison.
 //!
-//! An object that has no value at a path comes last, whatever the direction, and before it those whose value is not what it should be
-//! compared as. Ties are decided by the key, which stands behind the place.
+//! Objects without a value at a path are last in either direction, and those with a value of another type than the
+//! comparison's come before them. Ties are decided by the object key, which follows the sort key.
 
 use std::fmt;
 
@@ -11,32 +11,32 @@ use crate::scan::Scanner;
 use crate::sort_key;
 use crate::value::{Subject, Value};
 
-/// The most paths that a list is sorted by.
+/// The maximum number of paths.
 const MAX_TERMS: usize = 8;
 
-/// What stands before a value in a place, in the order of what it stands for. Never turned.
+/// The prefix of a value in a sort key, in the order of types. Not inverted by direction.
 mod class {
     pub(super) const BOOL: u8 = 0x10;
     pub(super) const NUMBER: u8 = 0x20;
     pub(super) const TEXT: u8 = 0x30;
-    /// Compared as what the term says.
+    /// A value of the comparison's type.
     pub(super) const TYPED: u8 = 0x40;
-    /// Not what the term says.
+    /// A value of another type.
     pub(super) const OTHER: u8 = 0x50;
     pub(super) const MISSING: u8 = 0x60;
 }
 
-/// How values are compared.
+/// The comparison of values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Comparison {
-    /// As what they are in JSON: first false and true, then numbers, then texts.
+    /// By JSON type: false and true, then numbers, then texts.
     #[default]
     Plain,
     /// As texts.
     Text,
-    /// As numbers, also of texts that are written as one.
+    /// As numbers, including texts with a number.
     Number,
-    /// As quantities of Kubernetes: `100m`, `1Gi`.
+    /// As Kubernetes quantities: `100m`, `1Gi`.
     Quantity,
     /// As times.
     Time,
@@ -55,23 +55,23 @@ const COMPARISONS: [(&str, Comparison); 5] = [
 /// One path of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SortTerm {
-    /// Where the value is.
+    /// The path of the value.
     pub path: Path,
-    /// How it is compared.
+    /// The comparison.
     pub comparison: Comparison,
-    /// Whether the largest comes first.
+    /// True for the largest value first.
     pub descending: bool,
 }
 
-/// An order. That of no paths is the order of the keys.
+/// An order. Without paths it is that of object keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SortBy(Vec<SortTerm>);
 
 impl SortBy {
-    /// Reads `[-]path[:comparison]`, several of which are separated by commas.
+    /// Parses comma-separated `[-]path[:comparison]`.
     ///
     /// # Errors
-    /// What is wrong where.
+    /// The fault and its position.
     pub fn parse(parameter: &'static str, text: &str) -> Result<Self, QueryError> {
         let mut scanner = Scanner::new(parameter, text);
         let mut terms = Vec::new();
@@ -98,22 +98,22 @@ impl SortBy {
         }
     }
 
-    /// The order by the values of one path, as they are.
+    /// The ascending order by one path.
     pub fn by(path: Path) -> Self {
         Self(vec![SortTerm { path, comparison: Comparison::Plain, descending: false }])
     }
 
-    /// Whether it is the order of the keys.
+    /// Returns true for the order of object keys.
     pub fn is_by_key(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The paths, the first of which counts most.
+    /// The paths in order of significance.
     pub fn terms(&self) -> &[SortTerm] {
         &self.0
     }
 
-    /// Appends the place of an object.
+    /// Appends the sort key of an object.
     pub fn write_place(&self, subject: &Subject<'_>, out: &mut Vec<u8>) {
         for term in &self.0 {
             let start = out.len();
@@ -128,7 +128,7 @@ impl SortBy {
     }
 }
 
-/// Appends the place of one value among all of a path; of a missing one for `None`.
+/// Appends the sort key of one value. `None` is a missing value.
 pub(crate) fn write_value(value: Option<&Value<'_>>, out: &mut Vec<u8>) {
     match value {
         Some(value) => plain(value, false, out),
@@ -136,7 +136,7 @@ pub(crate) fn write_value(value: Option<&Value<'_>>, out: &mut Vec<u8>) {
     }
 }
 
-/// Canonical: equal orders are written alike.
+/// The canonical form, equal for equal orders.
 impl fmt::Display for SortBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, SortTerm { path, comparison, descending }) in self.0.iter().enumerate() {

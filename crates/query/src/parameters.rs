@@ -1,29 +1,29 @@
-//! The parameters as they are announced: their names, what their values are, which requests take them, and what each does.
+//! The announced parameters: names, value types, requests, and descriptions.
 //!
-//! The documents of the API are made of this table, so that what is read here and what is described there is the same. What the
-//! parameters mean in full is in `docs/reference/queries.md`.
+//! API documents are generated from this table, so they agree with the parser. `docs/reference/queries.md` has the full
+//! semantics.
 
 use keelson_meta::SERVER_GROUP;
 
 use self::Request::{Get, List, Watch};
 
-/// The group version under which the parameters are announced. It has no resources.
+/// The group version that announces the parameters. It has no resources.
 pub const GROUP_VERSION: (&str, &str) = (SERVER_GROUP, "v1alpha1");
 
-/// A parameter, as it is announced.
+/// An announced parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
     /// Its name.
     pub name: &'static str,
-    /// What its value is.
+    /// The type of its value.
     pub value: ParameterValue,
-    /// Which requests take it.
+    /// The requests that support it.
     pub requests: &'static [Request],
-    /// What it does, in a sentence.
+    /// Its purpose, in one sentence.
     pub description: &'static str,
 }
 
-/// What the value of a parameter is.
+/// The type of a parameter's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterValue {
     /// A text.
@@ -34,7 +34,7 @@ pub enum ParameterValue {
     Integer,
 }
 
-/// A request that takes parameters.
+/// A request that supports parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// A read of one object.
@@ -46,7 +46,7 @@ pub enum Request {
 }
 
 impl ParameterValue {
-    /// As documents of the API name it.
+    /// The name in API documents.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Text => "string",
@@ -57,7 +57,7 @@ impl ParameterValue {
 }
 
 impl Request {
-    /// As documents of the API name it.
+    /// The name in API documents.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -67,46 +67,46 @@ impl Request {
     }
 }
 
-/// The paths by whose values a list is sorted.
+/// The paths of the order.
 pub(crate) const SORT_BY: &str = "keelson.io/sortBy";
-/// Which page of a list.
+/// The number of a page.
 pub(crate) const PAGE: &str = "keelson.io/page";
-/// That only the counts are asked for.
+/// Requests the headers with counts.
 pub(crate) const COUNT: &str = "keelson.io/count";
 /// The path whose values are counted.
 pub(crate) const GROUP_BY: &str = "keelson.io/groupBy";
-/// What holds of the objects, over their fields.
+/// The filter expression.
 pub(crate) const FILTER: &str = "keelson.io/filter";
-/// What holds of the objects, in CEL.
+/// The CEL condition.
 pub(crate) const WHERE: &str = "keelson.io/where";
-/// The words that are found in the objects.
+/// The words of a search.
 pub(crate) const SEARCH: &str = "keelson.io/search";
-/// That where they are found is told.
+/// Requests the places of the search's words.
 pub(crate) const MATCHES: &str = "keelson.io/matches";
-/// The moment of the past that is read.
+/// The point in the past.
 pub(crate) const AT: &str = "keelson.io/at";
-/// What is shown of each object.
+/// The fields to show of each object.
 pub(crate) const FIELDS: &str = "keelson.io/fields";
-/// That the owners of fields are not shown.
+/// Hides `managedFields`.
 pub(crate) const OMIT_MANAGED_FIELDS: &str = "keelson.io/omitManagedFields";
 
 /// All parameters, in the order in which they are announced.
 pub const PARAMETERS: &[Parameter] = &[
-    text(SORT_BY, &[List, Watch], "Paths by whose values the list is sorted, as [-]PATH[:TYPE], separated by commas."),
+    text(SORT_BY, &[List, Watch], "Comma-separated paths of the sort order, as [-]PATH[:TYPE]."),
     Parameter {
         name: PAGE,
         value: ParameterValue::Integer,
         requests: &[List, Watch],
-        description: "Which page of limit objects is wanted, from 1.",
+        description: "The page of limit objects, from 1.",
     },
-    boolean(COUNT, &[List, Watch], "'true' asks for the counts that every query is told in its headers."),
-    text(GROUP_BY, &[List], "A path; the answer tells how many objects have which value there."),
-    text(FILTER, &[List, Watch], "An expression over fields that holds of the objects in the answer."),
-    text(WHERE, &[List, Watch], "An expression in CEL over 'object' that is true of the objects in the answer."),
-    text(SEARCH, &[List, Watch], "Words that are all found in an object of the answer; the best answers come first."),
-    boolean(MATCHES, &[List], "'true' tells where the words of a search are found, in place of the objects."),
-    text(AT, &[Get, List], "A revision, or a time in RFC 3339: what there was then is read."),
-    text(FIELDS, &[Get, List, Watch], "Paths to the fields that are shown, separated by commas."),
+    boolean(COUNT, &[List, Watch], "'true' adds the headers with counts that every query has."),
+    text(GROUP_BY, &[List], "A path. The response has the number of objects for each value there."),
+    text(FILTER, &[List, Watch], "An expression over fields that selects the objects."),
+    text(WHERE, &[List, Watch], "A CEL expression over 'object' that selects the objects."),
+    text(SEARCH, &[List, Watch], "Words that all occur in each object of the response, the best matches first."),
+    boolean(MATCHES, &[List], "'true' returns the places of the search's words instead of the objects."),
+    text(AT, &[Get, List], "A revision or an RFC 3339 time in the past at which to read."),
+    text(FIELDS, &[Get, List, Watch], "Comma-separated paths of the fields to show."),
     boolean(OMIT_MANAGED_FIELDS, &[Get, List, Watch], "'true' leaves out metadata.managedFields."),
 ];
 
@@ -157,7 +157,7 @@ describes values, responses and costs.
             assert!(parameter.name.starts_with(PREFIX), "{}", parameter.name);
             assert!(PARAMETERS[..place].iter().all(|other| other.name != parameter.name), "{}", parameter.name);
             assert!(!parameter.requests.is_empty(), "{}", parameter.name);
-            // None of them is unknown, whatever its value.
+            // No announced parameter is unknown to the parser.
             let read = Query::parse([(parameter.name, "")].into_iter());
             let told = read.err().map(|error| error.to_string()).unwrap_or_default();
             assert!(!told.starts_with("unknown"), "{told}");

@@ -1,7 +1,7 @@
-//! Parts of an object: the members on some ways through it, read as a tree of which the rest is left out.
+//! Parts of an object: the members on some paths, as a tree without the rest.
 //!
-//! Knows nothing of who reads them. Whoever goes those ways alone, through fields by their names, finds in the tree what is in the object,
-//! also where a way ends early, at something that is no object.
+//! It must not know the reader. A reader that follows only these paths by field name finds the same values as in the
+//! object. This also holds if a path ends early at a value that is not an object.
 
 use keelson_codec::cursor::Cursor;
 use keelson_codec::json;
@@ -12,17 +12,17 @@ use crate::value::Subject;
 const METADATA: &str = "metadata";
 const REVISION: &str = "resourceVersion";
 
-/// What is read of a value.
+/// The part of a value to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// All of it.
+    /// The whole value.
     Whole,
-    /// These members of it, where it is an object.
+    /// These members of an object.
     Members(Vec<(Box<str>, Part)>),
 }
 
 impl Part {
-    /// What is at the end of these ways.
+    /// The parts at these paths.
     pub(crate) fn of<'w>(ways: impl Iterator<Item = &'w [&'w str]>) -> Self {
         let mut part = Self::Members(Vec::new());
         ways.for_each(|way| part.add(way));
@@ -42,7 +42,7 @@ impl Part {
         members[place].1.add(rest);
     }
 
-    /// The names of the members; none of what is read as a whole.
+    /// The names of the members. Empty for a whole value.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         let members = match self {
             Self::Whole => &[][..],
@@ -51,12 +51,12 @@ impl Part {
         members.iter().map(|(name, _)| &**name)
     }
 
-    /// These parts of an object, which has its `resourceVersion`. `None` where all of it is wanted.
+    /// The tree of these parts of an object, with its `resourceVersion`. `None` for the whole object.
     ///
-    /// Cost: a walk over the parts of the object that they are in, and a tree of what is wanted.
+    /// Cost: a walk over the parts of the object with these members, and a tree of them.
     pub(crate) fn read(&self, subject: &Subject<'_>) -> Option<Value> {
         let Self::Members(wanted) = self else { return None };
-        // What stands before all that is wanted is not looked at.
+        // Bytes before the first requested member are skipped.
         let begins = wanted.iter().map(|(name, _)| subject.marks().before(name).unwrap_or(1));
         let cursor = Cursor::new(subject.json, begins.min().unwrap_or(1));
         let mut tree = read_members(cursor, wanted);
@@ -70,7 +70,7 @@ impl Part {
     }
 }
 
-/// The wanted ones of the members that follow in the object that the cursor is in.
+/// The requested ones of the remaining members at the cursor.
 fn read_members(mut cursor: Cursor<'_>, wanted: &[(Box<str>, Part)]) -> Map {
     let mut members = Map::with_capacity(wanted.len());
     while members.len() < wanted.len()

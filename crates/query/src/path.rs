@@ -1,9 +1,8 @@
 //! Paths to values in objects: as in field selectors (`spec.nodeName`) and in JSONPath (`.metadata.labels['a/b']`,
 //! `.spec.containers[0].image`, `.spec.containers[*].image`).
 //!
-//! The point before a path and braces around it may be there or not, and so may the `$` that stands for the object in JSONPath. A field
-//! whose name begins with `-` or `$` stands in brackets and quotes. What is not there has no value; nothing is an error once the path is
-//! read.
+//! A leading dot, surrounding braces, and JSONPath's `$` for the object are optional. A field whose name begins with
+//! `-` or `$` needs brackets and quotes. An absent field has no value. Evaluation never fails.
 
 use std::fmt;
 
@@ -13,9 +12,9 @@ use keelson_codec::stored::Marks;
 use crate::error::QueryError;
 use crate::scan::Scanner;
 
-/// The most segments of a path.
+/// The maximum number of segments.
 const MAX_SEGMENTS: usize = 16;
-/// The longest name of a member in a path, in bytes.
+/// The maximum length of a member's name, in bytes.
 const MAX_NAME_BYTES: usize = 512;
 
 /// A path to a value, or to several.
@@ -24,22 +23,22 @@ pub struct Path {
     segments: Box<[Segment]>,
 }
 
-/// A segment of a path: it leads from a value to one in it.
+/// A step of a path from a value to a part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Segment {
     /// The member of an object with this name.
     Member(Box<str>),
-    /// The item of a list at this place, from 0.
+    /// The item of a list at this index, from 0.
     Item(usize),
     /// Each item of a list, or each member of an object.
     Each,
 }
 
 impl Path {
-    /// Reads a path that is all of a parameter.
+    /// Parses a path that is a whole parameter.
     ///
     /// # Errors
-    /// What is wrong where.
+    /// The fault and its position.
     pub fn parse(parameter: &'static str, text: &str) -> Result<Self, QueryError> {
         let mut scanner = Scanner::new(parameter, text);
         let path = Self::read(&mut scanner)?;
@@ -50,7 +49,7 @@ impl Path {
         Ok(path)
     }
 
-    /// Reads a path that other text may follow.
+    /// Parses a path that other text may follow.
     pub(crate) fn read(scanner: &mut Scanner<'_>) -> Result<Self, QueryError> {
         scanner.skip_spaces();
         let braced = scanner.take("{");
@@ -84,7 +83,7 @@ impl Path {
         Ok(Self { segments: segments.into() })
     }
 
-    /// The path to a value itself.
+    /// The empty path.
     pub(crate) fn to_itself() -> Self {
         Self { segments: Box::default() }
     }
@@ -94,7 +93,7 @@ impl Path {
         Self::of_segments([Segment::Each])
     }
 
-    /// This path with the segments of another one behind it.
+    /// This path followed by another one.
     pub(crate) fn then(&self, other: &Self) -> Self {
         Self::of_segments(self.segments.iter().chain(&other.segments).cloned())
     }
@@ -104,12 +103,12 @@ impl Path {
         Self { segments: segments.into_iter().collect() }
     }
 
-    /// The path through these segments.
+    /// The path of these segments.
     pub fn through(segments: &[Segment]) -> Self {
         Self::of_segments(segments.iter().cloned())
     }
 
-    /// The path through these members.
+    /// The path of these members.
     pub(crate) fn of_members(members: &[&str]) -> Self {
         Self { segments: members.iter().map(|name| Segment::Member((*name).into())).collect() }
     }
@@ -119,12 +118,12 @@ impl Path {
         &self.segments
     }
 
-    /// Whether it leads to no more than one value.
+    /// Returns true if it leads to at most one value.
     pub fn is_single(&self) -> bool {
         !self.segments.contains(&Segment::Each)
     }
 
-    /// Whether it is this path of members.
+    /// Returns true if it consists of these members.
     pub fn is(&self, members: &[&str]) -> bool {
         self.segments.len() == members.len()
             && self
@@ -134,19 +133,19 @@ impl Path {
                 .all(|(segment, name)| matches!(segment, Segment::Member(found) if **found == **name))
     }
 
-    /// Whether it leads to what stands beside the bytes of a stored object.
+    /// Returns true for the path of `resourceVersion`, which is not in the bytes of a stored object.
     pub(crate) fn is_revision(&self) -> bool {
         self.is(&["metadata", "resourceVersion"])
     }
 
-    /// Hands the JSON text of each value that the path leads to in a compact JSON value to `found`, which says whether it wants more.
+    /// Calls `found` with the JSON text of each value at the path in a compact JSON value, until it returns false.
     ///
-    /// Cost: a walk over the text up to the last of the values.
+    /// Cost: a walk over the text up to the last value.
     pub fn visit<'a>(&self, json: &'a [u8], mut found: impl FnMut(&'a [u8]) -> bool) {
         walk(Cursor::new(json, 0), &self.segments, &mut found);
     }
 
-    /// The same in the bytes of an object, of which it may be known where its parts begin: those before are not looked at.
+    /// [`Self::visit`] for the bytes of an object with known offsets, which skips the parts before them.
     pub(crate) fn visit_marked<'a>(&self, json: &'a [u8], marks: Marks, mut found: impl FnMut(&'a [u8]) -> bool) {
         if let Some((Segment::Member(name), rest)) = self.segments.split_first()
             && let Some(at) = marks.before(name)
@@ -168,7 +167,7 @@ impl Path {
     }
 }
 
-/// Canonical: equal paths are written alike.
+/// The canonical form, equal for equal paths.
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.segments.is_empty() {
@@ -190,13 +189,12 @@ impl fmt::Display for Path {
     }
 }
 
-/// Whether a character stands for itself in the name of a member.
+/// Returns true for a character that needs no quotes in a name.
 fn is_plain(character: char) -> bool {
     character.is_alphanumeric() || matches!(character, '_' | '-' | '$' | '/')
 }
 
-/// Returns true if a character stands for itself at the beginning of the name of a member. `--a` in an order and `$a` are mistakes rather
-/// than names.
+/// Returns true for a character that may begin an unquoted name. `--a` in an order and `$a` are mistakes, not names.
 fn begins_plain(character: char) -> bool {
     is_plain(character) && !matches!(character, '-' | '$')
 }
@@ -251,7 +249,7 @@ fn bracketed(scanner: &mut Scanner<'_>) -> Result<Segment, QueryError> {
     Ok(segment)
 }
 
-/// Goes on from the value at the cursor; whether more is wanted.
+/// Continues from the value at the cursor. Returns false if `found` stopped.
 fn walk<'a>(mut cursor: Cursor<'a>, segments: &[Segment], found: &mut impl FnMut(&'a [u8]) -> bool) -> bool {
     let Some((segment, rest)) = segments.split_first() else { return found(cursor.raw()) };
     match (segment, cursor.peek()) {
@@ -292,7 +290,7 @@ fn walk<'a>(mut cursor: Cursor<'a>, segments: &[Segment], found: &mut impl FnMut
     }
 }
 
-/// Goes on from the member with a name, of those that follow in the object that the cursor is in.
+/// Continues from the named member among the remaining ones at the cursor.
 fn walk_members<'a>(
     mut cursor: Cursor<'a>,
     name: &str,

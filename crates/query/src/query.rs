@@ -1,7 +1,7 @@
-//! The parameters of a query, read together.
+//! The parameters of a query, parsed together.
 //!
-//! Their names begin with [`PREFIX`], so that a request without them is an ordinary one and costs nothing here. One that nobody knows
-//! is refused: what a client asked for must not be left out without a word.
+//! Their names begin with [`PREFIX`], so ordinary requests cost nothing here. Unknown parameters with the prefix are
+//! refused, since ignoring them would return a wrong result silently.
 
 use std::num::NonZeroUsize;
 
@@ -18,68 +18,68 @@ use crate::path::{Path, Segment};
 use crate::search::Search;
 use crate::value::{Subject, Value};
 
-/// Where which fields have which owner stands.
+/// The place of field ownership.
 const METADATA: &str = "metadata";
 const MANAGED_FIELDS: &str = "managedFields";
 
-/// How the names of all parameters of a query begin.
+/// The prefix of all parameter names.
 pub const PREFIX: &str = "keelson.io/";
 
-/// The longest value of a parameter, in bytes.
+/// The maximum length of a value in bytes.
 const MAX_BYTES: usize = 4096;
 
-/// What it may cost for a byte of an object that it is in several groups, in walks through it: a group may be of one byte.
+/// The cost for each byte of an object in several groups, in walks through it. A group may have one byte.
 const STEPS_OF_GROUPS: u64 = 8;
 
-/// Whether a parameter of a request is one of a query, known or not. A name that has the domain anywhere in it, in letters of either case,
-/// is meant as one (with a space before it, encoded twice, or with `amp;` of a copied page): who wrote it so is told that there is no
-/// such parameter, and gets no answer to something else.
+/// Returns true for a parameter of a query, known or unknown. A name with the domain at any place, in any case, counts
+/// as one, such as one with a leading space, doubly encoded, or with a copied `amp;`. The client gets an error instead
+/// of a result without the intended effect.
 ///
-/// Cost: a look at each byte of the name.
+/// Cost: a comparison at each byte of the name.
 pub fn is_parameter(name: &str) -> bool {
     let domain = PREFIX.trim_end_matches('/').as_bytes();
     name.as_bytes().windows(domain.len()).any(|part| part.eq_ignore_ascii_case(domain))
 }
 
-/// The name of a parameter as [`PARAMETERS`] has it.
+/// The parameter of this name in [`PARAMETERS`].
 ///
 /// # Errors
-/// Where there is none of that name.
+/// An unknown name.
 pub fn parameter_name(name: &str) -> Result<&'static str, QueryError> {
     let known = PARAMETERS.iter().map(|parameter| parameter.name).find(|known| *known == name);
     known.ok_or_else(|| QueryError::Unknown { name: name.to_owned() })
 }
 
-/// What a request asks of a list beyond what Kubernetes knows.
+/// The query parameters of a request.
 #[derive(Clone, Debug, Default)]
 pub struct Query {
     /// `sortBy`: the order.
     pub sort_by: SortBy,
-    /// `page`: which page of `limit` objects, from 1.
+    /// `page`: the page of `limit` objects, from 1.
     pub page: Option<NonZeroUsize>,
-    /// `count`: nothing but what every query is told is asked for.
+    /// `count`: the headers with counts, which every query has, for an otherwise ordinary list.
     pub counts: bool,
-    /// `groupBy`: how many objects have which value is told in place of the objects.
+    /// `groupBy`: the number of objects for each value in place of the objects.
     pub group_by: Option<Path>,
-    /// `filter`: what holds of the objects in the answer.
+    /// `filter`: the filter expression.
     pub filter: Option<Filter>,
-    /// `where`: what else does.
+    /// `where`: the CEL condition.
     pub condition: Option<Condition>,
-    /// `search`: the words that are found in them, and the order where no other one is given.
+    /// `search`: the words to find, which also determine the order without `sortBy`.
     pub search: Option<Search>,
-    /// `at`: the moment of the past that is read.
+    /// `at`: the point in the past.
     pub at: Option<Moment>,
-    /// `matches`: where the words are found is told in place of the objects.
+    /// `matches`: the places of the words in place of the objects.
     pub matches: bool,
-    /// `fields` and `omitManagedFields`: what is shown of each object.
+    /// `fields` and `omitManagedFields`: the fields to show.
     pub mask: Mask,
 }
 
 impl Query {
-    /// Reads the parameters of a request; `None` where none of them is one of a query.
+    /// Parses the parameters of a request. `None` without query parameters.
     ///
     /// # Errors
-    /// Which parameter can't be read, and why.
+    /// The invalid parameter and the fault.
     pub fn parse<'q>(pairs: impl Iterator<Item = (&'q str, &'q str)>) -> Result<Option<Self>, QueryError> {
         let mut query = None;
         let mut seen = Vec::new();
@@ -100,7 +100,7 @@ impl Query {
     }
 
     /// # Errors
-    /// Which parameters can't be given together.
+    /// Parameters that exclude each other.
     fn check(&self) -> Result<(), QueryError> {
         if self.group_by.is_some() && (!self.sort_by.is_by_key() || self.page.is_some() || self.matches) {
             return Err(QueryError::Together(
@@ -112,18 +112,18 @@ impl Query {
         }
         if self.matches && !self.mask.shows_all() {
             return Err(QueryError::Together(
-                "keelson.io/matches shows no objects of which keelson.io/fields or keelson.io/omitManagedFields show a part",
+                "keelson.io/matches returns no objects, so it excludes keelson.io/fields and keelson.io/omitManagedFields",
             ));
         }
         Ok(())
     }
 
     /// # Errors
-    /// What a watch is not asked for.
+    /// Parameters that watches do not support.
     pub fn check_watch(&self) -> Result<(), QueryError> {
         if self.group_by.is_some() || self.matches {
             return Err(QueryError::Together(
-                "keelson.io/groupBy and keelson.io/matches are for lists alone: a watch tells of objects",
+                "keelson.io/groupBy and keelson.io/matches are for lists alone: a watch returns objects",
             ));
         }
         if self.at.is_some() {
@@ -135,17 +135,17 @@ impl Query {
     }
 
     /// # Errors
-    /// What is not asked of a single object.
+    /// Parameters that reads of one object do not support.
     pub fn check_get(&self) -> Result<(), QueryError> {
         match self.is_plain() && self.page.is_none() && !self.counts {
             true => Ok(()),
             false => Err(QueryError::Together(
-                "of a single object keelson.io/at, keelson.io/fields and keelson.io/omitManagedFields can be asked",
+                "of a single object keelson.io/at, keelson.io/fields and keelson.io/omitManagedFields are supported",
             )),
         }
     }
 
-    /// Whether a watch with these parameters follows a page, and not all objects that are wanted.
+    /// Returns true if a watch with these parameters follows a page instead of all selected objects.
     pub fn is_live_page(&self) -> bool {
         self.page.is_some() || !self.sort_by.is_by_key()
     }
@@ -166,7 +166,7 @@ impl Query {
             FILTER => self.filter = Some(Filter::parse(name, value)?),
             WHERE => self.condition = Some(Condition::parse(name, value)?),
             SEARCH => self.search = Some(Search::parse(name, value)?),
-            // In whichever order the two come.
+            // Both may come in any order.
             FIELDS if self.mask.omits_managed_fields() => {
                 self.mask = Mask::parse(name, value)?.without_managed_fields();
             }
@@ -177,7 +177,7 @@ impl Query {
                 self.mask = std::mem::take(&mut self.mask).without_managed_fields();
             }
             OMIT_MANAGED_FIELDS => {}
-            // What is counted is told with every answer to a query.
+            // Every response to a query has the counts.
             COUNT => match value {
                 "true" => self.counts = true,
                 _ => return Err(QueryError::Value { name, why: "true is expected", value: value.to_owned() }),
@@ -187,7 +187,7 @@ impl Query {
         Ok(())
     }
 
-    /// The part of the query that decides which objects are in the list and in which order, written so that equal ones are alike.
+    /// The canonical form of the selection and order, equal for equal queries.
     pub fn canonical(&self) -> String {
         let order = match &self.group_by {
             Some(path) => format!("groupBy={path}"),
@@ -199,8 +199,7 @@ impl Query {
         format!("{order:?} {filter:?} {condition:?} {search:?}")
     }
 
-    /// What it costs at the most to tell of an object of so many bytes whether it is wanted and where it stands, in bytes that are
-    /// walked over. Conditions are not counted.
+    /// The maximum cost of selecting and ordering an object of this size, in bytes walked. Conditions are not included.
     pub fn cost(&self, bytes: u64) -> u64 {
         let filter = self.filter.as_ref().map_or(0, Filter::steps);
         let of_group = |path: &Path| if path.is_single() { 1 } else { STEPS_OF_GROUPS };
@@ -209,14 +208,14 @@ impl Query {
         bytes * steps + self.search.as_ref().map_or(0, |search| search.cost(bytes))
     }
 
-    /// How many walks through an object it takes to tell whether it is wanted and where it stands, as objects usually are.
+    /// The usual number of walks through an object for selecting and ordering it.
     pub fn walks(&self) -> usize {
         let tests = self.filter.as_ref().map_or(0, Filter::tests);
         let searched = if self.search.is_some() { Search::walks() } else { 0 };
         (tests + searched + self.sort_by.terms().len() + usize::from(self.group_by.is_some())).max(1)
     }
 
-    /// The paths along which it looks, each with its parameter. Conditions have none.
+    /// The paths that it reads, each with its parameter. Conditions have none.
     pub fn paths(&self) -> Vec<(&'static str, Path)> {
         let of_filter = self.filter.iter().flat_map(Filter::whole_paths).map(|path| (FILTER, path));
         let of_order = self.sort_by.terms().iter().map(|term| (SORT_BY, term.path.clone()));
@@ -225,7 +224,7 @@ impl Query {
         of_filter.chain(of_order).chain(of_groups).chain(of_mask).collect()
     }
 
-    /// The members of an object in which it looks for something, each once; none where it looks through all of it.
+    /// The distinct members of an object that it reads. Empty if it reads the whole object.
     pub fn heads(&self) -> Vec<&str> {
         let mut paths = self.filter.as_ref().map(Filter::paths).unwrap_or_default();
         paths.extend(self.sort_by.terms().iter().map(|term| &term.path));
@@ -240,7 +239,7 @@ impl Query {
         heads
     }
 
-    /// Whether it may look into which fields of an object have which owner.
+    /// Returns true if it may read `managedFields`.
     pub fn reads_managed_fields(&self) -> bool {
         let mut paths = self.filter.as_ref().map(Filter::paths).unwrap_or_default();
         paths.extend(self.sort_by.terms().iter().map(|term| &term.path));
@@ -252,12 +251,12 @@ impl Query {
             [Segment::Member(first), ..] => **first == *METADATA,
             [Segment::Item(_) | Segment::Each, ..] | [] => true,
         };
-        // A condition may read all of an object, or all of its metadata.
+        // A condition may read the whole object, or all of its metadata.
         let read = self.condition.as_ref().map(|condition| condition.heads().collect::<Vec<_>>());
         paths.iter().any(leads_there) || read.is_some_and(|heads| heads.is_empty() || heads.contains(&METADATA))
     }
 
-    /// The parameter by which the objects of the answer are put in order, or else are found.
+    /// The parameter that determines the order or, without one, the selection.
     pub fn ordering_parameter(&self) -> &'static str {
         match self {
             Self { group_by: Some(_), .. } => GROUP_BY,
@@ -269,12 +268,12 @@ impl Query {
         }
     }
 
-    /// Whether one object may take some milliseconds.
+    /// Returns true if one object may take a few milliseconds.
     pub fn is_slow(&self) -> bool {
         self.condition.is_some() || self.filter.as_ref().is_some_and(Filter::has_patterns)
     }
 
-    /// Whether all that decides which objects are in the list, and in which order, is what is searched for.
+    /// Returns true if only the search determines selection and order.
     pub fn is_search_alone(&self) -> bool {
         self.search.is_some()
             && self.sort_by.is_by_key()
@@ -283,7 +282,7 @@ impl Query {
             && self.condition.is_none()
     }
 
-    /// Whether the list is that of an ordinary request: the same objects in the order of their keys.
+    /// Returns true if selection and order are those of an ordinary list.
     pub fn is_plain(&self) -> bool {
         self.sort_by.is_by_key()
             && self.group_by.is_none()
@@ -292,8 +291,8 @@ impl Query {
             && self.search.is_none()
     }
 
-    /// Hands the places of an object to `out`, which says whether it takes more: one for each group that it is in, or its place in the
-    /// order. None where nothing is found in it that is searched for; `fields` are texts of it that are searched besides.
+    /// Calls `out` with the sort keys of an object until it returns false: one for each of its groups, or the one of
+    /// the order. None if a searched word is missing. `fields` are further texts to search.
     pub fn places<'f>(
         &self,
         subject: &Subject<'_>,
@@ -304,7 +303,7 @@ impl Query {
         if let Some(search) = &self.search {
             let Some(score) = search.score(subject, fields) else { return };
             if self.sort_by.is_by_key() && self.group_by.is_none() {
-                // The best answer comes first.
+                // The best score comes first.
                 out(&Search::place(score));
                 return;
             }
@@ -327,12 +326,12 @@ impl Query {
         }
     }
 
-    /// The query by which objects are found that have one value or another at a path: they are grouped by it.
+    /// The query that indexes objects by their values at a path, as groups.
     pub fn index(path: Path) -> Self {
         Self { group_by: Some(path), ..Self::default() }
     }
 
-    /// The places in an [index](Self::index) of the objects that have a text, or a number or a truth value that is written so.
+    /// The sort keys in an [index](Self::index) of objects with a text, or with a number or boolean in this notation.
     pub fn places_in_index(text: &str) -> impl Iterator<Item = Vec<u8>> {
         let is_number = text.starts_with(|first: char| first == '-' || first.is_ascii_digit());
         let other = match text {
@@ -346,7 +345,7 @@ impl Query {
         })
     }
 
-    /// The value of the object that put it at this place of a grouped list; `None` where it has none.
+    /// The value of an object at this sort key of a grouped list. `None` without a value.
     pub fn value_at<'a>(&self, subject: &Subject<'a>, place: &[u8]) -> Option<Value<'a>> {
         let mut found = None;
         let mut written = Vec::new();
@@ -363,7 +362,7 @@ impl Query {
     }
 }
 
-/// A parameter that is `true` or `false`.
+/// A boolean parameter.
 fn switch(name: &'static str, value: &str) -> Result<bool, QueryError> {
     match value {
         "true" => Ok(true),

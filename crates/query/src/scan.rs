@@ -1,6 +1,6 @@
-//! A parameter that is read from its beginning to its end, with errors that say where.
+//! A scanner of parameters with positions for errors.
 //!
-//! Knows characters, words and quotes; what they mean is known by who reads.
+//! It knows characters, words and quotes. Parsers know their meaning.
 
 use crate::error::QueryError;
 
@@ -12,12 +12,12 @@ pub(crate) struct Scanner<'t> {
 }
 
 impl<'t> Scanner<'t> {
-    /// Stands before the text of the parameter `name`.
+    /// A scanner at the start of the parameter `name`.
     pub(crate) fn new(name: &'static str, text: &'t str) -> Self {
         Self { name, text, at: 0 }
     }
 
-    /// What is not read yet.
+    /// The rest of the text.
     pub(crate) fn rest(&self) -> &'t str {
         &self.text[self.at..]
     }
@@ -26,14 +26,14 @@ impl<'t> Scanner<'t> {
         self.rest().chars().next()
     }
 
-    /// Steps over a character.
+    /// Consumes a character.
     pub(crate) fn next(&mut self) -> Option<char> {
         let next = self.peek()?;
         self.at += next.len_utf8();
         Some(next)
     }
 
-    /// Steps over a text, if it is there; whether it was.
+    /// Consumes an expected text. Returns false if it is absent.
     pub(crate) fn take(&mut self, expected: &str) -> bool {
         let there = self.rest().starts_with(expected);
         if there {
@@ -42,7 +42,7 @@ impl<'t> Scanner<'t> {
         there
     }
 
-    /// Steps over the characters that are wanted.
+    /// Consumes characters while `wanted` returns true.
     pub(crate) fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> &'t str {
         let rest = self.rest();
         let end = rest.find(|next| !wanted(next)).unwrap_or(rest.len());
@@ -58,7 +58,7 @@ impl<'t> Scanner<'t> {
         self.at == self.text.len()
     }
 
-    /// A text in quotes of either kind, in which a backslash stands before what is meant as it is.
+    /// A text in quotes of either kind, with a backslash before literal characters.
     pub(crate) fn quoted(&mut self) -> Result<String, QueryError> {
         let opening = self.at;
         let Some(quote @ ('\'' | '"')) = self.next() else {
@@ -78,17 +78,17 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Something is wrong with what comes next.
+    /// An error at the current position.
     pub(crate) fn error(&self, why: impl Into<String>) -> QueryError {
         self.error_at(self.at, why)
     }
 
-    /// Where the next character stands.
+    /// The current position.
     pub(crate) const fn position(&self) -> usize {
         self.at
     }
 
-    /// Something is wrong at a position.
+    /// An error at a position.
     pub(crate) fn error_at(&self, at: usize, why: impl Into<String>) -> QueryError {
         let at = self.text[..at].chars().count();
         QueryError::Syntax { name: self.name, why: why.into(), at, text: self.text.to_owned() }

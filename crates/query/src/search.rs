@@ -1,11 +1,11 @@
-//! Search: words, parts of words and typing errors, and how well an object answers to them.
+//! Full-text search with a score: words, parts of words and typing errors.
 //!
-//! Each word that is searched for has to be found somewhere: in the name, the namespace, the values of the labels, the images of the
-//! containers, or a field that objects are selected by. Letters of either case are the same. What is found in the name counts most, and a
-//! whole text or word more than its beginning, a part of it, or one with a typing error.
+//! Each word has to occur in the name, the namespace, a label value, a container image, or a selectable field. Case is
+//! ignored. The name has the highest weight. A whole text or word scores more than its beginning, a part of it, or a
+//! word with a typing error.
 //!
-//! Texts may be as long as objects: of each the beginning is looked at, and of an object's texts together so much that it takes some
-//! milliseconds at the most.
+//! Texts may be as long as objects. Only the beginning of each is searched, and a limited amount of each object's
+//! texts, which takes a few milliseconds at most.
 
 mod index;
 mod part;
@@ -23,48 +23,48 @@ use crate::error::QueryError;
 use crate::path::{Path, Segment};
 use crate::value::{Subject, Value};
 
-/// The most words of a search.
+/// The maximum number of words.
 const MAX_WORDS: usize = 8;
-/// The longest word, in characters. Longer ones of objects are no typing errors of it.
+/// The maximum length of a word in characters. Longer words of objects do not count as its typing errors.
 const MAX_WORD: usize = 64;
-/// From how many characters on a word may have one typing error, and from how many two.
+/// The word lengths from which one and two typing errors are allowed.
 const ONE_ERROR_FROM: usize = 4;
 const TWO_ERRORS_FROM: usize = 8;
-/// The most errors of a word.
+/// The maximum number of errors in a word.
 const MOST_ERRORS: usize = 2;
-/// How many bytes of a text are looked at.
+/// The searched length of a text in bytes.
 const TEXT_BYTES: usize = 2048;
-/// How many bytes of all texts of an object are looked at.
+/// The searched length of all texts of an object in bytes.
 const OBJECT_BYTES: usize = 32 << 10;
-/// What a byte of a text costs that a word is looked for in, in walks over it.
+/// The cost of searching a byte for a word, in walks over it.
 const STEPS_OF_WORD: u64 = 4;
 
-/// How much a place counts where a word is found.
+/// The weights of fields.
 mod weight {
     pub(super) const NAME: u16 = 3;
     pub(super) const LABEL: u16 = 2;
     pub(super) const OTHER: u16 = 1;
 }
 
-/// How many bytes of a text are told.
+/// The maximum length of a text in the result, in bytes.
 const TOLD_BYTES: usize = 256;
 
-/// Where words are looked for in every object, and what each place counts.
+/// The searched paths of every object, with their weights.
 static PLACES: LazyLock<Vec<(Path, u16)>> = LazyLock::new(places);
 
-/// Words that are searched for.
+/// The words of a search.
 #[derive(Clone, Debug)]
 pub struct Search {
     words: Vec<Word>,
 }
 
-/// A word that is searched for.
+/// One word of a search.
 #[derive(Clone, Debug)]
 struct Word {
-    /// In small letters.
+    /// In lower case.
     text: String,
     letters: Vec<char>,
-    /// How many typing errors it may have.
+    /// The maximum number of typing errors.
     errors: usize,
 }
 
@@ -81,40 +81,40 @@ impl Word {
     }
 }
 
-/// Where a word was found best in an object.
+/// The best match of a word in an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WordMatch {
-    /// The word, as it was searched for, in small letters.
+    /// The searched word, in lower case.
     pub word: String,
-    /// The field: the path of its text, or of the texts among which it is.
+    /// The path of the text, or of the texts that contain it.
     pub field: String,
     /// The beginning of the text.
     pub text: String,
-    /// How it was found.
+    /// The kind of match.
     pub manner: Manner,
-    /// What it counts.
+    /// The score.
     pub points: u16,
 }
 
-/// How a word was found in a text.
+/// The kind of match in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Manner {
-    /// A word of the text is the same but for typing errors.
+    /// A word with typing errors.
     Error,
-    /// It is a part of it.
+    /// A part of a word.
     Part,
-    /// A word of it begins so.
+    /// The beginning of a word.
     BeginsWord,
-    /// It begins so.
+    /// The beginning of the text.
     BeginsText,
-    /// It is one of its words.
+    /// A whole word.
     WholeWord,
-    /// It is all of it.
+    /// The whole text.
     WholeText,
 }
 
 impl Manner {
-    /// How well a word answers that was found so.
+    /// The score before weighting.
     const fn points(self) -> u16 {
         match self {
             Self::WholeText => 100,
@@ -126,7 +126,7 @@ impl Manner {
         }
     }
 
-    /// As clients are told.
+    /// The name in responses.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::WholeText => "wholeText",
@@ -140,10 +140,10 @@ impl Manner {
 }
 
 impl Search {
-    /// Reads words that are separated by spaces.
+    /// Parses words separated by spaces.
     ///
     /// # Errors
-    /// When there are none, or too many or too long ones.
+    /// No words, too many, or too long ones.
     pub fn parse(parameter: &'static str, text: &str) -> Result<Self, QueryError> {
         let refused = |why| QueryError::Value { name: parameter, why, value: text.to_owned() };
         let words: Vec<Word> = text.split_whitespace().map(Word::new).collect();
@@ -159,40 +159,40 @@ impl Search {
         Ok(Self { words })
     }
 
-    /// The words, in small letters.
+    /// The words, in lower case.
     pub fn text(&self) -> String {
         self.words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
     }
 
-    /// How many walks through an object it takes.
+    /// The number of walks through an object.
     pub fn walks() -> usize {
         PLACES.len()
     }
 
-    /// What it costs at the most for an object of so many bytes, in bytes that are walked over.
+    /// The maximum cost for an object of this size, in bytes walked.
     pub fn cost(&self, bytes: u64) -> u64 {
         cost_of_words(bytes, self.words.len())
     }
 
-    /// What of an object is searched, whatever for. `fields` are texts of other fields.
+    /// The searched texts of an object, independent of the words. `fields` are texts of selectable fields.
     pub fn texts<'f>(subject: &Subject<'_>, fields: impl Iterator<Item = &'f str>) -> SearchedTexts {
         let mut texts = SearchedTexts::default();
         each_text(subject, fields.map(|text| ((), text)), |_, text, weight| texts.push(text, weight));
         texts
     }
 
-    /// What [`Search::texts`] costs at the most of an object of so many bytes, in bytes that are walked over.
+    /// The maximum cost of [`Search::texts`] for an object of this size, in bytes walked.
     pub fn cost_of_texts(bytes: u64) -> u64 {
-        // Each text is written, and looked for among those that are known.
+        // Each text is written, and looked up among the known ones.
         cost_of_words(bytes, 1)
     }
 
-    /// The place of an object that answers so well: the best come first.
+    /// The sort key of a score. The best come first.
     pub const fn place(score: u16) -> [u8; 2] {
         (u16::MAX - score).to_be_bytes()
     }
 
-    /// How well an object answers: more for a better answer, `None` where a word is not found. `fields` are texts of other fields.
+    /// The score of an object. `None` if a word is missing. `fields` are texts of selectable fields.
     pub fn score<'f>(&self, subject: &Subject<'_>, fields: impl Iterator<Item = &'f str>) -> Option<u16> {
         let mut best = vec![0; self.words.len()];
         self.visit(subject, fields.map(|text| ((), text)), |word, _, manner, weight| {
@@ -201,8 +201,8 @@ impl Search {
         best.iter().all(|points| *points > 0).then(|| best.iter().sum())
     }
 
-    /// Where each word is found best, in the order in which they were given; of an object in which all are found there is one for each.
-    /// `fields` are other fields, by their paths.
+    /// The best match of each word, in the given order. An object with all words has one for each. `fields` are
+    /// selectable fields, by path.
     pub fn matches<'f>(
         &self,
         subject: &Subject<'_>,
@@ -219,7 +219,7 @@ impl Search {
             let (field, text, manner, points) = best?;
             let field = match field {
                 Looked::At(path) => match path.segments().split_last() {
-                    // Which label it is says more than that it is one.
+                    // The path of the label itself is more useful than that of all labels.
                     Some((Segment::Each, of)) => member_with(subject, of, &text).unwrap_or_else(|| path.to_string()),
                     _ => path.to_string(),
                 },
@@ -231,7 +231,7 @@ impl Search {
         told.collect()
     }
 
-    /// Hands each text in which a word is found to `found`, with the place of the word, how it is found and what the field counts.
+    /// Calls `found` with each match: the field, the index of the word, the kind of match and the weight.
     fn visit<'f, F: Copy>(
         &self,
         subject: &Subject<'_>,
@@ -249,13 +249,13 @@ impl Search {
     }
 }
 
-/// What it costs to look for so many words in an object of so many bytes.
+/// The cost of searching an object of this size for this number of words.
 fn cost_of_words(bytes: u64, words: usize) -> u64 {
     let looked_at = bytes.min(OBJECT_BYTES as u64);
     bytes * PLACES.len() as u64 + looked_at * words as u64 * STEPS_OF_WORD
 }
 
-/// Hands the beginning of each text of an object that is searched to `look`, with what the field counts, up to the bytes of an object.
+/// Calls `look` with the beginning of each searched text of an object and its weight, up to the limit of an object.
 fn each_text<'f, F: Copy>(
     subject: &Subject<'_>,
     fields: impl Iterator<Item = (F, &'f str)>,
@@ -264,7 +264,7 @@ fn each_text<'f, F: Copy>(
     let mut left = OBJECT_BYTES;
     let mut look = |field: Looked<F>, text: &str, weight: u16| {
         let looked_at = &text[..text.floor_char_boundary(TEXT_BYTES)];
-        // A part of a text might seem to be another word.
+        // A truncated text might contain other words.
         left = left.saturating_sub(looked_at.len());
         if left == 0 {
             return false;
@@ -282,19 +282,19 @@ fn each_text<'f, F: Copy>(
     }
 }
 
-/// Where a word was found best so far: the field, the beginning of its text, how, and what that counts.
+/// The best match so far: the field, the beginning of its text, the kind, and the score.
 type Best<'f> = (Looked<&'f str>, String, Manner, u16);
 
-/// A field that was looked into.
+/// A searched field.
 #[derive(Clone, Copy)]
 enum Looked<F> {
-    /// One of every object.
+    /// A path of every object.
     At(&'static Path),
-    /// Another one.
+    /// A selectable field.
     In(F),
 }
 
-/// The path of the member with this text of the object that the segments lead to.
+/// The path of the member with this text in the object at the segments.
 fn member_with(subject: &Subject<'_>, segments: &[Segment], text: &str) -> Option<String> {
     let of = Path::of_segments(segments.iter().cloned());
     let mut cursor = Cursor::new(of.first(subject.json)?, 0);
@@ -312,7 +312,7 @@ fn member_with(subject: &Subject<'_>, segments: &[Segment], text: &str) -> Optio
     None
 }
 
-/// Where words are looked for in every object.
+/// The searched paths of every object.
 fn places() -> Vec<(Path, u16)> {
     let image = [Segment::Each, Segment::Member("image".into())];
     let images = |above: &[&str]| Path::of_segments(Path::of_members(above).segments().iter().chain(&image).cloned());
@@ -327,7 +327,7 @@ fn places() -> Vec<(Path, u16)> {
     ]
 }
 
-/// How a word is found in a text, which is in small letters.
+/// The kind of match in a lower-case text.
 fn found_in(word: &Word, text: &str) -> Option<Manner> {
     let Word { text: word, letters, errors } = word;
     if text == word {
@@ -352,12 +352,13 @@ fn words_of(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| !letter.is_alphanumeric()).filter(|part| !part.is_empty())
 }
 
-/// The most letters of a word that is near to one that is searched for.
+/// The maximum letters of a word with typing errors.
 const MAX_NEAR: usize = MAX_WORD + MOST_ERRORS;
 
-/// Whether one word becomes the other by so many errors at the most: a letter too many, too few, another one, or two that are swapped.
+/// Returns true if at most `most` errors separate the words. An error is an added, missing, different or swapped
+/// letter.
 ///
-/// Cost: the letters of the one, times the errors: of the usual table that part is filled in where there are no more.
+/// Cost: the letters of `one` times the errors, since only a diagonal band of the usual table is computed.
 fn is_near(one: &[char], other: &str, most: usize) -> bool {
     let mut letters = ['\0'; MAX_NEAR];
     let mut count = 0;
@@ -372,7 +373,7 @@ fn is_near(one: &[char], other: &str, most: usize) -> bool {
     if one.len() > other.len() + most {
         return false;
     }
-    // Rows: errors between the first letters of the one and the first letters of the other.
+    // Rows of errors between prefixes of both words.
     let too_many = most + 1;
     let (mut before, mut row) = ([too_many; MAX_NEAR + 1], [too_many; MAX_NEAR + 1]);
     for (errors, place) in row.iter_mut().take(most + 1).enumerate() {
@@ -471,7 +472,7 @@ mod tests {
         );
         assert_eq!(matches("front"), [found("front", ".metadata.labels.tier", "front", "wholeText")]);
         assert_eq!(matches("mysql"), []);
-        // The points of all words are the score.
+        // The score is the sum over all words.
         let search = Search::parse("search", "checkout web").unwrap();
         let points: u16 = search.matches(&subject, std::iter::empty()).iter().map(|one| one.points).sum();
         assert_eq!(search.score(&subject, std::iter::empty()), Some(points));
@@ -492,13 +493,13 @@ mod tests {
         };
         assert_eq!(score("nginx", &many(30)), Some(100));
         assert_eq!(score("nginx", &many(32)), None);
-        // What it is looked for in is bounded, and so is what it costs, whatever the object has.
+        // The searched amount and the cost are limited, whatever the object.
         let search = Search::parse("search", "aaaaaaaa bbbbbbbb").unwrap();
         assert_eq!(search.cost(100), 100 * (5 + 2 * STEPS_OF_WORD));
         assert_eq!(search.cost(1 << 20), (5 << 20) + (64 << 10) * STEPS_OF_WORD);
     }
 
-    /// The whole of the usual table.
+    /// The complete table.
     fn errors(one: &str, other: &str) -> usize {
         let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
         let mut table = vec![vec![0; other.len() + 1]; one.len() + 1];

@@ -1,21 +1,22 @@
 //! Sort keys: JSON scalars encoded as bytes whose bytewise order is the order of the values.
 //!
-//! No key is a prefix of another one, so several can be concatenated and compared as one. Descending order inverts all bits.
+//! No key is a prefix of another one, so several can be concatenated and compared as one. Descending order inverts all
+//! bits.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use keelson_meta::clock::parse_rfc3339;
 use keelson_meta::quantity::Quantity;
 
-/// Texts are compared by their first bytes: so many.
+/// The compared length of a text in bytes.
 pub(crate) const TEXT_BYTES: usize = 256;
-/// Numbers are compared by their first digits: so many, which is more than a double has.
+/// The compared digits of a number, more than a double has.
 const DIGITS: usize = 40;
-/// What stands in the place of a byte that ends a text, inside of it.
+/// The escape of a terminator within a text.
 const ESCAPED_END: [u8; 2] = [0, 1];
 const TEXT_END: [u8; 2] = [0, 0];
 
-/// Appends what `write` writes, turned if it is to be read backwards.
+/// Appends the bytes of `write`, inverted if descending.
 pub(crate) fn directed(descending: bool, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     write(out);
@@ -24,7 +25,7 @@ pub(crate) fn directed(descending: bool, out: &mut Vec<u8>, write: impl FnOnce(&
     }
 }
 
-/// A text, by its bytes.
+/// Encodes a text.
 pub(crate) fn text(text: &str, out: &mut Vec<u8>) {
     for byte in text.bytes().take(TEXT_BYTES) {
         match byte {
@@ -35,7 +36,7 @@ pub(crate) fn text(text: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&TEXT_END);
 }
 
-/// A number as JSON writes it: its sign, its power of ten, its digits. `None` for what is none.
+/// Encodes a JSON number: sign, exponent, digits. `None` if it is invalid.
 pub(crate) fn number(text: &str, out: &mut Vec<u8>) -> Option<()> {
     let (negative, unsigned) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -53,7 +54,7 @@ pub(crate) fn number(text: &str, out: &mut Vec<u8>) -> Option<()> {
     let digits = || whole.bytes().chain(fraction.bytes());
     let zeros = digits().take_while(|digit| *digit == b'0').count();
     let significant = digits().skip(zeros).take(DIGITS);
-    // 0.d1d2... times ten to the power of this.
+    // The exponent of the form 0.d1d2...
     let point = i64::try_from(whole.len()).ok()? - i64::try_from(zeros).ok()? + exponent;
     let trimmed: Vec<u8> = significant.collect();
     let length = trimmed.iter().rposition(|digit| *digit != b'0').map_or(0, |last| last + 1);
@@ -63,7 +64,7 @@ pub(crate) fn number(text: &str, out: &mut Vec<u8>) -> Option<()> {
     }
     out.push(if negative { 0 } else { 2 });
     directed(negative, out, |out| {
-        // The sign bit turned: negative powers come first.
+        // Flips the sign bit, so that negative exponents sort first.
         out.extend_from_slice(&(point ^ i64::MIN).to_be_bytes());
         out.extend(trimmed[..length].iter().map(|digit| digit - b'0' + 1));
         out.push(0);
@@ -71,7 +72,7 @@ pub(crate) fn number(text: &str, out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// An exponent, and one that is out of all bounds as the last inside of them.
+/// An exponent, clamped to the supported range.
 fn power(text: &str) -> Option<i64> {
     let digits = text.trim_start_matches(['+', '-']);
     let signed = text.len() - digits.len() <= 1;
@@ -83,13 +84,13 @@ fn power(text: &str) -> Option<i64> {
     Some(if text.starts_with('-') { -size } else { size })
 }
 
-/// A quantity of Kubernetes.
+/// Encodes a Kubernetes quantity.
 pub(crate) fn quantity(text: &str, out: &mut Vec<u8>) -> Option<()> {
     integer(Quantity::parse(text)?.nanos(), out);
     Some(())
 }
 
-/// A time as RFC 3339 writes it.
+/// Encodes an RFC 3339 time.
 pub(crate) fn time(text: &str, out: &mut Vec<u8>) -> Option<()> {
     instant(parse_rfc3339(text)?, out);
     Some(())
@@ -107,15 +108,15 @@ fn integer(number: i128, out: &mut Vec<u8>) {
     out.extend_from_slice(&(number ^ i128::MIN).to_be_bytes());
 }
 
-/// Marks in versions, in their order: the end of what is told before anything that goes on.
+/// Marks in versions, in their order: the end comes before a continuation.
 const END: u8 = 1;
 const DIGITS_NEXT: u8 = 2;
 const LETTERS_NEXT: u8 = 3;
 const PRERELEASE: u8 = 1;
 const RELEASE: u8 = 2;
 
-/// A version: `v1.30.2`, `1.9`, `2.0.0-rc.1+build`, `v1beta1`. Numbers compare as numbers, a prerelease comes before its release, and
-/// what stands behind a plus does not count.
+/// Encodes a version: `v1.30.2`, `1.9`, `2.0.0-rc.1+build`, `v1beta1`. Numbers compare by value, a prerelease comes
+/// before its release, and build metadata is ignored.
 pub(crate) fn version(text: &str, out: &mut Vec<u8>) -> Option<()> {
     let start = out.len();
     let written = write_version(text, out);
@@ -128,7 +129,7 @@ pub(crate) fn version(text: &str, out: &mut Vec<u8>) -> Option<()> {
 fn write_version(text: &str, out: &mut Vec<u8>) -> Option<()> {
     let text = text.split('+').next()?;
     if text.len() > TEXT_BYTES {
-        // A place would be as long as the text. No version is.
+        // The sort key would be as long as the text, which is not a real version.
         return None;
     }
     let mut rest = text.strip_prefix('v').unwrap_or(text);
@@ -180,7 +181,7 @@ fn split(text: &str, wanted: impl Fn(u8) -> bool) -> (&str, &str) {
     text.split_at(text.bytes().position(|byte| !wanted(byte)).unwrap_or(text.len()))
 }
 
-/// A number of a version: how many digits, and these.
+/// Encodes a number of a version: its length, then its digits.
 fn version_number(digits: &str, out: &mut Vec<u8>) -> Option<()> {
     let significant = digits.trim_start_matches('0');
     if digits.is_empty() {
@@ -206,7 +207,7 @@ mod tests {
         form(of, &mut out).map(|()| out)
     }
 
-    /// Texts in ascending order; those in one group are equal.
+    /// Checks texts in ascending order. Texts in one group are equal.
     #[track_caller]
     fn check_ascends(form: Form, groups: &[&[&str]]) {
         let places = |group: &[&str]| -> Vec<Vec<u8>> {

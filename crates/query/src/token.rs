@@ -1,8 +1,9 @@
-//! Continue tokens of queries: the revision of the first chunk, the query, and where in its order the walk stands.
+//! Continue tokens of queries: the revision of the first chunk, the query, and the position in its order.
 //!
-//! base64url without padding of `{"v":"keelson.io/v1alpha1","rv":REVISION,"query":"HASH","place":"BYTES","key":"KEY"}`. The version
-//! differs from that of ordinary tokens, so that neither is taken for the other. A token says where to go on among what its request may
-//! see, never what may be seen: a forged one begins elsewhere in the same list.
+//! A token is base64url without padding of
+//! `{"v":"keelson.io/v1alpha1","rv":REVISION,"query":"HASH","place":"BYTES","key":"KEY"}`. The version differs from
+//! that of ordinary tokens, so neither is accepted for the other. A token only selects a position within the result of
+//! its request, never the visible objects. A forged one starts elsewhere in the same list.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,35 +13,35 @@ use thiserror::Error;
 
 const VERSION: &str = "keelson.io/v1alpha1";
 
-/// The revision that the rest of a walk is read at.
+/// The revision at which a walk continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenRevision {
-    /// That of the first chunk.
+    /// The revision of the first chunk.
     At(Revision),
-    /// The newest one: the token came with a 410, and who uses it takes an inconsistent rest.
+    /// The newest revision. The token came with a 410, and its user accepts an inconsistent rest.
     Newest,
 }
 
-/// Where a walk goes on.
+/// The position of a walk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryToken {
-    /// What to read at.
+    /// The revision to read.
     pub revision: TokenRevision,
     /// A hash of the query and the range of its URL.
     pub query: u64,
-    /// The place of the last object that was shown.
+    /// The sort key of the last object.
     pub place: Vec<u8>,
-    /// Its key, `<namespace>/<name>` or `<name>`.
+    /// Its object key, `<namespace>/<name>` or `<name>`.
     pub key: String,
 }
 
-/// Why a token was refused. Displays the words that follow `invalid continue token: `.
+/// The reason for refusing a token. It displays as the text after `invalid continue token: `.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TokenError {
-    /// It is not one of a query.
-    #[error("it is not one of a query with keelson.io parameters")]
+    /// The token is not one of a query.
+    #[error("it does not belong to a query with keelson.io parameters")]
     Form,
-    /// It is one of another query, or of another URL.
+    /// The token belongs to another query or URL.
     #[error("it is one of another query")]
     OtherQuery,
 }
@@ -56,7 +57,7 @@ struct Wire<'a> {
 }
 
 impl QueryToken {
-    /// The token as clients see it.
+    /// The token for clients.
     pub fn encode(&self) -> String {
         let rv = match self.revision {
             TokenRevision::At(revision) => i64::try_from(revision.get()).unwrap_or(i64::MAX),
@@ -67,10 +68,10 @@ impl QueryToken {
         URL_SAFE_NO_PAD.encode(serde_json::to_vec(&wire).unwrap_or_default())
     }
 
-    /// Reads a token of the query with this hash.
+    /// Decodes a token of the query with this hash.
     ///
     /// # Errors
-    /// When it is none, or one of another query.
+    /// An invalid token, or one of another query.
     pub fn decode(text: &str, query: u64) -> Result<Self, TokenError> {
         let json = URL_SAFE_NO_PAD.decode(text).map_err(|_| TokenError::Form)?;
         let wire: Wire<'_> = serde_json::from_slice(&json).map_err(|_| TokenError::Form)?;
@@ -89,14 +90,14 @@ impl QueryToken {
         Ok(Self { revision, query, place, key: wire.key })
     }
 
-    /// The token for the same place that reads the newest revision.
+    /// Returns the token for the newest revision.
     #[must_use]
     pub fn newest(&self) -> Self {
         Self { revision: TokenRevision::Newest, ..self.clone() }
     }
 }
 
-/// A number that tells queries apart, from all that is to be told apart: FNV-1a, the same on every server and in every release.
+/// A hash that identifies a query: FNV-1a, equal on every server and in every release.
 pub fn fingerprint(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
@@ -109,7 +110,7 @@ mod tests {
 
     #[test]
     fn tokens_of_other_kinds_are_refused() {
-        // One of an ordinary list.
+        // A token of an ordinary list.
         let ordinary = "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MzU5LCJzdGFydCI6Ii9jMlx1MDAwMCJ9";
         for text in [ordinary, "", "%", "e30"] {
             assert_eq!(QueryToken::decode(text, 7), Err(TokenError::Form), "{text}");

@@ -1,6 +1,6 @@
-//! Values as queries see them: scalars of an object, read from its bytes without a tree.
+//! The values of a query: scalars of an object, read from its bytes without a tree.
 //!
-//! The `resourceVersion` stands beside the bytes of a stored object and is read from there.
+//! `resourceVersion` is not in the bytes of a stored object and comes from its revision.
 
 use std::borrow::Cow;
 
@@ -12,11 +12,11 @@ use crate::path::Path;
 /// An object whose values are read.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// Its bytes in compact JSON. The `resourceVersion` may be missing.
+    /// Its compact JSON. `resourceVersion` may be missing.
     pub json: &'a [u8],
     /// Its `resourceVersion`.
     pub revision: Revision,
-    /// Where its parts begin, as far as that is known.
+    /// The known offsets of its parts.
     marks: Marks,
 }
 
@@ -25,14 +25,14 @@ pub struct Subject<'a> {
 pub enum Value<'a> {
     /// `true` or `false`.
     Bool(bool),
-    /// A number, as it is written.
+    /// A number in its notation.
     Number(Cow<'a, str>),
     /// A text.
     Text(Cow<'a, str>),
 }
 
 impl<'a> Value<'a> {
-    /// The scalar of a JSON text; `None` for null, lists and objects.
+    /// The scalar of a JSON text. `None` for null, lists and objects.
     pub fn of(json: &'a [u8]) -> Option<Self> {
         match json.first()? {
             b't' => Some(Self::Bool(true)),
@@ -43,7 +43,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// How it is written without quotes.
+    /// The text without quotes.
     pub fn text(&self) -> &str {
         match self {
             Self::Bool(true) => "true",
@@ -54,33 +54,33 @@ impl<'a> Value<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// An object of which nothing is known but its bytes.
+    /// An object without known offsets.
     pub fn new(json: &'a [u8], revision: Revision) -> Self {
         Self { json, revision, marks: Marks::default() }
     }
 
-    /// The same where it is known where parts of these bytes begin.
+    /// Returns the object with known offsets of its parts.
     #[must_use]
     pub fn marked(self, marks: Marks) -> Self {
         Self { marks, ..self }
     }
 
-    /// Where its parts begin, as far as that is known.
+    /// The known offsets of its parts.
     pub(crate) const fn marks(&self) -> Marks {
         self.marks
     }
 
-    /// Hands the JSON text of each value that a path leads to to `found`, which says whether it wants more.
+    /// Calls `found` with the JSON text of each value at a path until it returns false.
     ///
-    /// Cost: a walk over the part of the object that the path leads into, up to the last of the values.
+    /// Cost: a walk over the object's part with the path, up to the last value.
     pub(crate) fn visit_json(&self, path: &Path, found: impl FnMut(&'a [u8]) -> bool) {
         path.visit_marked(self.json, self.marks, found);
     }
 
-    /// Hands each scalar that a path leads to to `found`, which says whether it wants more.
+    /// Calls `found` with each scalar at a path until it returns false.
     pub fn visit(&self, path: &Path, mut found: impl FnMut(Value<'a>) -> bool) {
         if path.is_revision() {
-            // It stands beside the bytes. Clients may not look into it, but an order by it is that of the writes.
+            // It is not in the bytes. Clients must treat it as opaque, but sorting by it gives the order of writes.
             found(Value::Number(self.revision.to_string().into()));
             return;
         }
@@ -121,7 +121,7 @@ mod tests {
         ] {
             check(&stored.text(), path, expect);
         }
-        // What is there would end a walk, if there was one.
+        // Any walk would fail at this text.
         check(&stored.text().replace("spec\":{", "spec!!!"), "status.phase", &["Running"]);
         check(&stored.text().replace("\"metadata\":{", "!!!!!!!!!!!!"), "spec.nodeName", &["n"]);
     }

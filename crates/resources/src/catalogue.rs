@@ -1,7 +1,7 @@
-//! The catalogue of the built-in resources: all groups, and the tables by which a resource is found.
+//! The catalogue of the built-in resources: all groups, and lookup tables.
 //!
-//! It is made of the declarations once, and is read where a server is composed. What answers requests asks the surface
-//! instead, which knows the resources of others too.
+//! It is built once from the declarations, for composing a server. Requests use the surface instead, which includes
+//! other resources.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::collection::Collection;
 use crate::group::Group;
 use crate::resource::{Resource, ServedVersion, Text};
 
-/// All built-in groups with their resources: what a server serves before anything else is added while it runs.
+/// All built-in groups with their resources: those that a server serves at its start.
 #[derive(Debug)]
 pub struct Catalogue {
     groups: Vec<Arc<Group>>,
@@ -31,12 +31,12 @@ impl Catalogue {
         Self { groups, by_plural, collections }
     }
 
-    /// All groups, in the order of discovery; the core group is the first.
+    /// All groups in the order of discovery, the core group first.
     pub fn groups(&self) -> &[Arc<Group>] {
         &self.groups
     }
 
-    /// A group by name, empty for the core group.
+    /// A group by name. Empty for the core group.
     pub fn group(&self, name: &str) -> Option<&Arc<Group>> {
         self.groups.iter().find(|group| group.name == name)
     }
@@ -52,22 +52,22 @@ impl Catalogue {
         Some((resource, resource.version(version)?))
     }
 
-    /// A resource in whatever version.
+    /// A resource in any version.
     pub fn resource(&self, group: &str, plural: &str) -> Option<&Arc<Resource>> {
         self.by_plural.get(group)?.get(plural)
     }
 
-    /// The resource whose objects are of a kind.
+    /// The resource with objects of this kind.
     pub fn by_kind(&self, group: &str, kind: &str) -> Option<&Arc<Resource>> {
         self.group(group)?.resources.iter().find(|resource| resource.kind == kind)
     }
 
-    /// What is stored: each prefix once, in the order of the first resource of each.
+    /// The stored collections: each prefix once, in the order of its first resource.
     pub fn collections(&self) -> &[Arc<Collection>] {
         &self.collections
     }
 
-    /// The collection in which a resource's objects are stored; `None` when they are not stored.
+    /// The collection of a resource's objects. `None` if they are not stored.
     pub fn collection_of(&self, resource: &Resource) -> Option<&Arc<Collection>> {
         let prefix = resource.storage_prefix()?;
         self.collections.iter().find(|collection| collection.prefix == *prefix)

@@ -1,7 +1,7 @@
-//! Collections: what is stored together under one prefix.
+//! Collections: the objects stored under one prefix.
 //!
-//! A collection is laid out by its resources: which fields are looked at, and by which one events are dispatched. Its objects
-//! are the cache's.
+//! Its resources determine its layout: the indexed fields, and the field by which events are dispatched. The cache has
+//! its objects.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use hashbrown::HashMap;
 
 use crate::resource::{Resource, Text};
 
-/// The layout of what is stored under one prefix. Usually one resource's; core and `events.k8s.io` events share one.
+/// The layout of the objects under one prefix. It usually has one resource. Core and `events.k8s.io` events share one.
 #[derive(Clone, Debug)]
 pub struct Collection {
-    /// The place below `/registry/`, without slashes at its ends.
+    /// The path below `/registry/`, without slashes at its ends.
     pub prefix: Text,
-    /// Whether its keys are `<namespace>/<name>`.
+    /// True if its keys are `<namespace>/<name>`.
     pub namespaced: bool,
-    /// The resources that show it. The first is in the group that it is stored in.
+    /// The resources of these objects. The first is in the storage group.
     pub resources: Vec<Arc<Resource>>,
-    /// The stored paths that its resources' selectable fields read and those that they note, each once.
+    /// The distinct stored paths of its resources' selectable and noted fields.
     pub paths: Vec<Text>,
-    /// The index in `paths` of the one by which events are dispatched.
+    /// The index in `paths` of the dispatch field.
     pub dispatch: Option<usize>,
 }
 
@@ -45,8 +45,8 @@ impl Collection {
         stored.into_iter().filter_map(Self::of).collect()
     }
 
-    /// The collection of resources that are stored under one prefix, the first of them in the group that it is stored in.
-    /// `None` when there are none, or the first is not stored.
+    /// The collection of resources with one prefix, the first of them in the storage group. `None` without resources,
+    /// or if the first is not stored.
     fn of(resources: Vec<Arc<Resource>>) -> Option<Self> {
         let first = resources.first()?;
         let (prefix, namespaced) = (first.storage_prefix()?.clone(), first.is_namespaced());

@@ -1,7 +1,7 @@
-//! Resources that are not part of the program: what a custom resource is unless its definition says otherwise.
+//! Resources outside of the program: the defaults of custom resources.
 //!
-//! They are made while the server runs, of owned texts, and are of the same type as the built-in ones. What differs from the usual
-//! is changed in the value afterwards; its fields are public.
+//! They are created at run time with owned texts, and have the type of the built-in ones. Definitions change their
+//! public fields afterwards.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::resource::{
     Resource, ResourceStorage, ResponseKind, ScalePaths, Scope, ServedVersion, Subresource, SubresourceHandler, Text,
 };
 
-/// The finalizer that holds a definition while there are objects of the resource that it defines.
+/// The finalizer that keeps a definition while objects of its resource exist.
 pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 impl Resource {
-    /// A resource in namespaces that is served in these versions, the preferred one first, and stored in that one, below its
-    /// group and plural name.
+    /// A namespaced resource in these versions, the preferred one first. It is stored in that one, below its group and
+    /// plural name.
     pub fn custom(group: &str, plural: &str, kind: &str, versions: Vec<ServedVersion>) -> Self {
         let stored = versions.first().map(|version| version.name.clone()).unwrap_or_default();
         Self {
@@ -53,7 +53,7 @@ impl Resource {
 }
 
 impl ServedVersion {
-    /// A version with every verb, and these subresources, ordered by name.
+    /// A version with every verb and these subresources, sorted by name.
     pub fn custom(name: impl Into<Text>, subresources: impl IntoIterator<Item = Subresource>) -> Self {
         Self {
             name: name.into(),
@@ -65,7 +65,7 @@ impl ServedVersion {
 }
 
 impl Subresource {
-    /// The observed state of an object, which is written apart from the rest.
+    /// The subresource `status`, which is written separately.
     pub fn status() -> Self {
         Self {
             name: "status".into(),
@@ -76,7 +76,7 @@ impl Subresource {
         }
     }
 
-    /// The replicas of an object, shown and taken as a `Scale`.
+    /// The subresource `scale`.
     pub fn scale(paths: ScalePaths) -> Self {
         Self {
             name: "scale".into(),

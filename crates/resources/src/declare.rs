@@ -1,7 +1,7 @@
-//! The declarations of the built-in groups: constants, and `const fn` steps with the usual case as default.
+//! The declarations of the built-in groups: constants, built by `const fn` steps from common defaults.
 //!
-//! Declarations are part of the program and cost nothing until [`GroupDeclaration::group`] makes of them the owned values that
-//! the rest of the server works with, which resources that come while the server runs are made of, too.
+//! Declarations are part of the program and cost nothing until [`GroupDeclaration::group`] converts them to owned
+//! values. Resources added at run time have the same owned form.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use crate::resource::{
 
 /// An API group with its resources.
 pub struct GroupDeclaration {
-    /// The group's name, empty for the core group.
+    /// The group's name. Empty for the core group.
     pub name: &'static str,
-    /// Its place in discovery among other groups, higher first.
+    /// Its priority in discovery among groups, higher first.
     pub priority: u32,
-    /// Its versions with their places, the preferred one first.
+    /// Its versions with their priorities, the preferred one first.
     pub versions: &'static [(&'static str, u32)],
-    /// Its resources, ordered by plural name.
+    /// Its resources, sorted by plural name.
     pub resources: &'static [Declaration],
 }
 
-/// A resource; the fields are those of [`Resource`].
+/// A resource, with the fields of [`Resource`].
 pub struct Declaration {
     group: &'static str,
     plural: &'static str,
@@ -83,17 +83,17 @@ enum StorageDeclaration {
     Virtual,
 }
 
-/// A field that field selectors may name.
+/// A selectable field.
 pub struct FieldDeclaration {
     name: &'static str,
     paths: &'static [&'static str],
     absent: &'static str,
 }
 
-/// How long events live: what kube-apiserver's `--event-ttl` is when nobody sets it.
+/// The lifetime of events: the default of kube-apiserver's `--event-ttl`.
 pub const EVENT_LIFETIME: Duration = Duration::from_hours(1);
 
-/// Everything that can be done with an ordinary resource.
+/// The verbs of an ordinary resource.
 pub const EVERYTHING: &[Verb] = &[
     Verb::Create,
     Verb::Delete,
@@ -104,26 +104,26 @@ pub const EVERYTHING: &[Verb] = &[
     Verb::Update,
     Verb::Watch,
 ];
-/// The only verb of reviews, which are answered and not stored.
+/// The verb of reviews, which are not stored.
 pub const CREATE: &[Verb] = &[Verb::Create];
-/// What can be done with a part of an object.
+/// The verbs of a part of an object.
 pub const GET_PATCH_UPDATE: &[Verb] = &[Verb::Get, Verb::Patch, Verb::Update];
 
 /// The observed state of an object.
 pub const STATUS: SubresourceDeclaration = subresource("status", GET_PATCH_UPDATE);
-/// The number of replicas, in the form common to all workloads.
+/// The number of replicas, in the common form of all workloads.
 pub const SCALE: SubresourceDeclaration =
     subresource("scale", GET_PATCH_UPDATE).foreign("autoscaling", "v1", "Scale").handled_by(SubresourceHandler::Scale);
 
 /// The versions of an ordinary resource.
 const ONLY_V1: &[VersionDeclaration] = &[served("v1")];
 
-/// A version with every verb and no subresources. One that is not stable is served on demand, as in the reference server.
+/// A version with every verb and no subresources. As in kube-apiserver, one that is not stable is disabled by default.
 pub const fn served(name: &'static str) -> VersionDeclaration {
     VersionDeclaration { name, verbs: EVERYTHING, subresources: &[], hidden: !is_stable(name) }
 }
 
-/// Returns true for a version that is `v` and a number.
+/// Returns true for `v` and a number.
 const fn is_stable(name: &str) -> bool {
     let bytes = name.as_bytes();
     let mut place = 1;
@@ -136,25 +136,25 @@ const fn is_stable(name: &str) -> bool {
     true
 }
 
-/// A subresource that takes and gives the kind of its resource.
+/// A subresource with the kind of its resource.
 pub const fn subresource(name: &'static str, verbs: &'static [Verb]) -> SubresourceDeclaration {
     SubresourceDeclaration { name, verbs, response: ResponseDeclaration::Parent, handler: SubresourceHandler::Confined }
 }
 
 impl VersionDeclaration {
-    /// States its verbs.
+    /// Sets its verbs.
     pub const fn verbs(mut self, verbs: &'static [Verb]) -> Self {
         self.verbs = verbs;
         self
     }
 
-    /// States its subresources.
+    /// Sets its subresources.
     pub const fn with(mut self, subresources: &'static [SubresourceDeclaration]) -> Self {
         self.subresources = subresources;
         self
     }
 
-    /// Serves it without a setting that asks for it, though it is not stable.
+    /// Enables it by default, although it is not stable.
     pub const fn by_default(mut self) -> Self {
         self.hidden = false;
         self
@@ -162,26 +162,26 @@ impl VersionDeclaration {
 }
 
 impl SubresourceDeclaration {
-    /// States the handler of its requests.
+    /// Sets the handler of its requests.
     pub const fn handled_by(mut self, handler: SubresourceHandler) -> Self {
         self.handler = handler;
         self
     }
 
-    /// Takes and returns another kind of the same group and version.
+    /// Sets another kind of the same group and version as its request and response.
     pub const fn sibling(mut self, kind: &'static str) -> Self {
         self.response = ResponseDeclaration::Sibling(kind);
         self
     }
 
-    /// Takes and returns a kind of another group.
+    /// Sets a kind of another group as its request and response.
     pub const fn foreign(mut self, group: &'static str, version: &'static str, kind: &'static str) -> Self {
         self.response = ResponseDeclaration::Foreign { group, version, kind };
         self
     }
 }
 
-/// An ordinary resource of a cluster: every verb in `v1`, stored under its plural name as `v1`.
+/// An ordinary cluster-scoped resource: every verb in `v1`, stored under its plural name as `v1`.
 pub const fn cluster(
     group: &'static str,
     plural: &'static str,
@@ -212,7 +212,7 @@ pub const fn cluster(
     }
 }
 
-/// An ordinary resource in namespaces: every verb in `v1`, stored under its plural name as `v1`.
+/// An ordinary namespaced resource: every verb in `v1`, stored under its plural name as `v1`.
 pub const fn namespaced(
     group: &'static str,
     plural: &'static str,
@@ -225,25 +225,25 @@ pub const fn namespaced(
 }
 
 impl Declaration {
-    /// States its short names.
+    /// Sets its short names.
     pub const fn short_names(mut self, names: &'static [&'static str]) -> Self {
         self.short_names = names;
         self
     }
 
-    /// States its categories.
+    /// Sets its categories.
     pub const fn categories(mut self, categories: &'static [&'static str]) -> Self {
         self.categories = categories;
         self
     }
 
-    /// States its versions, the preferred one first.
+    /// Sets its versions, the preferred one first.
     pub const fn versions(mut self, versions: &'static [VersionDeclaration]) -> Self {
         self.versions = versions;
         self
     }
 
-    /// Stores it in another place than its plural name.
+    /// Sets another storage path than its plural name.
     pub const fn stored_at(mut self, place: &'static str) -> Self {
         if let StorageDeclaration::Persisted { prefix, .. } = &mut self.storage {
             *prefix = place;
@@ -251,7 +251,7 @@ impl Declaration {
         self
     }
 
-    /// Stores it in another group and version than its own `v1`.
+    /// Sets another storage group and version than its own `v1`.
     pub const fn stored_as(mut self, stored_group: &'static str, stored_version: &'static str) -> Self {
         if let StorageDeclaration::Persisted { group, version, .. } = &mut self.storage {
             *group = stored_group;
@@ -260,62 +260,62 @@ impl Declaration {
         self
     }
 
-    /// Answers each create, and stores nothing.
+    /// Sets the handler of creates, without storage.
     pub const fn answered_by(mut self, handler: CreateHandler) -> Self {
         self.create_handler = Some(handler);
         self.not_stored()
     }
 
-    /// Stores no objects.
+    /// Disables storage.
     pub const fn not_stored(mut self) -> Self {
         self.storage = StorageDeclaration::Virtual;
         self
     }
 
-    /// States the rule for the names of its objects.
+    /// Sets the rule for names.
     pub const fn names(mut self, rule: NameRule) -> Self {
         self.name_rule = rule;
         self
     }
 
-    /// States its selectable fields, and how others are refused.
+    /// Sets its selectable fields, and the refusal of others.
     pub const fn fields(mut self, refusal: FieldRefusal, fields: &'static [FieldDeclaration]) -> Self {
         self.field_refusal = refusal;
         self.selectable_fields = fields;
         self
     }
 
-    /// Has the texts at stored paths at hand, for the server to find objects by.
+    /// Sets the stored paths by which the server finds objects.
     pub const fn notes(mut self, paths: &'static [&'static str]) -> Self {
         self.noted = paths;
         self
     }
 
-    /// Finds the watchers of an object by a field.
+    /// Sets the field for dispatching events to watches.
     pub const fn dispatched_by(mut self, path: &'static str) -> Self {
         self.dispatch = Some(path);
         self
     }
 
-    /// Counts changes of the specification in `metadata.generation`.
+    /// Counts changes of the spec in `metadata.generation`.
     pub const fn counts_generations(mut self) -> Self {
         self.generation = true;
         self
     }
 
-    /// Creates an object by a PUT to a free name.
+    /// Lets a PUT to a free name create the object.
     pub const fn created_by_update(mut self) -> Self {
         self.create_on_update = true;
         self
     }
 
-    /// Lets objects go when they have not been written for this long.
+    /// Expires objects after this time without a write.
     pub const fn lives_for(mut self, lifetime: Duration) -> Self {
         self.lifetime = Some(lifetime);
         self
     }
 
-    /// Says that its objects hold on to others of their namespace.
+    /// Marks objects that reference others of their namespace.
     pub const fn holding_others(mut self) -> Self {
         self.holds_others = true;
         self
@@ -328,33 +328,33 @@ impl Declaration {
     }
 }
 
-/// A field whose text is its value, empty when absent.
+/// A text field. Empty if absent.
 pub const fn text(path: &'static [&'static str; 1]) -> FieldDeclaration {
     FieldDeclaration { name: path[0], paths: path, absent: "" }
 }
 
-/// A boolean field, false when absent.
+/// A boolean field. False if absent.
 pub const fn boolean(path: &'static [&'static str; 1]) -> FieldDeclaration {
     FieldDeclaration { name: path[0], paths: path, absent: "false" }
 }
 
-/// A field that reads other paths than its name says.
+/// A field with other paths than its name.
 pub const fn reads(name: &'static str, paths: &'static [&'static str]) -> FieldDeclaration {
     FieldDeclaration { name, paths, absent: "" }
 }
 
-/// A count that is zero when absent.
+/// A count. Zero if absent.
 pub const fn count(name: &'static str, path: &'static [&'static str; 1]) -> FieldDeclaration {
     FieldDeclaration { name, paths: path, absent: "0" }
 }
 
-/// A version of a group and its place among the group's versions.
+/// A version of a group and its priority.
 pub const fn version(name: &'static str, priority: u32) -> (&'static str, u32) {
     (name, priority)
 }
 
 impl GroupDeclaration {
-    /// The group as it is served.
+    /// The group in its owned form.
     pub fn group(&self) -> Group {
         let version = |(name, priority): &(&'static str, u32)| GroupVersionEntry {
             name: Text::Borrowed(name),
@@ -370,7 +370,7 @@ impl GroupDeclaration {
 }
 
 impl Declaration {
-    /// The resource as it is served.
+    /// The resource in its owned form.
     pub fn resource(&self) -> Resource {
         Resource {
             group: self.group.into(),

@@ -1,38 +1,39 @@
-//! Fields that a field selector may name, and how an unknown one is refused.
+//! Selectable fields, and the refusal of unknown ones.
 //!
-//! Upstream, kinds with a field conversion function of their own word the refusal differently from the rest; clients
-//! print these texts, so each kind's wording is part of its declaration.
+//! In upstream, kinds with a field conversion function have their own refusal texts. Clients print them, so they are
+//! part of the declaration.
 
 use crate::resource::{Resource, Scope, Text};
 
-/// A field of a kind that field selectors may name, beside the name and namespace.
+/// A selectable field of a kind, in addition to name and namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelectableField {
-    /// The name that a selector uses, in the words of the version it is declared for.
+    /// The name in a selector, by the version it is declared for.
     pub name: Text,
-    /// Where its value lies in the stored object; the first that is not empty counts. Without a path it is always empty.
+    /// The stored paths of its value, of which the first that is not empty counts. Without a path it is always empty.
     pub paths: Vec<Text>,
-    /// Its text when the object has none of the paths, such as `false` for a boolean.
+    /// Its text if all paths are absent, such as `false` for a boolean.
     pub absent: Text,
-    /// The versions in which selectors may name it; `None` for all.
+    /// The versions in which it is selectable. `None` for all.
     pub versions: Option<Vec<Text>>,
 }
 
-/// What a field in a selector stands for.
+/// The meaning of a field in a selector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldRef<'a> {
     /// `metadata.name`
     Name,
     /// `metadata.namespace`
     Namespace,
-    /// A field that the kind declares.
+    /// A declared field.
     Declared(&'a SelectableField),
 }
 
-/// The wording with which a kind refuses an unknown field.
+/// The text of the refusal of an unknown field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldRefusal {
-    /// `"x" is not a known field selector: only "metadata.name", "metadata.namespace"`; these kinds declare no fields.
+    /// `"x" is not a known field selector: only "metadata.name", "metadata.namespace"`, for kinds without declared
+    /// fields.
     OnlyMetadata,
     /// `field label not supported: x`
     Plain,
@@ -43,22 +44,22 @@ pub enum FieldRefusal {
 }
 
 impl SelectableField {
-    /// Whether selectors in a version may name it.
+    /// Returns true if it is selectable in a version.
     fn is_in(&self, version: &str) -> bool {
         self.versions.as_ref().is_none_or(|versions| versions.iter().any(|known| known == version))
     }
 
-    /// Its text in an object, given the text of each stored path (empty when absent).
+    /// Its text in an object. `stored` returns the text of a stored path, empty if absent.
     pub fn text<'a>(&'a self, stored: impl Fn(&str) -> &'a str) -> &'a str {
         self.paths.iter().map(|path| stored(path)).find(|text| !text.is_empty()).unwrap_or(&self.absent)
     }
 }
 
 impl Resource {
-    /// What a field of a selector stands for, in a version of this resource.
+    /// The meaning of a selector's field in a version of this resource.
     ///
     /// # Errors
-    /// The text of the refusal (a 400) when the kind does not know the field.
+    /// The text of the 400 for an unknown field.
     pub fn field(&self, version: &str, field: &str) -> Result<FieldRef<'_>, String> {
         match field {
             "metadata.name" => return Ok(FieldRef::Name),
@@ -70,7 +71,7 @@ impl Resource {
         declared.map(FieldRef::Declared).ok_or_else(|| self.refusal(version, field))
     }
 
-    /// Kinds without fields of their own accept the namespace even when they have none, as upstream's default does.
+    /// As in upstream's default, kinds without declared fields accept the namespace even if they are cluster-scoped.
     fn knows_namespace_field(&self) -> bool {
         match self.field_refusal {
             FieldRefusal::OnlyMetadata => true,

@@ -1,16 +1,16 @@
-//! The hash by which clients notice that a resource's storage version has changed.
+//! The hash by which clients detect a change of a resource's storage version.
 //!
-//! It is upstream's hash of group, version and kind, so that a client which moves between servers sees no change.
+//! It is upstream's hash of group, version and kind, so that a client that moves between servers sees no change.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
-/// How many bytes of the digest are published.
+/// The published length of the digest in bytes.
 const HASH_BYTES: usize = 8;
 
 /// The `storageVersionHash` of a storage version: padded base64 of the first eight bytes of the SHA-256 of
-/// `group/version/kind`, where the core group is empty and so leaves a leading slash.
+/// `group/version/kind`. The empty core group leaves a leading slash.
 pub fn storage_version_hash(group: &str, version: &str, kind: &str) -> String {
     let digest = Sha256::digest(format!("{group}/{version}/{kind}"));
     STANDARD.encode(&digest[..HASH_BYTES])

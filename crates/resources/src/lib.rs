@@ -1,10 +1,9 @@
-//! Resources, and the built-in ones as declarations.
+//! Resources as values, and the form of the built-in ones' declarations.
 //!
-//! A [`Resource`] is an owned value that is shared: the built-in ones and those that are added while the server runs are of one
-//! type. Every built-in resource says here, once, what it is called, where it is served, where it is stored, which verbs and
-//! subresources it has, and which of its fields can be selected. Discovery, OpenAPI, routing and the registry read these
-//! declarations; none of them keeps a list of its own. One file per API group lies below `groups`.
-//! Nothing here knows objects, requests or stores, and nothing is parsed or computed at start-up but a few small tables.
+//! A [`Resource`] is a shared, owned value. Built-in resources and those added at run time have one type. It has the
+//! names, versions, storage, verbs, subresources and selectable fields, in one place. Discovery, OpenAPI, routing and
+//! the registry read it, and none has its own list. The crate must not know objects, requests or stores. At startup,
+//! only a few small tables are computed.
 
 mod catalogue;
 mod collection;

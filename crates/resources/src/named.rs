@@ -1,7 +1,7 @@
-//! Resources by the names that people write in settings: `secrets`, `roles.rbac.authorization.k8s.io`.
+//! Finds resources by the names used in settings: `secrets`, `roles.rbac.authorization.k8s.io`.
 //!
-//! A setting that names nothing must be refused, not ignored: what it was to protect would stay open. The refusal names
-//! what may have been meant.
+//! A setting with an unknown resource must be refused and not ignored, since it may protect that resource. The error
+//! suggests similar names.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use std::sync::Arc;
 use crate::catalogue::Catalogue;
 use crate::resource::Resource;
 
-/// How many letters may be wrong in a name for another to be offered.
+/// The maximum edit distance of a suggestion.
 const NEAR: usize = 2;
-/// How many names are offered at the most.
+/// The maximum number of suggestions.
 const MOST_OFFERED: usize = 4;
 
-/// There is no resource of a name.
+/// An unknown resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownResource {
     /// The name.
     pub name: String,
-    /// What may have been meant, the likeliest first.
+    /// Similar names, the best first.
     pub near: Vec<String>,
 }
 
@@ -36,10 +36,10 @@ impl fmt::Display for UnknownResource {
 impl std::error::Error for UnknownResource {}
 
 impl Catalogue {
-    /// The resource of a plural name, followed by a dot and the group unless that is the core group.
+    /// The resource of a plural name, followed by a dot and the group except for the core group.
     ///
     /// # Errors
-    /// When there is none. Kinds, singulars and short names are not accepted, but lead to the name that is.
+    /// An unknown name. Kinds, singulars and short names are not accepted, but yield a suggestion.
     pub fn named(&self, name: &str) -> Result<&Arc<Resource>, UnknownResource> {
         let (plural, group) = name.split_once('.').unwrap_or((name, ""));
         self.resource(group, plural)
@@ -55,24 +55,24 @@ impl Catalogue {
                 Some((far, resource.group_resource().to_string()))
             })
             .collect();
-        // The sort is stable: what is equally near stays in the order of discovery.
+        // The sort is stable: equal distances keep the order of discovery.
         found.sort_by_key(|(far, _)| *far);
         found.into_iter().take(MOST_OFFERED).map(|(_, name)| name).collect()
     }
 }
 
-/// How far a word is from a resource's names; `None` when it is too far to have been meant.
+/// The distance of a word to a resource's names. `None` if it is too large.
 fn distance_to(resource: &Resource, word: &str) -> Option<usize> {
     let kind = resource.kind.to_lowercase();
     if word == kind || word == resource.singular || resource.short_names.iter().any(|name| name == word) {
         return Some(0);
     }
     let far = edits(word, &resource.plural).min(edits(word, &kind));
-    // In a short word two other letters make another word.
+    // In a short word two edits give an unrelated word.
     (far <= NEAR.min(word.len() / 3)).then_some(far)
 }
 
-/// How many letters must be put in, left out or replaced to make one word of the other (Levenshtein's distance).
+/// The number of inserted, removed or replaced letters between two words (Levenshtein's distance).
 fn edits(one: &str, other: &str) -> usize {
     let other = other.as_bytes();
     let mut row: Vec<usize> = (0..=other.len()).collect();

@@ -1,8 +1,8 @@
-//! A resource, as an owned value that is shared.
+//! A resource, as a shared, owned value.
 //!
-//! A resource is described by data alone: what it is called, where it is served and stored, and which verbs, subresources and
-//! selectable fields it has. The built-in ones come from the declarations in [`crate::declare`]; others are made while the
-//! server runs. Rules for objects are not here, since they need schemas and other objects.
+//! A resource is pure data: names, versions, storage, verbs, subresources and selectable fields. The built-in ones come
+//! from the declarations in [`crate::declare`], others are created at run time. Rules for objects are elsewhere, since
+//! they need schemas and other objects.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use keelson_meta::{GroupKind, GroupResource, GroupVersionKind};
 
 use crate::fields::{FieldRefusal, SelectableField};
 
-/// A text that is usually part of the program and sometimes was made while it runs.
+/// A text that is usually part of the program, and sometimes created at run time.
 pub type Text = Cow<'static, str>;
 
 /// A resource in all its versions.
 #[derive(Clone, Debug)]
 pub struct Resource {
-    /// The API group, empty for the core group.
+    /// The API group. Empty for the core group.
     pub group: Text,
-    /// The plural name, as it stands in paths.
+    /// The plural name, as in paths.
     pub plural: Text,
     /// The singular name.
     pub singular: Text,
@@ -29,42 +29,42 @@ pub struct Resource {
     pub kind: Text,
     /// The kind of a list of them.
     pub list_kind: Text,
-    /// Whether its objects live in namespaces.
+    /// The scope of its objects.
     pub scope: Scope,
-    /// Abbreviations that command lines accept.
+    /// Abbreviations for command lines.
     pub short_names: Vec<Text>,
-    /// Groups of resources it belongs to, such as `all`.
+    /// Its categories, such as `all`.
     pub categories: Vec<Text>,
-    /// The versions it is served in, the preferred one first.
+    /// Its versions, the preferred one first.
     pub versions: Vec<Arc<ServedVersion>>,
-    /// Where and in which version it is stored, if it is.
+    /// Its storage.
     pub storage: ResourceStorage,
-    /// What its objects may be called.
+    /// The rule for the names of its objects.
     pub name_rule: NameRule,
-    /// The fields that a selector may name beside `metadata.name` and `metadata.namespace`.
+    /// The selectable fields in addition to `metadata.name` and `metadata.namespace`.
     pub selectable_fields: Vec<SelectableField>,
-    /// How a selector on any other field is refused.
+    /// The refusal of other fields in selectors.
     pub field_refusal: FieldRefusal,
-    /// Stored paths by which the server itself finds objects, and no selector does.
+    /// Stored paths by which the server itself finds objects, which are not selectable.
     pub noted: Vec<Text>,
-    /// The stored path that many watchers select by, each with one value; events are dispatched by it.
+    /// The stored path of the field for dispatching events, on which many watches select one value.
     pub dispatch: Option<Text>,
-    /// Whether `metadata.generation` counts the changes of the spec.
+    /// True if `metadata.generation` counts the changes of the spec.
     pub generation: bool,
-    /// Whether an update of a name that is absent creates it.
+    /// True if an update of an absent name creates it.
     pub create_on_update: bool,
-    /// Whether an update without a resourceVersion overwrites whatever is there.
+    /// True if an update without a resourceVersion overwrites any version.
     pub unconditional_update: bool,
-    /// How long an object lives after it was last written; `None` for objects that stay until they are deleted.
+    /// The lifetime of an object after its last write. `None` for objects without expiry.
     pub lifetime: Option<Duration>,
-    /// Whether its objects hold on to others of their namespace as long as they are there, as pods do to claims and secrets. They
-    /// are deleted first when the namespace is emptied.
+    /// True if its objects use others of their namespace while they exist, as pods use claims and secrets. They are
+    /// deleted first when the namespace is emptied.
     pub holds_others: bool,
-    /// What answers a create, where nothing is stored.
+    /// The handler of creates, if nothing is stored.
     pub create_handler: Option<CreateHandler>,
 }
 
-/// Whether objects live in namespaces.
+/// The scope of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// One set for the whole cluster.
@@ -73,16 +73,16 @@ pub enum Scope {
     Namespaced,
 }
 
-/// A version in which a resource is served.
+/// A version of a resource.
 #[derive(Clone, Debug)]
 pub struct ServedVersion {
     /// The version, such as `v1`.
     pub name: Text,
-    /// What can be done with the resource, in alphabetical order.
+    /// Its verbs, in alphabetical order.
     pub verbs: Cow<'static, [Verb]>,
-    /// Its subresources, ordered by name.
+    /// Its subresources, sorted by name.
     pub subresources: Vec<Arc<Subresource>>,
-    /// Whether it is known only for what lies in the store: no client finds it.
+    /// True if it exists only for stored objects and is hidden from clients.
     pub hidden: bool,
 }
 
@@ -91,67 +91,67 @@ pub struct ServedVersion {
 pub struct Subresource {
     /// The last segment of the path, such as `status`.
     pub name: Text,
-    /// What can be done with it, in alphabetical order.
+    /// Its verbs, in alphabetical order.
     pub verbs: Cow<'static, [Verb]>,
-    /// The kind that it takes and gives.
+    /// The kind of its requests and responses.
     pub response: ResponseKind,
-    /// What answers requests for it.
+    /// The handler of its requests.
     pub handler: SubresourceHandler,
-    /// Where the objects have what a `Scale` shows, if that is not where workloads have it.
+    /// The paths of a `Scale`'s fields, if they differ from those of workloads.
     pub scale: Option<ScalePaths>,
 }
 
-/// Where objects have what a `Scale` shows: names of fields, each path below the object.
+/// The paths of a `Scale`'s fields in an object, as field names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScalePaths {
-    /// How many replicas are wanted.
+    /// The desired replicas.
     pub wanted: Vec<Text>,
-    /// How many there are.
+    /// The current replicas.
     pub actual: Vec<Text>,
-    /// The label selector of the replicas, as a text; without it a scale shows none.
+    /// The label selector of the replicas, as a text. Without it a scale shows none.
     pub selector: Option<Vec<Text>>,
 }
 
-/// What answers requests for a subresource.
+/// The handler of a subresource's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SubresourceHandler {
     /// The verbs of its resource, confined to a part of the object.
     Confined,
-    /// The same, shown and taken as a `Scale`.
+    /// The verbs of its resource, in the form of a `Scale`.
     Scale,
     /// Binds a pod to a node.
     Binding,
-    /// Deletes a pod as far as disruption budgets let it go.
+    /// Deletes a pod if disruption budgets allow it.
     Eviction,
     /// Issues a token for a service account.
     Token,
-    /// A kubelet would give the answer: logs, commands, forwarded ports of a pod.
+    /// Proxied to a kubelet: logs, commands, forwarded ports of a pod.
     Kubelet,
-    /// A pod would give the answer.
+    /// Proxied to a pod.
     PodProxy,
-    /// A node or a service would give the answer.
+    /// Proxied to a node or a service.
     Proxy,
 }
 
-/// What answers the creates of a resource of which nothing is stored.
+/// The handler of creates for a resource without storage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateHandler {
     /// Binds a pod to a node.
     Binding,
-    /// Says whose token this is.
+    /// Authenticates a token.
     TokenReview,
-    /// Says who the caller is.
+    /// Returns the client's user.
     SelfSubjectReview,
-    /// Says whether the caller may do something.
+    /// Authorizes an action for the client.
     SelfSubjectAccessReview,
-    /// Says whether somebody may do something.
+    /// Authorizes an action for any user.
     SubjectAccessReview,
-    /// Says what the caller may do.
+    /// Lists the client's permissions.
     SelfSubjectRulesReview,
 }
 
 impl CreateHandler {
-    /// Returns true if it answers a question about users.
+    /// Returns true for authentication and authorization reviews.
     fn is_review(self) -> bool {
         match self {
             Self::Binding => false,
@@ -164,12 +164,12 @@ impl CreateHandler {
     }
 }
 
-/// The kind that a subresource takes and gives.
+/// The kind of a subresource's requests and responses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResponseKind {
     /// The kind of the resource itself.
     Parent,
-    /// Another kind of the version that is asked.
+    /// Another kind of the requested version.
     Sibling(Text),
     /// A kind of another group.
     Foreign {
@@ -182,23 +182,23 @@ pub enum ResponseKind {
     },
 }
 
-/// Where objects of a resource are kept.
+/// The storage of a resource's objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResourceStorage {
     /// In the store.
     Persisted {
-        /// The place below `/registry/`, without slashes at its ends: where Kubernetes keeps it, so that a store can be shared.
+        /// The path below `/registry/`, without slashes at its ends: that of Kubernetes, so that a store can be shared.
         prefix: Text,
-        /// The group of the stored form, empty for the core group. It differs from the resource's own only for events.
+        /// The group of the stored form. Empty for the core group. It differs from the resource's own only for events.
         group: Text,
         /// The version of the stored form.
         version: Text,
     },
-    /// Nowhere: each request is answered from what it says, or from other resources.
+    /// Not stored: responses are computed from requests or other resources.
     Virtual,
 }
 
-/// What a request does, in the words of authorization and discovery.
+/// The verb of a request, in the words of authorization and discovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Verb {
     /// `create`
@@ -220,12 +220,12 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Whether it may change what is stored.
+    /// Returns true if it may change stored objects.
     pub fn is_write(self) -> bool {
         !matches!(self, Self::Get | Self::List | Self::Watch)
     }
 
-    /// The verb as it is written.
+    /// The text form.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -241,7 +241,7 @@ impl Verb {
 }
 
 impl Scope {
-    /// The scope in the words of discovery.
+    /// The scope in discovery.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Cluster => "Cluster",
@@ -251,40 +251,40 @@ impl Scope {
 }
 
 impl ServedVersion {
-    /// Whether a verb is served.
+    /// Returns true if a verb is served.
     pub fn allows(&self, verb: Verb) -> bool {
         self.verbs.contains(&verb)
     }
 
-    /// The subresource of a name.
+    /// The subresource of this name.
     pub fn subresource(&self, name: &str) -> Option<&Arc<Subresource>> {
         self.subresources.iter().find(|subresource| subresource.name == name)
     }
 
-    /// Whether there is a `status` subresource, so that status and spec are written apart.
+    /// Returns true if there is a `status` subresource, so that status and spec are written separately.
     pub fn has_status(&self) -> bool {
         self.subresource("status").is_some()
     }
 }
 
 impl Subresource {
-    /// Whether a kubelet, a pod or a service behind this server would give the answer.
+    /// Returns true for requests to a kubelet, a pod or a service behind this server.
     pub fn is_proxied(&self) -> bool {
         use SubresourceHandler::{Kubelet, PodProxy, Proxy};
         matches!(self.handler, Kubelet | PodProxy | Proxy)
     }
 
-    /// Whether what follows it in a path is the path of a request that is passed on.
+    /// Returns true if the rest of a path belongs to the proxied request.
     pub fn takes_path(&self) -> bool {
         matches!(self.handler, SubresourceHandler::PodProxy | SubresourceHandler::Proxy)
     }
 
-    /// Whether a verb is served.
+    /// Returns true if a verb is served.
     pub fn allows(&self, verb: Verb) -> bool {
         self.verbs.contains(&verb)
     }
 
-    /// The kind that it takes and gives, below a version of a resource.
+    /// The kind of its requests and responses, for a version of a resource.
     pub fn gvk(&self, resource: &Resource, version: &str) -> GroupVersionKind {
         match &self.response {
             ResponseKind::Parent => resource.gvk(version),
@@ -295,37 +295,37 @@ impl Subresource {
 }
 
 impl Resource {
-    /// Returns true if its objects are reviews, which are answered and not stored.
+    /// Returns true if its objects are reviews, which are not stored.
     pub fn is_review(&self) -> bool {
         self.create_handler.is_some_and(CreateHandler::is_review)
     }
 
-    /// Whether both are the same resource, in whatever version.
+    /// Returns true for the same resource, in any version.
     pub fn is(&self, other: &Self) -> bool {
         (&self.plural, &self.group) == (&other.plural, &other.group)
     }
 
-    /// A version it is served in.
+    /// The version of this name.
     pub fn version(&self, name: &str) -> Option<&Arc<ServedVersion>> {
         self.versions.iter().find(|version| version.name == name)
     }
 
-    /// Whether objects live in namespaces.
+    /// Returns true if objects are namespaced.
     pub fn is_namespaced(&self) -> bool {
         self.scope == Scope::Namespaced
     }
 
-    /// Whether its objects are the namespaces, whose paths read like those of what is in them.
+    /// Returns true for namespaces, whose paths resemble those of their contents.
     pub fn is_namespaces(&self) -> bool {
         self.group.is_empty() && self.plural == "namespaces"
     }
 
-    /// Whether objects are kept in the store.
+    /// Returns true if objects are stored.
     pub fn is_persisted(&self) -> bool {
         matches!(self.storage, ResourceStorage::Persisted { .. })
     }
 
-    /// Whether a version of it has a `status` subresource.
+    /// Returns true if a version has a `status` subresource.
     pub fn has_status(&self) -> bool {
         self.versions.iter().any(|version| version.has_status())
     }
@@ -345,7 +345,7 @@ impl Resource {
         GroupResource { group: self.group.to_string(), resource: self.plural.to_string() }
     }
 
-    /// The group, version and kind that its objects are stored in unless a server is told otherwise; `None` when they are not stored.
+    /// The default storage group, version and kind. `None` if objects are not stored.
     pub fn default_storage_kind(&self) -> Option<GroupVersionKind> {
         match &self.storage {
             ResourceStorage::Persisted { group, version, .. } => Some(named(group, version, &self.kind)),
@@ -353,7 +353,7 @@ impl Resource {
         }
     }
 
-    /// The place of its collection below `/registry/`; `None` when it is not stored.
+    /// The path of its collection below `/registry/`. `None` if it is not stored.
     pub fn storage_prefix(&self) -> Option<&Text> {
         match &self.storage {
             ResourceStorage::Persisted { prefix, .. } => Some(prefix),
@@ -361,7 +361,7 @@ impl Resource {
         }
     }
 
-    /// The hash that legacy discovery publishes of its storage version; `None` when it is not stored.
+    /// The hash of its storage version in legacy discovery. `None` if it is not stored.
     pub fn storage_version_hash(&self) -> Option<String> {
         match &self.storage {
             ResourceStorage::Persisted { group, version, .. } => {

@@ -1,7 +1,7 @@
 //! Joins JSON schemas and facts into the compiled form.
 //!
-//! The schema says what a field is and describes it; the facts say in which order fields stand, what Go calls their types,
-//! when it leaves them out, and how lists merge.
+//! Schemas declare and describe the fields. Facts add the order of fields, the Go types, the fields omitted when empty,
+//! and the merge strategies of lists.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::layout::{OMIT_ZERO, POINTER, POINTER_ITEMS, REQUIRED, Type, ZERO_DEFA
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 const EXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.";
 
-/// The compiled form of everything collected.
+/// Returns the compiled form of all collected kinds and definitions.
 pub fn compile(collected: &Collected, facts: &Facts) -> Compiled {
     let mut compiler = Compiler { definitions: &collected.definitions, facts, builder: Builder::default() };
     for name in collected.definitions.keys() {
@@ -75,7 +75,7 @@ impl Compiler<'_> {
         let properties = schema["properties"].as_object().cloned().unwrap_or_default();
         let facts = self.facts.of(name).unwrap_or(&empty);
         for property in properties.keys() {
-            assert!(facts.fields.iter().any(|f| f.name == *property), "facts/ says nothing of {name} {property}");
+            assert!(facts.fields.iter().any(|f| f.name == *property), "facts/ has no entry for {name} {property}");
         }
         let root = properties.contains_key("apiVersion") && properties.contains_key("kind");
         let fields = facts
@@ -83,8 +83,10 @@ impl Compiler<'_> {
             .iter()
             .map(|field| {
                 let property = properties.get(&field.name);
-                let property = property.unwrap_or_else(|| panic!("{name} has no field {}; facts/ says so", field.name));
-                // k8s-openapi demands the metadata of kinds because Rust has no use for its absence; the API does not.
+                let property =
+                    property.unwrap_or_else(|| panic!("facts/ has a field that {name} lacks: {}", field.name));
+                // k8s-openapi requires the metadata of kinds because its Rust types cannot leave it out. The API does
+                // not require it.
                 let required = is_required(schema, &field.name) && !(root && field.name == "metadata");
                 self.field(field, property, field.notes.required.unwrap_or(required))
             })
@@ -162,7 +164,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// The list kind of a kind; `k8s-openapi` has one generic type for all of them, without a schema.
+    /// The list kind of a kind. `k8s-openapi` has one generic type without a schema for all of them.
     fn list(&mut self, definition: &str, kind: &str, item: NodeId) -> NodeId {
         let name = format!("{definition}List");
         let (id, _) = self.builder.reserve(&name);
@@ -186,7 +188,7 @@ impl Compiler<'_> {
             field("kind", string, OMIT_ZERO, &self.description_of(definition, "kind")),
             field("apiVersion", string, OMIT_ZERO, &self.description_of(definition, "apiVersion")),
             field("metadata", metadata, 0, LIST_METADATA),
-            // Written as an empty list, never as null.
+            // An absent list is written as an empty list, never as null.
             field("items", items, REQUIRED | POINTER, &format!("List of {}.", plural_words(kind))),
         ];
         let description = format!("{kind}List is a list of objects of kind {kind}.");
@@ -232,7 +234,7 @@ fn plural_words(kind: &str) -> String {
     plural
 }
 
-/// Definitions that are not what their schema makes them look like.
+/// The types of definitions whose published schema does not state their JSON form.
 fn special(name: &str) -> Option<Type> {
     if let Some(name) = name.strip_prefix(META) {
         return match name {
@@ -264,7 +266,7 @@ fn go_type_of(definition: &str) -> String {
     format!("{package}.{name}")
 }
 
-/// The element of `[]T` or `map[K]T`; for a named type, which hides it, always a string where it matters.
+/// The element of `[]T` or `map[K]T`. A named type hides it and counts as a string.
 fn element_of(go_type: &str) -> &str {
     let element = go_type.strip_prefix("[]").or_else(|| go_type.strip_prefix("map[")?.split_once(']').map(|(_, v)| v));
     element.unwrap_or("string")

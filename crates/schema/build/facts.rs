@@ -1,7 +1,7 @@
-//! Reads the files of facts: `facts/README.md` has their form.
+//! Reads the files of facts, whose form is described in `facts/README.md`.
 //!
-//! Facts are what published schemas leave out and the server has to know: the order of fields in Go, which are written when
-//! they are empty, and how lists are merged. They are joined with the schemas while the crate is built.
+//! Facts are properties of fields that published schemas lack: their order in Go, which are written when empty, and how
+//! lists merge. They are joined with the schemas while the crate is built.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -14,14 +14,14 @@ pub struct Facts {
     enums: HashMap<String, Vec<String>>,
 }
 
-/// What is said of one type.
+/// The facts about one type.
 #[derive(Default)]
 pub struct TypeFacts {
     pub fields: Vec<FieldFacts>,
     pub notes: Notes,
 }
 
-/// What is said of one field.
+/// The facts about one field.
 pub struct FieldFacts {
     pub name: String,
     pub omit_zero: bool,
@@ -41,7 +41,7 @@ pub struct Notes {
     pub default: String,
     /// Schemas publish the zero value as the default, and an absent field stays absent.
     pub zero_default: bool,
-    /// True where the schema demands the field, false where it does not, if `k8s-openapi` says something else.
+    /// Overrides whether `k8s-openapi` requires the field.
     pub required: Option<bool>,
     pub union: Vec<String>,
 }
@@ -66,7 +66,7 @@ impl Facts {
         self.types.get(definition)
     }
 
-    /// The values of a type that is published as an enumeration, in this version or in all; none of any other.
+    /// The values of a type that is published as an enumeration, in this version or in all. Empty for other types.
     pub fn values_of(&self, go_type: &str) -> &[String] {
         let name = go_type.rsplit('.').next().unwrap_or(go_type);
         self.enums.get(go_type).or_else(|| self.enums.get(name)).map_or(&[], Vec::as_slice)
@@ -82,7 +82,7 @@ impl Facts {
         }
     }
 
-    /// A field is told from the other lines by its indentation: it may itself be called `type`.
+    /// Reads one line. Fields are recognized by their indentation, since a field may be called `type`.
     fn read_line(&mut self, indented: bool, words: &[&str], place: &mut Section) -> Result<(), &'static str> {
         match words {
             [] => {}
@@ -116,7 +116,7 @@ impl Facts {
     }
 }
 
-/// Where in a file the reader is.
+/// The place of the reader in a file.
 #[derive(Default)]
 struct Section {
     package: String,

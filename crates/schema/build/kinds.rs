@@ -1,6 +1,6 @@
-//! Every built-in kind, and the JSON schema that `k8s-openapi` has for it.
+//! Collects every built-in kind with its JSON schema from `k8s-openapi`.
 //!
-//! They are collected once, while the crate is built; the program has only the compiled tables.
+//! This happens once, while the crate is built. The program contains only the compiled tables.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ pub struct Kind {
     pub kind: &'static str,
     /// The name of its definition.
     pub definition: String,
-    /// Whether it also has a list kind.
+    /// True if the kind also has a list kind.
     pub listed: bool,
 }
 
@@ -86,7 +86,7 @@ impl Collector {
     }
 }
 
-/// Asks `k8s-openapi` for the schema of every kind.
+/// Collects the schema of every kind from `k8s-openapi`.
 pub fn collect() -> Collected {
     let mut all = Collector { kinds: Vec::new(), generator: SchemaSettings::default().into_generator() };
     core(&mut all);
@@ -95,7 +95,7 @@ pub fn collect() -> Collected {
     network(&mut all);
     hardware(&mut all);
     machinery(&mut all);
-    // Bodies of requests, parts of watches and answers that belong to no kind's schema.
+    // Request bodies, parts of watches and responses, which no kind's schema refers to.
     all.generator.subschema_for::<meta_v1::DeleteOptions>();
     all.generator.subschema_for::<meta_v1::ListMeta>();
     all.generator.subschema_for::<meta_v1::Patch>();

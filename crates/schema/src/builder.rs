@@ -1,7 +1,7 @@
-//! Puts schemas into the compiled form: the build script does it for the built-in kinds.
+//! Compiles schemas into tables. The build script calls it for the built-in kinds.
 //!
-//! Knows nothing of where a schema comes from. Equal anonymous schemas become one record, and a definition may be
-//! referred to before it is defined, so recursive ones work.
+//! It does not know the source of a schema. Equal anonymous schemas become one record. A definition may be referred to
+//! before it is defined, which allows recursion.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,43 +10,43 @@ use crate::layout::{
     PRESERVE_UNKNOWN, REQUIRED, SECTIONS, Type, ZERO_DEFAULT, hash,
 };
 
-/// The place of a schema in what is being built.
+/// The index of a schema in the tables being built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodeId(u32);
 
 impl NodeId {
-    /// The metadata of every kind, for a field of this name alone.
+    /// Refers to the `ObjectMeta` of the built-in kinds. Valid as the schema of a field only.
     pub const OBJECT_META: Self = Self(OBJECT_META);
 }
 
 /// One schema.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NodeSpec {
-    /// What a value may be.
+    /// The type of the values.
     pub of: Type,
     /// The type's name in error messages.
     pub go_type: String,
-    /// The definition's name; empty for an anonymous schema.
+    /// The definition's name. Empty for an anonymous schema.
     pub name: String,
     /// The definition's description.
     pub description: String,
-    /// Items of an array, values of a map, object of an either.
+    /// Items of an array, values of a map, or the object of an either.
     pub child: Option<NodeId>,
-    /// What an either is when it is no object.
+    /// The schema of an either's values that are not objects.
     pub other: Option<NodeId>,
-    /// The default of the items of a list or the values of a map as JSON; empty if there is none.
+    /// The default of the items of a list or the values of a map as JSON. Empty without one.
     pub default_of_items: String,
     /// Fields in declared order.
     pub fields: Vec<FieldSpec>,
-    /// How a list merges.
+    /// The merge strategy of a list in server-side apply.
     pub list_type: ListType,
     /// The keys of a list of type map.
     pub list_keys: Vec<String>,
-    /// How an object or map merges.
+    /// The merge strategy of an object or map in server-side apply.
     pub map_type: MapType,
     /// Values that an enumeration allows.
     pub allowed: Vec<String>,
-    /// Discriminator, then field and value in turn; empty if the object is no union.
+    /// The discriminator, then fields and values alternating. Empty if the object is not a union.
     pub union: Vec<String>,
     /// `PRESERVE_UNKNOWN`, `NULLABLE`, `POINTER_ITEMS`, `STRUCTURAL`.
     pub flags: u32,
@@ -63,13 +63,13 @@ pub struct FieldSpec {
     pub flags: u32,
     /// Its description.
     pub description: String,
-    /// Its default as JSON; empty if it has none.
+    /// Its default as JSON. Empty without one.
     pub default: String,
     /// `PATCH_` flags.
     pub patch: u32,
-    /// The key of a strategic merge patch; empty if it has none.
+    /// The key of a strategic merge patch. Empty without one.
     pub merge_key: String,
-    /// The structure inside the type that declares the field, where Go embeds one; empty for most.
+    /// The embedded Go structure that declares the field. Empty for most.
     pub embedded_in: String,
     /// Overrides the schema's map type.
     pub map_type: MapType,
@@ -96,7 +96,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// The place of the definition with this name, and whether it is new and still to be defined.
+    /// Reserves the place of the definition with this name. The flag is true if the name is new and the caller has to
+    /// define it.
     pub fn reserve(&mut self, name: &str) -> (NodeId, bool) {
         if let Some(id) = self.definitions.get(name) {
             return (*id, false);
@@ -106,12 +107,12 @@ impl Builder {
         (id, true)
     }
 
-    /// Says what a reserved definition is.
+    /// Sets the schema of a reserved definition.
     pub fn define(&mut self, id: NodeId, spec: NodeSpec) {
         self.nodes[id.0 as usize] = spec;
     }
 
-    /// The place of an anonymous schema.
+    /// Adds an anonymous schema.
     pub fn add(&mut self, spec: NodeSpec) -> NodeId {
         if let Some(id) = self.anonymous.get(&spec) {
             return *id;
@@ -121,7 +122,7 @@ impl Builder {
         id
     }
 
-    /// Says which schema a kind has.
+    /// Registers the schema of a kind.
     pub fn kind(&mut self, group: &str, version: &str, kind: &str, node: NodeId) {
         self.kinds.insert([kind.to_owned(), group.to_owned(), version.to_owned()], node);
     }
@@ -150,7 +151,7 @@ impl Builder {
     }
 }
 
-/// A text in which each entry stands once.
+/// A text without repeated entries.
 #[derive(Default)]
 struct Text {
     text: String,
@@ -159,7 +160,7 @@ struct Text {
 }
 
 impl Text {
-    /// The number of this entry; `NONE` for an empty one.
+    /// The number of this entry. `NONE` for an empty one.
     fn id(&mut self, entry: &str) -> u32 {
         if entry.is_empty() {
             return NONE;
@@ -209,7 +210,7 @@ impl Writer {
         self.nodes.extend(words);
     }
 
-    /// Writes the fields; returns the word with their number and the number of those that are filled in when absent.
+    /// Writes the fields. Returns the word with their number and the number of those filled in when absent.
     fn object(&mut self, node: &NodeSpec) -> u32 {
         for field in &node.fields {
             self.hashes.push(hash(&field.name));
@@ -287,7 +288,7 @@ impl NodeSpec {
         Self { of, go_type: go_type.to_owned(), ..Self::default() }
     }
 
-    /// The same schema, keeping fields that it does not declare.
+    /// Returns the schema with `PRESERVE_UNKNOWN` set.
     #[must_use]
     pub fn preserving_unknown_fields(mut self) -> Self {
         self.flags |= PRESERVE_UNKNOWN;

@@ -1,6 +1,7 @@
-//! The document that a schema was compiled from, in the words of who wrote it, for those who publish it.
+//! The source document of a compiled schema, for publication in OpenAPI.
 //!
-//! It is seldom asked for and may be large, so that it is read where it lies and not kept beside what was compiled of it.
+//! Documents may be large and are rarely requested, so they are parsed from the stored definition on demand and not
+//! kept in memory.
 
 use std::fmt::Debug;
 
@@ -8,7 +9,7 @@ use keelson_meta::json::Value;
 
 /// A schema that can be read again.
 pub trait SchemaDocument: Debug + Send + Sync {
-    /// The schema as it is stated (`openAPIV3Schema`); `None` if there is none.
+    /// The schema in its source form (`openAPIV3Schema`), if there is one.
     ///
     /// Cost: that of parsing what it is a part of.
     fn read(&self) -> Option<Value>;

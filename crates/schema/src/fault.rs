@@ -1,7 +1,8 @@
-//! A fault in a value of a built-in kind, as data: where it stands, what its schema expects, and what was found.
+//! A fault in a value of a built-in kind, as data: the path, the type that the schema expects, and the type of the
+//! value.
 //!
-//! The decoder of the built-in kinds reports one text for a whole object, which becomes a 400 and is not worded before somebody asks
-//! for it. The faults of custom resources, which become the causes of a 422, are those of `structural`.
+//! The first fault makes the whole request fail with a 400. Its text is formatted on demand. Faults of custom
+//! resources, which become causes of a 422, are in `structural`.
 
 use std::fmt;
 
@@ -13,36 +14,36 @@ use crate::layout::Type;
 /// A value that does not fit its schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What is wrong with it.
+    /// The kind of fault.
     pub kind: FaultKind,
-    /// The path as the decoder of the built-in kinds gives it: the type that declares the innermost field, then the names of
-    /// all fields, without indexes and map keys.
+    /// The path in the form of the decoder of the built-in kinds: the type that declares the innermost field, then the
+    /// names of all fields, without indexes and map keys.
     pub(crate) decoder_path: String,
 }
 
-/// What is wrong with a value.
+/// The kinds of faults in a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FaultKind {
     /// It is of another JSON type than its schema allows, or a number out of the range of its type.
     Type {
-        /// What the schema allows.
+        /// The type in the schema.
         expected: Type,
-        /// The name that the decoder of the built-in kinds has for what it expects, such as `map[string]string`.
+        /// The Go type in the decoder's message, such as `map[string]string`.
         go_type: String,
-        /// What was found.
+        /// The JSON type of the value.
         found: ValueKind,
     },
     /// It is of the right JSON type but can't be read: a quantity, a time or bytes.
     Unreadable {
-        /// What the schema allows.
+        /// The type in the schema.
         expected: Type,
-        /// Why not, as the type's own reader words it.
+        /// The message of the type's parser.
         why: String,
     },
 }
 
 impl Fault {
-    /// The fault as the decoder of the built-in kinds words it, such as
+    /// The message of the decoder of the built-in kinds, such as
     /// `json: cannot unmarshal number into Go struct field ConfigMap.data of type string`.
     pub fn decoder_text(&self) -> String {
         match &self.kind {
@@ -51,8 +52,7 @@ impl Fault {
         }
     }
 
-    /// The fault as upstream words it where it makes an object out of a tree rather than of a text, as it does of what a
-    /// strategic merge patch leaves.
+    /// The message of upstream's converter from trees to objects, which reads the result of a strategic merge patch.
     pub fn converter_text(&self) -> String {
         let FaultKind::Type { expected, go_type, found } = &self.kind else { return self.decoder_text() };
         let kind = match found {
@@ -76,13 +76,13 @@ impl Fault {
             (Type::Int64, _) => "unrecognized type: int64".to_owned(),
             (Type::Number, _) => "unrecognized type: float64".to_owned(),
             (Type::Boolean, _) => "unrecognized type: bool".to_owned(),
-            // These read themselves.
+            // These types have their own decoders.
             (Type::IntOrString | Type::Quantity | Type::Time | Type::MicroTime, _) => self.decoder_text(),
         }
     }
 }
 
-/// As the decoder of the built-in kinds words it.
+/// Formats the fault as [`Fault::decoder_text`] does.
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.decoder_text())

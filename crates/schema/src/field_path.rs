@@ -1,6 +1,6 @@
-//! Paths of fields in definitions (`.spec.names['a.b']`), which lead through the properties and the maps of a schema.
+//! Paths of fields in definitions (`.spec.names['a.b']`), resolved through the properties and maps of a schema.
 //!
-//! Rules name the field that they find fault with by such a path, and definitions the fields that can be selected.
+//! CEL rules use them for the field of a fault (`fieldPath`), and definitions for selectable fields.
 
 use keelson_meta::json::Value;
 
@@ -11,14 +11,14 @@ pub struct FieldPath<'s> {
     pub path: String,
     /// The first field of the path.
     pub root: String,
-    /// Its schema; null for one that says nothing.
+    /// Its schema. Null for an empty one.
     pub schema: &'s Value,
 }
 
-/// Follows a path through a schema. `brackets`: whether names may stand in brackets and quotation marks.
+/// Resolves a path in a schema. `brackets` allows names in brackets and quotation marks.
 ///
 /// # Errors
-/// Why it leads nowhere, in upstream's words.
+/// The reason in upstream's words if the path leads to no field.
 pub fn resolve<'s>(path: &str, schema: &'s Value, brackets: bool) -> Result<FieldPath<'s>, String> {
     const END: &str = "unexpected end of JSON path";
     let mut found = FieldPath { path: String::new(), root: String::new(), schema };
@@ -69,7 +69,7 @@ impl FieldPath<'_> {
     }
 }
 
-/// Takes the next token: a delimiter, a text in quotation marks, or what stands between delimiters.
+/// Takes the next token: a delimiter, a quoted text, or the text between delimiters.
 fn next<'t>(rest: &mut &'t str) -> Option<&'t str> {
     let is_delimiter = |c: char| matches!(c, '.' | '[' | ']');
     let length = match rest.chars().next()? {

@@ -1,20 +1,21 @@
-//! The compiled form of schemas: fixed-size records in one block of little-endian words, names and descriptions in two texts.
+//! The compiled form of schemas: fixed-size records in one block of little-endian words, names and descriptions in two
+//! texts.
 //!
-//! The build script writes this form and the crate reads it in place, so both compile this file. Nothing in it points
-//! outside: every reference is the index of a record, and `NONE` stands for "nothing".
+//! The build script writes this form and the crate reads it in place, so both compile this file. References are indexes
+//! of records within the block. `NONE` is the null reference.
 
-/// First word of the tables; a change of the layout changes it.
+/// The first word of the tables, which changes with the layout.
 pub const MAGIC: u32 = 0x4b53_0004;
 /// No record, no text.
 pub const NONE: u32 = u32::MAX;
 
-/// The node that stands, behind a field, for the metadata of every kind: its schema is among the built-in ones, so that each custom
-/// resource need not have a copy of it.
+/// The node of a field whose schema is the `ObjectMeta` of the built-in kinds, so that custom resources need no copy of
+/// it.
 pub const OBJECT_META: u32 = NONE - 1;
 
 /// Words before the first section: the magic and one count for each section.
 pub const HEADER_WORDS: usize = 1 + SECTIONS;
-/// How many sections there are.
+/// The number of sections.
 pub const SECTIONS: usize = 8;
 /// Words of one record of each section, in the order of the sections.
 pub const RECORD_WORDS: [usize; SECTIONS] = [9, 7, 1, 1, 1, 1, 4, 2];
@@ -27,11 +28,11 @@ pub enum Section {
     Nodes = 0,
     /// Fields of objects in declared order: see the `FIELD_` positions.
     Fields = 1,
-    /// For each field, the hash of its name: what a search for a name looks at first.
+    /// For each field, the hash of its name. Lookups compare it before the name.
     Hashes = 2,
-    /// Where each name ends in the text of names; it starts where the one before ends.
+    /// The end offset of each name in the text of names. A name starts at the end of the previous one.
     Names = 3,
-    /// Where each description ends in the text of descriptions.
+    /// The end offset of each description in the text of descriptions.
     Docs = 4,
     /// Lists of names: their length, then the names.
     Lists = 5,
@@ -49,7 +50,7 @@ pub const NODE_GO_TYPE: usize = 1;
 pub const NODE_NAME: usize = 2;
 /// Description of the definition.
 pub const NODE_DOC: usize = 3;
-/// First field of an object; items of an array, values of a map; first choice of an either.
+/// First field of an object, items of an array, values of a map, or first choice of an either.
 pub const NODE_CHILD: usize = 4;
 /// Number of fields of an object (bits 0..16) and how many of them are filled in when absent (16..32). Second choice of an
 /// either. Name of the default, as JSON, of the items of an array or the values of a map.
@@ -80,7 +81,7 @@ pub const FIELD_EMBEDDED: usize = 6;
 pub const REQUIRED: u32 = 1;
 /// The field is left out of the encoding while it holds its zero value.
 pub const OMIT_ZERO: u32 = 2;
-/// The field tells "absent" from its zero value.
+/// The field distinguishes absence from its zero value.
 pub const POINTER: u32 = 4;
 /// The field is filled in when it is absent: it is always written, or it has a default.
 pub const FILLED: u32 = 8;
@@ -93,9 +94,9 @@ pub const PRESERVE_UNKNOWN: u32 = 1;
 pub const NULLABLE: u32 = 2;
 /// Items of a list or values of a map may be null.
 pub const POINTER_ITEMS: u32 = 4;
-/// The schema is that of a custom resource: values are kept as they were sent, and judged elsewhere.
+/// The schema belongs to a custom resource. The walker keeps values as they were sent, and `Structural` validates them.
 pub const STRUCTURAL: u32 = 8;
-/// The values are metadata of objects: what the schema fills in has the shape of that of every kind besides.
+/// The values are object metadata for which the schema has defaults. Otherwise they have the shape of `ObjectMeta`.
 pub const FILLS_METADATA: u32 = 16;
 
 /// Patch strategy `merge`.
@@ -105,7 +106,7 @@ pub const PATCH_RETAIN_KEYS: u32 = 2;
 /// Patch strategy `replace`.
 pub const PATCH_REPLACE: u32 = 4;
 
-/// A cheap hash of a field's name: its length and its two ends tell most names of one object apart.
+/// A cheap hash of a field's name from its length, first and last byte, which differ for most names of one object.
 #[inline]
 pub fn hash(name: &str) -> u32 {
     let bytes = name.as_bytes();
@@ -127,7 +128,7 @@ macro_rules! tags {
         impl $name {
             const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The tag that is written as this number; the default for a number that no tag has.
+            /// The tag with this number. The default for an unknown number.
             #[inline]
             pub fn from_bits(bits: u32) -> Self {
                 Self::ALL.get(bits as usize).copied().unwrap_or_default()
@@ -142,9 +143,9 @@ macro_rules! tags {
 }
 
 tags! {
-    /// What a value may be.
+    /// The type of a value.
     Type {
-        /// Any JSON value; nothing in it is looked at.
+        /// Any JSON value, unchecked.
         #[default]
         Any,
         /// Declared fields.
@@ -179,24 +180,24 @@ tags! {
 }
 
 tags! {
-    /// How a list is merged by server-side apply.
+    /// The merge strategy of a list in server-side apply.
     ListType {
-        /// The schema does not say; treated as atomic.
+        /// Not stated by the schema, treated as atomic.
         #[default]
         Unset,
         /// The list is one value.
         Atomic,
         /// Scalars, each at most once.
         Set,
-        /// Objects told apart by their keys.
+        /// Objects identified by their keys.
         Map,
     }
 }
 
 tags! {
-    /// How an object or a map is merged by server-side apply.
+    /// The merge strategy of an object or map in server-side apply.
     MapType {
-        /// The schema does not say; treated as granular.
+        /// Not stated by the schema, treated as granular.
         #[default]
         Unset,
         /// The whole is one value.

@@ -1,8 +1,8 @@
 //! Compiled structural schemas, and the one walker over them.
 //!
-//! The schemas of the built-in kinds are compiled when this crate is built and used in place, so they cost nothing until
-//! they are looked at; others can be compiled at run time into the same form. Knows JSON trees and nothing of storage,
-//! HTTP or what a kind means.
+//! The schemas of the built-in kinds are compiled at build time and read in place, at no cost at startup. Others are
+//! compiled into the same form at run time. The crate knows JSON trees. It must not know storage, HTTP or the meaning
+//! of kinds.
 
 pub mod builder;
 mod document;

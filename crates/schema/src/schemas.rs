@@ -1,7 +1,7 @@
-//! Reads schemas in compiled form, in place: opening them decodes nothing, and only what is looked at is touched.
+//! Reads compiled schemas in place. Opening them decodes nothing.
 //!
-//! `SchemaRef` is the one view of a schema, as cheap to copy as a pointer. One that was reached through a field also
-//! knows what the schema says of that field.
+//! `SchemaRef` is the one view of a schema, as cheap to copy as a pointer. A schema reached through a field also has
+//! that field's properties.
 
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -25,7 +25,7 @@ pub struct Schemas {
     tables: Cow<'static, [u8]>,
     names: Cow<'static, str>,
     docs: Cow<'static, str>,
-    /// Where each section starts, in words, and how many words it has.
+    /// Start and length of each section, in words.
     sections: [(usize, usize); SECTIONS],
 }
 
@@ -103,7 +103,7 @@ impl Schemas {
         }
     }
 
-    /// The first words of a record, which are looked up at once.
+    /// The first words of a record, read with one bounds check.
     #[inline]
     fn record<const WORDS: usize>(&self, section: Section, record: usize) -> &[[u8; 4]; WORDS] {
         let section = section as usize;
@@ -170,7 +170,7 @@ impl Schemas {
     }
 }
 
-/// One schema that can be kept, whether it is built in or was compiled at run time.
+/// One owned schema, built in or compiled at run time.
 #[derive(Clone, Debug)]
 pub struct Schema {
     set: Set,
@@ -204,7 +204,7 @@ impl Schema {
         Self { set: Set::Structural(structural), node }
     }
 
-    /// What judges objects beyond their shape; `None` of a kind that code judges.
+    /// The validation rules of a custom resource. `None` for a built-in kind, which is validated by code.
     pub fn rules(&self) -> Option<&Structural> {
         match &self.set {
             Set::Structural(structural) => Some(structural),
@@ -212,7 +212,7 @@ impl Schema {
         }
     }
 
-    /// The schema, to be read.
+    /// A reference to the schema.
     #[inline]
     pub fn get(&self) -> SchemaRef<'_> {
         match &self.set {
@@ -229,7 +229,8 @@ pub struct SchemaRef<'a> {
     schemas: &'a Schemas,
     node: u32,
     field: u32,
-    /// What every use looks at: the tags of the schema, its `NODE_CHILD` and `NODE_COUNT`, and the flags of the field.
+    /// The words read by nearly every use: the tags of the schema, its `NODE_CHILD` and `NODE_COUNT`, and the flags of
+    /// the field.
     tags: u32,
     child: u32,
     count: u32,
@@ -259,7 +260,7 @@ impl<'a> SchemaRef<'a> {
         (node != NONE).then(|| self.schemas.at(node))
     }
 
-    /// What a value may be.
+    /// The type of the values.
     #[inline]
     pub fn of(self) -> Type {
         Type::from_bits(self.tag(0))
@@ -270,13 +271,13 @@ impl<'a> SchemaRef<'a> {
         self.schemas.name(self.node_word(NODE_GO_TYPE))
     }
 
-    /// The definition's name, such as `io.k8s.api.core.v1.PodSpec`; `None` for an anonymous schema.
+    /// The definition's name, such as `io.k8s.api.core.v1.PodSpec`. `None` for an anonymous schema.
     pub fn definition_name(self) -> Option<&'a str> {
         let id = self.node_word(NODE_NAME);
         (id != NONE).then(|| self.schemas.name(id))
     }
 
-    /// The definition's description; empty if it has none.
+    /// The definition's description. Empty without one.
     pub fn definition_description(self) -> &'a str {
         self.schemas.text(Section::Docs, &self.schemas.docs, self.node_word(NODE_DOC))
     }
@@ -290,7 +291,7 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
-    /// The two choices of an either: an object, and something that is none.
+    /// The two choices of an either: the object, and the other type.
     pub fn choices(self) -> Option<(SchemaRef<'a>, SchemaRef<'a>)> {
         match self.of() {
             Type::Either => Some((self.reference(self.child)?, self.reference(self.count)?)),
@@ -298,19 +299,19 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
-    /// The default of the items of a list or the values of a map as JSON. It takes the place of null.
+    /// The default of the items of a list or the values of a map as JSON, which replaces nulls.
     pub(crate) fn default_of_items(self) -> Option<&'a str> {
         let has_items = matches!(self.of(), Type::Array | Type::Map);
         (has_items && self.count != NONE).then(|| self.schemas.name(self.count))
     }
 
-    /// How many fields an object declares.
+    /// The number of declared fields.
     #[inline]
     pub(crate) fn field_count(self) -> usize {
         if self.of() == Type::Object { (self.count & 0xffff) as usize } else { 0 }
     }
 
-    /// How many fields are filled in when they are absent: those always written, and those with a default.
+    /// The number of fields filled in when absent: those always written, and those with a default.
     pub(crate) fn filled_count(self) -> usize {
         (self.count >> 16) as usize
     }
@@ -333,13 +334,13 @@ impl<'a> SchemaRef<'a> {
         (0..self.field_count()).map(move |position| self.field_at(position))
     }
 
-    /// The position in declared order of the field with this name, which is looked for at this position and behind it
-    /// first: who asks for one field after another mostly asks in declared order.
+    /// The position of the field with this name in declared order. The search starts at `near`, because successive
+    /// lookups usually follow the declared order.
     #[inline]
     pub(crate) fn position_near(self, name: &str, near: usize) -> Option<usize> {
         let count = self.field_count();
         if count == 0 {
-            // What is no object has no first field either.
+            // Only objects have fields.
             return None;
         }
         let (first, wanted) = (self.child as usize, hash(name));
@@ -363,8 +364,8 @@ impl<'a> SchemaRef<'a> {
         self.field_near(name, &mut 0)
     }
 
-    /// The field with this name. For those who look for one field after another: `near` begins at 0 and keeps where the
-    /// last one was found, so that nothing has to be searched while they come in declared order.
+    /// The field with this name, for successive lookups. `near` begins at 0 and holds the position of the last field
+    /// found, so that names in declared order are found without a search.
     #[inline]
     pub fn field_near(self, name: &str, near: &mut usize) -> Option<SchemaRef<'a>> {
         let position = self.position_near(name, *near)?;
@@ -372,7 +373,7 @@ impl<'a> SchemaRef<'a> {
         Some(self.field_at(position))
     }
 
-    /// The schema at a path of field names; lists and maps on the way are stepped into.
+    /// The schema at a path of field names, stepping into lists and maps.
     pub fn at_path(self, path: &[&str]) -> Option<SchemaRef<'a>> {
         path.iter().try_fold(self, |mut schema, name| {
             while let Some(items) = schema.items() {
@@ -382,18 +383,18 @@ impl<'a> SchemaRef<'a> {
         })
     }
 
-    /// How server-side apply merges the list.
+    /// The merge strategy of the list in server-side apply.
     #[inline]
     pub fn list_type(self) -> ListType {
         ListType::from_bits(self.tag(8))
     }
 
-    /// The fields by which the items of a list of type map are told apart.
+    /// The fields that identify the items of a list of type map.
     pub fn list_keys(self) -> impl Iterator<Item = &'a str> {
         self.schemas.list(self.node_word(NODE_KEYS))
     }
 
-    /// How server-side apply merges the object or map.
+    /// The merge strategy of the object or map in server-side apply.
     #[inline]
     pub fn map_type(self) -> MapType {
         match MapType::from_bits(self.flags >> 24) {
@@ -402,29 +403,29 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
-    /// The values that an enumeration allows; none if any value is allowed.
+    /// The values that an enumeration allows. Empty if any value is allowed.
     pub fn allowed_values(self) -> impl Iterator<Item = &'a str> {
         self.schemas.list(self.node_word(NODE_ENUM))
     }
 
-    /// For a union: the discriminator (may be empty), then each field with the value that selects it, in turn.
+    /// For a union: the discriminator (may be empty), then each field and the value that selects it, alternating.
     pub fn union(self) -> impl Iterator<Item = &'a str> {
         self.schemas.list(self.node_word(NODE_UNION))
     }
 
-    /// Whether undeclared fields are kept.
+    /// Returns true if undeclared fields are kept.
     #[inline]
     pub fn preserves_unknown_fields(self) -> bool {
         self.tag(24) & PRESERVE_UNKNOWN != 0
     }
 
-    /// Whether it is the schema of a custom resource, or a part of one.
+    /// Returns true for the schema of a custom resource, or a part of one.
     #[inline]
     pub fn is_structural(self) -> bool {
         self.tag(24) & STRUCTURAL != 0
     }
 
-    /// Returns true for metadata in which the schema of a custom resource has defaults.
+    /// Returns true for metadata for which the schema of a custom resource has defaults.
     #[inline]
     pub(crate) fn fills_metadata(self) -> bool {
         self.tag(24) & FILLS_METADATA != 0
@@ -436,7 +437,7 @@ impl<'a> SchemaRef<'a> {
         self.tag(24) & NULLABLE != 0
     }
 
-    /// Whether items of the list or values of the map may be null.
+    /// Returns true if items of the list or values of the map may be null.
     #[inline]
     pub fn pointer_items(self) -> bool {
         self.tag(24) & POINTER_ITEMS != 0
@@ -453,9 +454,9 @@ pub(crate) fn object_meta() -> SchemaRef<'static> {
     *METADATA
 }
 
-/// What the schema says of the field through which it was reached.
+/// Properties of the field through which the schema was reached.
 impl<'a> SchemaRef<'a> {
-    /// The same schema as if it had not been reached through a field.
+    /// Returns the schema without the properties of its field.
     #[must_use]
     pub fn without_field(self) -> Self {
         Self { field: NONE, flags: 0, ..self }
@@ -471,7 +472,7 @@ impl<'a> SchemaRef<'a> {
         self.flags & flag != 0
     }
 
-    /// The field's name; empty if the schema was not reached through a field.
+    /// The field's name. Empty if the schema was not reached through a field.
     pub fn field_name(self) -> &'a str {
         self.field_word(FIELD_NAME).map_or("", |id| self.schemas.name(id))
     }
@@ -484,24 +485,24 @@ impl<'a> SchemaRef<'a> {
         }
     }
 
-    /// Whether the schema demands the field.
+    /// Returns true if the schema requires the field.
     pub fn required(self) -> bool {
         self.field_flag(REQUIRED)
     }
 
-    /// Whether the field is left out of the encoding while it holds its zero value.
+    /// Returns true if the field is left out of the encoding while it holds its zero value.
     #[inline]
     pub fn omitted_when_zero(self) -> bool {
         self.field_flag(OMIT_ZERO)
     }
 
-    /// Whether the field tells an absent value from a zero value.
+    /// Returns true if the field distinguishes absence from its zero value.
     #[inline]
     pub fn pointer(self) -> bool {
         self.field_flag(POINTER)
     }
 
-    /// Whether the field is filled in when it is absent.
+    /// Returns true if the field is filled in when it is absent.
     #[inline]
     pub(crate) fn filled(self) -> bool {
         self.field_flag(FILLED)
@@ -527,7 +528,7 @@ impl<'a> SchemaRef<'a> {
         self.field_word(FIELD_EMBEDDED).filter(|id| *id != NONE).map(|id| self.schemas.name(id))
     }
 
-    /// What a strategic merge patch does with the field.
+    /// The strategy of a strategic merge patch for the field.
     pub fn patch_strategy(self) -> PatchStrategy {
         let flags = self.flags >> 16;
         PatchStrategy {
@@ -538,7 +539,7 @@ impl<'a> SchemaRef<'a> {
     }
 }
 
-/// What a strategic merge patch does with a field.
+/// The strategy of a strategic merge patch for a field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PatchStrategy {
     /// A list is merged item by item, not replaced.

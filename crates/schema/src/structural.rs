@@ -1,9 +1,13 @@
-//! Structural schemas: those of custom resources, as an OpenAPI 3 document states them (`openAPIV3Schema`).
+//! Structural schemas of custom resources, compiled from an OpenAPI 3 document (`openAPIV3Schema`).
 //!
-//! One is compiled into three forms. The tables are those of the built-in kinds, so that the same walker prunes objects and fills in
-//! defaults, and the same arithmetic merges them and finds their owners; their `metadata` is that of every kind. The nodes are what
-//! values keep beyond their shape, whose patterns are compiled when they are asked, and the expressions what is said of them in the words
-//! of CEL. Whether a document is a good schema is not judged here: only what can't be used at all is an error.
+//! A schema is compiled into three forms:
+//!
+//! - Tables like those of the built-in kinds, for pruning, defaults, merging and field ownership. Their `metadata` is
+//!   `ObjectMeta`.
+//! - Nodes with the validation keywords. Their patterns are compiled at first use.
+//! - CEL expressions.
+//!
+//! The quality of a document is validated elsewhere. An error here means that the document is unusable.
 
 mod allowed;
 mod at;
@@ -41,21 +45,21 @@ pub use formats::is_known as is_known_format;
 pub use found::Budget;
 pub use programs::{KeptPrograms, PROGRAMS_BYTES, ProgramStats};
 
-/// How deep a schema may be.
+/// The maximum depth of a schema.
 pub const MAX_DEPTH: usize = 100;
 
-/// How many states all patterns and expressions of a schema may have that are compiled in no time to speak of.
+/// The number of states of all patterns and expressions of a schema up to which compiling takes negligible time.
 const MANY_STATES: u64 = 10_000;
-/// How many states of patterns take as long for a byte as a schema that is tried.
+/// The number of pattern states that take as long per byte as one alternative schema.
 const STATES_OF_AN_ALTERNATIVE: u64 = 100;
 
-/// Why a document can't be used as a schema.
+/// The reason why a document can't be used as a schema.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{path}: {why}")]
 pub struct StructuralError {
     /// The keyword, such as `spec.properties.a.pattern`.
     pub path: String,
-    /// What is wrong with it.
+    /// The fault.
     pub why: String,
 }
 
@@ -83,7 +87,7 @@ pub struct Structural {
     pub(crate) schemas: Schemas,
     root: Node,
     expressions: Stated,
-    /// How many states the patterns have, and how many schemas are tried at one place.
+    /// The number of states of all patterns.
     states: u64,
     alternatives: u64,
 }
@@ -97,18 +101,18 @@ enum Stated {
 }
 
 impl Structural {
-    /// What is said of an object. What it was before (`old`) excuses what did not change since, as upstream has it: a schema that
-    /// became stricter does not keep an object from being written. Of values it is only said what is wrong with this `part` of the
-    /// object, and as if that were all there is, where one is named; what expressions say is said of all of it.
+    /// Validates an object. Values unchanged since `old` are excused as upstream does, so that a stricter schema does
+    /// not block writes of existing objects. With `part`, value faults are reported for that part only, as if it were
+    /// the whole object. Expressions always run on the whole object.
     ///
-    /// Cost: proportional to the object, for each schema that is combined at a place, and for each state of a pattern; and what its
-    /// expressions cost. All of it has a budget, and what takes more is refused.
+    /// Cost: proportional to the object, times the combined schemas at a place and the states of patterns, plus the
+    /// cost of expressions. Work over the budget is refused with a fault.
     pub fn judge(&self, object: &Value, old: Option<&Value>, part: Option<&str>) -> Findings {
         self.judge_beside(object, old, part, Vec::new())
     }
 
-    /// The same for an object of which others have found something: that is said behind what is wrong with values and before what
-    /// expressions say, which are not asked about an object that is wrong.
+    /// Validates an object that has faults of other checks. These are reported behind value faults and before those of
+    /// expressions, which do not run on an invalid object.
     pub fn judge_beside(
         &self,
         object: &Value,
@@ -136,8 +140,8 @@ impl Structural {
         found
     }
 
-    /// How often each byte of an object may be looked at when it is judged; `u64::MAX` where to judge even a small one may take long, since
-    /// much has to be compiled or a rule may cost much.
+    /// An estimate of how often validation looks at each byte of an object. `u64::MAX` if even a small object may take
+    /// long, because much has to be compiled or a rule may be expensive.
     pub fn effort(&self) -> u64 {
         let kept = match &self.expressions {
             Stated::Nowhere => None,
@@ -154,7 +158,7 @@ impl Structural {
         1 + self.alternatives + self.states / STATES_OF_AN_ALTERNATIVE
     }
 
-    /// The expressions, compiled; `None` where there are none.
+    /// The compiled expressions, if there are any.
     fn compiled(&self) -> Option<Arc<Checks>> {
         match &self.expressions {
             Stated::Nowhere => None,
@@ -163,13 +167,13 @@ impl Structural {
         }
     }
 
-    /// What of an embedded object is of a type that it can't have, before anything is taken out of it: the first that is found.
+    /// The first type fault in the metadata of an embedded object, checked before pruning.
     pub fn type_fault_of_embedded(&self, object: &Value) -> Option<FieldError> {
         embedded::type_fault(&self.root, object, false)
     }
 }
 
-/// Whether expressions are not asked about an object with this fault, since they count on its shape and size.
+/// Returns true for faults that keep expressions from running, which rely on the object's shape and size.
 fn hides_expressions(fault: &FieldError) -> bool {
     matches!(
         fault.kind,
@@ -192,7 +196,8 @@ impl Schema {
         Self::structural_with(kind, document, Pruning::Undeclared, expressions)
     }
 
-    /// The same, but that expressions are compiled when an object is first judged: from `source`, which is the document.
+    /// Compiles the structural schema of a kind. Its expressions are compiled at the first validation, from `source`,
+    /// the same document.
     ///
     /// # Errors
     /// As [`Schema::structural`].

@@ -1,8 +1,8 @@
-//! The walker: one pass over an object that checks types, finds unknown fields, and brings the object into the form in
-//! which Kubernetes would write it again.
+//! The walker: one pass over an object that checks types, finds unknown fields, and normalizes the object as Kubernetes
+//! writes it.
 //!
-//! It reads as Go's decoder reads, with its words for errors, and knows nothing of what a field means. Everything is changed
-//! in place: each field of an object is given its position in declared order as its rank, by which it is sorted.
+//! It follows Go's decoder with its error messages and must not know the meaning of fields. Changes are made in place.
+//! Each field gets its position in declared order as its rank, by which an object's fields are sorted.
 
 mod base64;
 mod malformed;
@@ -22,49 +22,50 @@ use crate::schemas::SchemaRef;
 use path::Path;
 pub use report::WalkReport;
 
-/// What a walk changes besides checking.
+/// The changes that a walk makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WalkOptions {
     /// Drop fields that the schema does not declare.
     pub prune: bool,
-    /// Write everything as Kubernetes would: declared order of fields, sorted maps, canonical quantities, times and bytes,
-    /// no nulls and zero values where a field is left out, and zero values where it is not.
+    /// Normalizes to Kubernetes' form: declared order of fields, sorted maps, and canonical quantities, times and
+    /// bytes. Nulls and zero values are dropped for fields omitted when empty, and zero values are written for the
+    /// others.
     pub normalise: bool,
     /// Fill in the defaults that the schema has.
     pub defaults: bool,
 }
 
 impl WalkOptions {
-    /// Only check: the object stays as it is.
+    /// Checks only and changes nothing.
     pub const CHECK: Self = Self { prune: false, normalise: false, defaults: false };
-    /// Fill in defaults alone, in a custom resource also for nulls that are no values of their own.
+    /// Only fills in defaults. In custom resources they also replace nulls of fields that are not nullable.
     pub const DEFAULTS: Self = Self { prune: false, normalise: false, defaults: true };
-    /// Prune, normalise and fill in defaults, as for an object that a client sends, before it is stored.
+    /// Prunes, normalizes and fills in defaults, as for an object from a client before it is stored.
     pub const STORE: Self = Self { prune: true, normalise: true, defaults: true };
 }
 
 impl SchemaRef<'_> {
     /// Walks an object of this schema.
     ///
-    /// If the report has a type error, the object must be refused: parts of it may not have been looked at.
+    /// If the report has a type error, the object must be refused, since the walk may have ended early.
     pub fn walk(self, object: &mut Object, report: &mut WalkReport, options: WalkOptions) {
         let mut walker = Walker { options, report, quiet: false, filled: 0 };
-        // A fatal error stands in the report; nothing is left to do.
+        // The report has the fatal error.
         let _ = walker.object(self, &mut object.0, &Path::Root);
     }
 
-    /// The same for a value of any type.
+    /// Walks a value of any type.
     pub(crate) fn walk_value(self, value: &mut Value, report: &mut WalkReport, options: WalkOptions) {
         let mut walker = Walker { options, report, quiet: false, filled: 0 };
         let _ = walker.value(self, value, &Path::Root);
     }
 }
 
-/// The decoder that is being followed would stop here.
+/// Upstream's decoder would stop here.
 struct Stop;
 
-/// How many bytes of defaults are filled into one object. A default is filled into each item of a list, so that a small object could
-/// become larger than the memory; no store takes one of this size.
+/// The maximum bytes of defaults filled into one object. Defaults are filled into each list item, so a small object
+/// could outgrow the memory. No store accepts objects of this size.
 const MAX_FILLED: usize = 16 << 20;
 
 /// The rank of a field that is dropped.
@@ -75,9 +76,9 @@ const UNDECLARED: u32 = u32::MAX - 1;
 struct Walker<'r> {
     options: WalkOptions,
     report: &'r mut WalkReport,
-    /// Inside a type that decodes itself: upstream does not look for unknown fields there, and its errors are fatal.
+    /// Inside a type with its own decoder. Upstream reports no unknown fields there, and its errors are fatal.
     quiet: bool,
-    /// How many bytes of defaults were filled in.
+    /// The bytes of defaults filled in so far.
     filled: usize,
 }
 
@@ -134,7 +135,7 @@ impl<'r> Walker<'r> {
         Ok(())
     }
 
-    /// A type that decodes itself: an object of one schema, or a value of another.
+    /// A type with its own decoder: an object of one schema, or a value of another.
     fn either(&mut self, schema: SchemaRef<'_>, value: &mut Value, path: &Path<'_>) -> Result<(), Stop> {
         let Some((object, other)) = schema.choices() else { return Ok(()) };
         let quiet = std::mem::replace(&mut self.quiet, true);
@@ -178,18 +179,18 @@ impl<'r> Walker<'r> {
     }
 }
 
-/// What became of the fields of an object.
+/// The result of walking the fields of an object.
 #[derive(Default)]
 struct Fields {
     /// Some are dropped.
     dropped: bool,
-    /// Those that stay do not stand in declared order.
+    /// The remaining fields are not in declared order.
     unordered: bool,
-    /// How many of those that stay are filled in when they are absent.
+    /// The number of remaining fields that would be filled in if absent.
     filled: usize,
 }
 
-/// Objects: what to do with each field.
+/// The handling of each field of an object.
 impl Walker<'_> {
     fn object(&mut self, schema: SchemaRef<'_>, map: &mut Map, path: &Path<'_>) -> Result<(), Stop> {
         let found = self.fields(schema, map, path)?;
@@ -206,7 +207,7 @@ impl Walker<'_> {
         Ok(())
     }
 
-    /// Walks the fields and ranks them as they are declared.
+    /// Walks the fields and sets their ranks.
     fn fields(&mut self, schema: SchemaRef<'_>, map: &mut Map, path: &Path<'_>) -> Result<Fields, Stop> {
         let mut found = Fields::default();
         let (mut last, mut near) = (0, 0);
@@ -276,7 +277,7 @@ impl Walker<'_> {
         Ok(())
     }
 
-    /// The value of an absent field, before the parts of that value are filled in.
+    /// The value of an absent field, before defaults within that value.
     fn filling(&mut self, field: SchemaRef<'_>) -> Option<Value> {
         if self.options.defaults
             && let Some(json) = field.default_json()
@@ -286,7 +287,7 @@ impl Walker<'_> {
         (self.options.normalise && !field.omitted_when_zero()).then(|| scalar::zero(field))
     }
 
-    /// The value of a default, unless too much has been filled in.
+    /// The parsed default, or `None` once `MAX_FILLED` is exceeded.
     fn parsed_default(&mut self, json: &str) -> Option<Value> {
         self.filled += json.len();
         if self.filled > MAX_FILLED {

@@ -1,6 +1,6 @@
-//! Schemas that are compiled at run time: the form that custom resources use.
+//! Schemas that are compiled at run time, as for custom resources.
 //!
-//! It has to behave as the tables of the built-in kinds, which are compiled by the build.
+//! They must behave as the tables of the built-in kinds, which are compiled by the build.
 
 use keelson_meta::Object;
 use keelson_meta::json::{Value, json};

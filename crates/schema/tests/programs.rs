@@ -1,4 +1,4 @@
-//! Expressions of schemas that are compiled when an object is first judged: once, within a bound, and with the same result.
+//! Expressions of schemas compiled at first use: once, within the memory limit, with the same result.
 //!
 //! Results of expressions are tested in the crate `cel`.
 
@@ -18,7 +18,7 @@ impl SchemaDocument for Stored {
     }
 }
 
-/// The schema of objects with a small number, with this text for who has a larger one.
+/// A schema whose rule limits a number, with this message.
 fn schema(message: &str, programs: &Arc<KeptPrograms>) -> Schema {
     let kind = GroupVersionKind { group: "x.org".into(), version: "v1".into(), kind: "Ruled".into() };
     let rules = json!([{ "rule": "self < 5", "message": message }]);
@@ -83,7 +83,7 @@ fn what_was_not_asked_for_longest_goes_and_is_compiled_again() {
     assert_eq!(told(&schemas[3]), ["n: Invalid value: 7: 3"]);
     assert_eq!(programs.stats().compiled, 11);
 
-    // One that is larger than the bound is there alone.
+    // An entry larger than the limit is kept alone.
     let narrow = Arc::new(KeptPrograms::within(1));
     let (one, other) = (schema("one", &narrow), schema("other", &narrow));
     for _ in 0..2 {

@@ -14,7 +14,7 @@ struct Generator {
 
 impl Generator {
     fn number(&mut self, below: u64) -> u64 {
-        // A linear congruential generator is random enough here; its high bits are the better ones.
+        // A linear congruential generator is sufficient. Its high bits are the better ones.
         self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.state >> 33) % below
     }
@@ -66,7 +66,7 @@ fn parts(schema: SchemaRef<'_>) -> SchemaRef<'_> {
     schema.items().expect("lists and maps have parts")
 }
 
-/// The same value with the fields of all objects the other way round.
+/// The value with the fields of all objects in reverse order.
 fn reversed(value: &Value) -> Value {
     match value {
         Value::Object(map) => Value::Object(map.iter().rev().map(|(k, v)| (k, reversed(v))).collect()),
@@ -75,7 +75,7 @@ fn reversed(value: &Value) -> Value {
     }
 }
 
-/// Adds an undeclared field to every declared object; returns how many.
+/// Adds an undeclared field to every declared object. Returns their number.
 fn spoil(schema: SchemaRef<'_>, value: &mut Value) -> usize {
     match (schema.of(), value) {
         (Type::Object, Value::Object(map)) => {
@@ -132,7 +132,7 @@ proptest! {
         let schema = *index.get(&kinds());
         let value = Generator { state: seed }.object(schema, 0);
         let (stored, _) = walk(schema, &value, WalkOptions::STORE);
-        // What is kept as it is keeps its order too, so the texts may differ there.
+        // Values that are kept unchanged keep their order too, so the texts may differ.
         let (other, _) = walk(schema, &reversed(&value), WalkOptions::STORE);
         prop_assert_eq!(other, stored);
     }

@@ -1,5 +1,5 @@
-//! Structural schemas of any shape, and objects of any shape: what is brought into its form stays in it, is known by its bytes, and is
-//! judged without a panic and with bounded faults.
+//! Random structural schemas and random objects. A walk is idempotent, the check of bytes recognizes its result, and
+//! validation does not panic and has bounded faults.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
@@ -16,7 +16,7 @@ fn name() -> impl Strategy<Value = String> {
     prop_oneof![6 => prop::sample::select(&NAMES[..3]), 1 => prop::sample::select(&NAMES[3..])].prop_map(str::to_owned)
 }
 
-/// Any value that an object may have in it.
+/// Any value that an object may contain.
 fn any_value() -> BoxedStrategy<Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -35,7 +35,7 @@ fn any_value() -> BoxedStrategy<Value> {
     .boxed()
 }
 
-/// A schema with some of these members beside its own.
+/// A schema with some of these members added.
 fn with(schema: Value, rest: impl IntoIterator<Item = (&'static str, Option<Value>)>) -> Value {
     let mut schema = schema;
     for (name, value) in rest {
@@ -160,7 +160,8 @@ fn text(object: &Object) -> String {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// What was pruned and filled in is so for good, and its bytes tell it. What is known by its bytes needs nothing but another order.
+    /// A second walk changes nothing, and the check of bytes accepts the result. Bytes accepted before a walk change
+    /// only in order.
     #[test]
     fn what_was_walked_stays_as_it_is(schema in any_schema(), spec in any_value()) {
         let schema = compile(&schema);
@@ -171,13 +172,13 @@ proptest! {
             let mut twice = once.clone();
             prop_assert!(walk(&schema, &mut twice).type_error().is_none());
             prop_assert_eq!(&once, &twice);
-            // What is of a wrong type is looked at again each time.
+            // The byte check does not accept values of wrong types.
             let (rules, value) = (schema.rules().unwrap(), once.clone().into_value());
             if rules.type_fault_of_embedded(&value).is_none() && rules.judge(&value, None, None).faults.is_empty() {
                 prop_assert!(schema.get().is_shape_of(text(&once).as_bytes()), "{}", text(&once));
             }
         }
-        // Of metadata in it the types alone are looked at.
+        // Metadata is checked by its types only.
         if !spec.to_string().contains("metadata") && schema.get().is_shape_of(text(&sent).as_bytes()) {
             prop_assert!(walk(&schema, &mut sent.clone()).unknown_fields().is_empty());
             let count = |object: &Object| members(&object.clone().into_value());
@@ -185,7 +186,7 @@ proptest! {
         }
     }
 
-    /// Any object is judged, alike each time, and with bounded faults.
+    /// Validation of any object is deterministic and has bounded faults.
     #[test]
     fn whatever_is_judged_is_judged_alike(schema in any_schema(), spec in any_value(), other in any_value()) {
         let schema = compile(&schema);
@@ -199,7 +200,7 @@ proptest! {
     }
 }
 
-/// How many members all objects in a value have together.
+/// The number of members of all objects in a value.
 fn members(value: &Value) -> usize {
     match value {
         Value::Object(map) => map.len() + map.values().map(members).sum::<usize>(),

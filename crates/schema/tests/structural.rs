@@ -1,5 +1,6 @@
-//! Structural schemas against what the reference server says of the same values: what is wrong with them, and what becomes of
-//! objects that are walked.
+//! Structural schemas compared with kube-apiserver: the faults of values, and the results of walks.
+//!
+//! Cases with several faults are in `values`.
 
 #![allow(clippy::needless_pass_by_value, reason = "callers write the value where they need it")]
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
@@ -23,7 +24,7 @@ fn causes(faults: &[FieldError]) -> Vec<(String, String)> {
     faults.iter().map(|fault| (fault.cause().field, fault.cause().message)).collect()
 }
 
-/// Checks what is wrong with a field of this schema: each fault by its field and text.
+/// Checks the faults of a field of this schema, by field and text.
 #[track_caller]
 fn check(of: &Value, value: Value, expected: &[(&str, &str)]) {
     let schema = schema(json!({ "f": of.clone() }));
@@ -222,7 +223,7 @@ fn how_much_a_schema_asks_for_is_known_beforehand() {
     check(text(json!({ "pattern": r"^\pL{63}$" })), &much);
     let many = (0..100).map(|index| (format!("f{index}"), json!({ "type": "string", "pattern": name })));
     check(many.collect::<Map>().into(), &much);
-    // What the expression says is only known when the object is.
+    // The pattern is known only with the object.
     check(rule("'text'.matches(self)"), &much);
     check(rule("self.find('a{1000}b{1000}c{1000}d{1000}e{1000}f{1000}') == ''"), &much);
     check(
@@ -273,7 +274,7 @@ fn what_did_not_change_is_excused() {
     check(json!({ "set": ["a", "a", "b"] }), &[]);
 }
 
-/// What becomes of an object, and which unknown fields are told.
+/// The walked object and the reported unknown fields.
 fn walked(schema: &Schema, spec: Value) -> (Value, Vec<String>) {
     let whole = json!({ "apiVersion": "x.org/v1", "kind": "Check", "metadata": { "name": "x" }, "spec": spec });
     let (mut object, mut report) = (Object::from_value(whole).unwrap(), WalkReport::default());
@@ -325,7 +326,7 @@ fn objects_are_pruned_and_get_their_defaults() {
     check(json!({ "s": { "a": 1 } }), json!({ "s": {} }), &["spec.s.a"]);
 }
 
-/// Null in a list or a map gives way to the default of its items, as kube-apiserver has it.
+/// Null in a list or a map is replaced by the default of its items, as in kube-apiserver.
 #[test]
 fn null_items_and_values_get_the_default_of_their_schema() {
     let part = json!({ "type": "object", "default": {}, "properties": { "p": { "type": "integer", "default": 80 } } });
@@ -358,7 +359,7 @@ fn null_items_and_values_get_the_default_of_their_schema() {
     check(json!({ "nested": { "a": [null, 1] } }), json!({ "nested": { "a": [7, 1] } }));
 }
 
-/// Items of an array that keeps unknown fields keep theirs; below a declared field, pruning begins again.
+/// Items of an array that keeps unknown fields keep theirs. Below a declared field, pruning begins again.
 #[test]
 fn items_of_a_preserving_array_keep_unknown_fields() {
     let part = json!({ "type": "object", "properties": { "z": { "type": "string" } } });
@@ -396,7 +397,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Whatever is sent is brought into its form at once, and judged without a panic; what did not change has no faults.
+    /// A second walk changes nothing, validation does not panic, and an unchanged object has no faults.
     #[test]
     fn what_was_walked_is_in_its_form(spec in any_value()) {
         let schema = schema(json!({
@@ -449,7 +450,7 @@ fn what_can_t_be_used_is_named() {
     assert_eq!(Schema::structural(&kind, &deep).unwrap_err().why, "it is too deep");
 }
 
-/// Checks which texts are of a format.
+/// Checks which texts fit a format.
 #[track_caller]
 fn check_format(name: &str, good: &[&str], bad: &[&str]) {
     let schema = schema(json!({ "f": { "type": "string", "format": name } }));

@@ -1,6 +1,6 @@
-//! Reports and changes of the walker, sample by sample.
+//! Reports and changes of the walker, by samples.
 //!
-//! A sample has what goes in, what comes out and what is said of it.
+//! A sample has an input, an output and a report.
 
 use keelson_meta::Object;
 use keelson_meta::json::{Value, json};
@@ -263,7 +263,7 @@ fn schemas_of_custom_resources_are_read_through_their_choices() {
         "b": {"type": "object", "additionalProperties": false},
         "c": {"type": "array", "items": {"type": "string", "maxLength": 3}}}}));
     check_stored(&good, &good);
-    // Inside a choice upstream drops unknown fields without a word.
+    // Upstream drops unknown fields inside a choice without a report.
     let (stored, report) = walk(&definition(json!({"items": {"type": "string", "bogus": 1}})), WalkOptions::STORE);
     assert!(report.is_clean());
     assert_eq!(stored["spec"]["versions"][0]["schema"]["openAPIV3Schema"], json!({"items": {"type": "string"}}));

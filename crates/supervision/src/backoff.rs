@@ -1,7 +1,7 @@
-//! Backoff: how long work that failed, or that calls for itself, waits for its next turn.
+//! Backoff of failed or self-triggered work.
 //!
-//! A background task must not begin anew at once: on the runtime that serves requests it would take a thread from them. Queues and
-//! loops take their waits from here, so each of them has a first and a longest one, and spreads them by a random part.
+//! Without waits, a background task would take a runtime thread from requests. Queues and loops get their waits here: a
+//! first wait, a longest one, and a random part.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -9,26 +9,26 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// The random part of a wait is at most one in so many of it.
+/// The divisor for the largest random part of a wait.
 const SPREAD: u32 = 8;
 
 /// Waits that double from the first to the longest.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
-    /// Before the second attempt.
+    /// The wait before the second attempt.
     pub first: Duration,
-    /// At most, without its random part.
+    /// The longest wait, without its random part.
     pub longest: Duration,
 }
 
 impl Backoff {
-    /// The wait after so many attempts that came to nothing before the last one, without a random part.
+    /// The wait after this number of failed attempts before the last one, without a random part.
     pub fn after(self, attempts: u32) -> Duration {
         self.first.saturating_mul(2_u32.saturating_pow(attempts)).min(self.longest)
     }
 }
 
-/// The random parts of waits. They keep what failed together from coming back together, and need no secret.
+/// The random parts of waits. They desynchronize work that failed together, and need no secret.
 #[derive(Debug, Default)]
 pub struct Jitter {
     seed: RandomState,
@@ -36,7 +36,7 @@ pub struct Jitter {
 }
 
 impl Jitter {
-    /// The wait with a random part of up to an eighth of it added.
+    /// The wait plus a random part of up to an eighth.
     pub fn spread(&mut self, wait: Duration) -> Duration {
         self.given += 1;
         let part = u32::try_from(self.seed.hash_one(self.given) % 1024).unwrap_or_default();
@@ -44,7 +44,7 @@ impl Jitter {
     }
 }
 
-/// A loop whose turns begin at growing intervals, as long as each ends soon.
+/// A loop with growing intervals between turns, while each turn ends soon.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -62,17 +62,17 @@ impl Jitter {
 pub struct Pace {
     backoff: Backoff,
     jitter: Jitter,
-    /// When the last turn began, and how many ended soon before it.
+    /// The start of the last turn, and the number of short turns before it.
     last: Option<(Instant, u32)>,
 }
 
 impl Pace {
-    /// A loop that has had no turn.
+    /// A loop before its first turn.
     pub fn new(backoff: Backoff) -> Self {
         Self { backoff, jitter: Jitter::default(), last: None }
     }
 
-    /// Waits until the next turn may begin: at once for the first, and after one that took longer than the longest wait.
+    /// Waits for the next turn. The first one, and one after a turn longer than the longest wait, starts at once.
     pub async fn turn(&mut self) {
         let now = Instant::now();
         let attempts = match self.last {

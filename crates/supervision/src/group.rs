@@ -1,6 +1,6 @@
-//! Tasks that are started and waited for together.
+//! Tasks that are started and awaited together.
 //!
-//! A server has one group for what runs as long as it serves, and one for the controllers that run as long as it leads.
+//! A server has one group for tasks that run while it serves, and one for controllers that run while it leads.
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -9,7 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::Supervisor;
 
-/// Watched tasks that end after the same token is cancelled.
+/// Supervised tasks with a common cancellation token.
 #[derive(Clone, Debug)]
 pub struct TaskGroup {
     supervisor: Supervisor,
@@ -18,22 +18,22 @@ pub struct TaskGroup {
 }
 
 impl TaskGroup {
-    /// A group without tasks, all of which may end once `stopping` is cancelled.
+    /// An empty group, whose tasks may end once `stopping` is cancelled.
     pub fn new(supervisor: &Supervisor, stopping: &CancellationToken) -> Self {
         Self { supervisor: supervisor.clone(), stopping: stopping.clone(), running: TaskTracker::new() }
     }
 
-    /// Cancelled when the tasks are to end.
+    /// The token that ends the tasks.
     pub fn stopping(&self) -> &CancellationToken {
         &self.stopping
     }
 
-    /// What watches over the tasks.
+    /// The supervisor of the tasks.
     pub fn supervisor(&self) -> &Supervisor {
         &self.supervisor
     }
 
-    /// Starts a task that must not end before the group is to stop.
+    /// Starts a task that must not end before the group stops.
     pub fn spawn(&self, task: &'static str, work: impl Future<Output = ()> + Send + 'static) {
         self.spawn_boxed(task, work.boxed());
     }
@@ -43,7 +43,7 @@ impl TaskGroup {
         self.spawn_boxed_finite(task, work.boxed());
     }
 
-    /// Waits until all tasks have ended, those included that are started meanwhile.
+    /// Waits until all tasks have ended, including those started meanwhile.
     pub async fn ended(&self) {
         self.running.close();
         self.running.wait().await;

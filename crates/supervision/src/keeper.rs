@@ -1,13 +1,14 @@
-//! A task that keeps something for as long as it is needed, and gives it back then.
+//! A task that holds a resource and returns it at the end.
 //!
-//! An identity is kept so: longer than requests are answered, since writes in flight need it, and given up in order at the end.
+//! A server's identity is held this way: writes in flight need it longer than requests do, and it is given up in order
+//! at the end.
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::Supervisor;
 
-/// The task, which must not end by itself. Dropping this ends it at once, and with it what it keeps.
+/// The task, which must not end by itself. Dropping this aborts it with its resource.
 #[derive(Debug)]
 pub struct Keeper<T> {
     task: &'static str,
@@ -16,7 +17,7 @@ pub struct Keeper<T> {
 }
 
 impl<T: Send + 'static> Keeper<T> {
-    /// Starts the task, which ends once the token is cancelled that it is given.
+    /// Starts the task, which ends when its token is cancelled.
     pub fn start<W: Future<Output = T> + Send + 'static>(
         supervisor: &Supervisor,
         task: &'static str,
@@ -27,13 +28,13 @@ impl<T: Send + 'static> Keeper<T> {
         Self { task, stopping, keeping }
     }
 
-    /// Ends the task: what it has kept, or nothing where it has panicked.
+    /// Ends the task and returns its resource. `None` after a panic.
     pub async fn end(mut self) -> Option<T> {
         self.stopping.cancel();
         match (&mut self.keeping).await {
             Ok(kept) => kept,
             Err(error) => {
-                tracing::error!(task = self.task, %error, "a task ended badly");
+                tracing::error!(task = self.task, %error, "a task failed");
                 None
             }
         }

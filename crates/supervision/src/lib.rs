@@ -1,16 +1,17 @@
-//! Supervision of background tasks: none of them dies unnoticed.
+//! Supervision of background tasks: the end of one does not go unnoticed.
 //!
-//! A server depends on tasks and threads that run as long as it does: the tail that feeds the cache, the writers of stores, the
-//! compactor, the identity, the controllers. When one of them panics, or returns before it was told to, what is left would go
-//! on with half of the work undone. So they are all started here, under a name; the end of one is a [`Failure`], which is
-//! logged, fails `/livez` and ends the process. The same way is open to whoever finds by itself that it can't go on, such as a
-//! store whose disk has failed: [`Supervisor::fail`].
+//! A server depends on tasks and threads that run as long as it does: the tail that feeds the cache, the writers of
+//! stores, the compactor, the identity, the controllers. After a panic or an early return of one, the others would
+//! continue with incomplete work.
 //!
-//! A thread of its own, the watchdog, notices tasks and requests that hold a thread of the runtime, and names them.
+//! All are therefore started here, under a name. The end of one is a [`Failure`], which is logged, fails `/livez` and
+//! ends the process. [`Supervisor::fail`] reports other fatal conditions, such as a store whose disk has failed.
 //!
-//! Tasks that belong to one connection or one request are not started here; what becomes of them concerns nobody else but who
-//! waits for them, for whom there is [`outcome`]. This crate does not know what the tasks do, and ends nothing itself: that is
-//! for the composition of a server. Lines about failures that repeat pass a [`RepeatLog`] before they are logged.
+//! The watchdog thread detects and names tasks and requests that block a runtime thread.
+//!
+//! Tasks of one connection or request are not started here. Their callers use [`outcome`]. The crate must not know the
+//! work of tasks, and ends nothing itself: that is for the composition of a server. A [`RepeatLog`] limits log lines
+//! about repeated failures.
 
 mod backoff;
 mod group;
@@ -45,12 +46,12 @@ pub use serving::Serving;
 pub use turns::{Turns, TurnsByOwner};
 pub use watchdog::HeldThread;
 
-/// What a task comes to, for the one that waits for it.
+/// The result of a task.
 ///
-/// Never returns for a task that was cancelled: then the server is being torn down, with all that waits.
+/// Never returns for a cancelled task, since the server is then being torn down.
 ///
 /// # Panics
-/// As the task did.
+/// If the task did.
 pub async fn outcome<T>(task: impl Future<Output = Result<T, JoinError>>) -> T {
     match task.await.map_err(JoinError::try_into_panic) {
         Ok(done) => done,
@@ -59,35 +60,35 @@ pub async fn outcome<T>(task: impl Future<Output = Result<T, JoinError>>) -> T {
     }
 }
 
-/// Why a server can't go on.
+/// A failure that ends the server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("fatal: {task} {reason}; the server can't go on without it")]
 pub struct Failure {
     /// The name of the task.
     pub task: &'static str,
-    /// What became of it: the rest of a sentence that begins with its name.
+    /// The rest of a sentence that begins with the task's name.
     pub reason: String,
 }
 
-/// Watches over the background tasks of one server. A clone is another handle to the same.
+/// Supervises the background tasks of one server. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Supervisor(Arc<State>);
 
 #[derive(Debug)]
 struct State {
-    /// Keeps the marks of this supervisor apart from those of others in the process.
+    /// Distinguishes its marks from those of other supervisors in the process.
     number: u64,
-    /// The names of all tasks that were started, each once, in the order of their starts.
+    /// The distinct names of all started tasks, in order of start.
     tasks: Mutex<Vec<&'static str>>,
-    /// What has failed, the first one first. Each task fails at most once.
+    /// The failures in order. Each task fails at most once.
     failures: watch::Sender<Vec<Failure>>,
-    /// The task that is to panic.
+    /// The task that a test made panic.
     killed: OnceLock<&'static str>,
-    /// The task that is to hold its thread, and for how long.
+    /// The task that a test made block its thread, with the duration.
     stalled: Mutex<Option<(&'static str, Duration)>>,
-    /// True while there is one. Each turn of a task looks at this alone.
+    /// True while `stalled` is set. Each turn of a task reads only this.
     is_stalled: AtomicBool,
-    /// The threads that the watchdog found held.
+    /// The blocked threads found by the watchdog.
     held: Mutex<Vec<HeldThread>>,
     holds: AtomicU64,
 }
@@ -109,9 +110,10 @@ impl Default for State {
 }
 
 impl Supervisor {
-    /// Notes that the server can't go on: `task` is what has failed, `reason` the rest of the sentence.
+    /// Reports a fatal failure of `task`. `reason` is the rest of the sentence.
     ///
-    /// Returns at once. Whoever waits for [`failed`](Self::failed) sees to the end; until then the caller refuses its work.
+    /// Returns at once. The server waits in [`failed`](Self::failed) and shuts down. Until then the caller refuses its
+    /// work.
     pub fn fail(&self, task: &'static str, reason: impl Into<String>) {
         self.note(task);
         let failure = Failure { task, reason: reason.into() };
@@ -127,18 +129,18 @@ impl Supervisor {
         }
     }
 
-    /// Has a task panic when it next has something to do: for tests of what becomes of a server without it. One task at the most.
+    /// Makes a task panic at its next poll, for tests. At most one task.
     pub fn kill(&self, task: &'static str) {
         let _first = self.0.killed.set(task);
     }
 
-    /// Has a task hold its thread for a time when it next has something to do: for tests of the watchdog.
+    /// Makes a task block its thread at its next poll, for tests of the watchdog.
     pub fn stall(&self, task: &'static str, held: Duration) {
         *self.0.stalled.lock() = Some((task, held));
         self.0.is_stalled.store(true, Ordering::Relaxed);
     }
 
-    /// The mark under which threads poll work of this name, so that the watchdog can name it.
+    /// The mark for polling work of this name, by which the watchdog names it.
     pub fn mark(&self, name: &'static str) -> Mark {
         Mark::of(self.0.number, name)
     }
@@ -157,21 +159,21 @@ impl Supervisor {
         }
     }
 
-    /// Every task that was started so far, with its failure if it has one, in the order of their starts.
+    /// All started tasks with their failures, in order of start.
     pub fn tasks(&self) -> Vec<(&'static str, Option<Failure>)> {
         let failures = self.0.failures.borrow().clone();
         let names = self.0.tasks.lock().clone();
         names.into_iter().map(|name| (name, failures.iter().find(|failure| failure.task == name).cloned())).collect()
     }
 
-    /// What has become of a task; `None` where it runs, was never started, or has ended in order.
+    /// The failure of a task. `None` if it is running, was never started, or ended in order.
     pub fn failure_of(&self, task: &str) -> Option<Failure> {
         self.0.failures.borrow().iter().find(|failure| failure.task == task).cloned()
     }
 
-    /// Has a future watched that must not end before `stopping` is cancelled. `None` is a panic.
+    /// Supervises a future that must not end before `stopping` is cancelled. `None` is a panic.
     ///
-    /// A future that is dropped before its end, as by an abort, was not needed any more.
+    /// A future that is dropped before its end, as by an abort, counts as ended in order.
     pub fn watch<W: Future>(
         &self,
         task: &'static str,
@@ -189,7 +191,7 @@ impl Supervisor {
         }
     }
 
-    /// Has a future watched that may end when its work is done. `None` is a panic.
+    /// Supervises a future that may end when its work is done. `None` is a panic.
     pub fn watch_finite<W: Future>(
         &self,
         task: &'static str,
@@ -208,7 +210,7 @@ impl Supervisor {
                     work.as_mut().poll(context)
                 })
             });
-            // What a panic has left half done is not looked at again: the server ends.
+            // State left by a panic is not used again, since the server ends.
             match AssertUnwindSafe(work).catch_unwind().await {
                 Ok(done) => Some(done),
                 Err(panic) => {
@@ -221,7 +223,8 @@ impl Supervisor {
 
     /// Starts a task that must not end before `stopping` is cancelled.
     ///
-    /// The work is boxed, here and in a [`TaskGroup`]: the runtime's code for a task is compiled once, not once for each task.
+    /// The future is boxed, here and in a [`TaskGroup`], so that the runtime's code is compiled once and not for each
+    /// task.
     pub fn spawn<T: Send + 'static>(
         &self,
         task: &'static str,
@@ -240,10 +243,10 @@ impl Supervisor {
         tokio::spawn(self.watch_finite(task, work.boxed()))
     }
 
-    /// Starts a thread, which has the task's name, that must not end before `stopping` is cancelled.
+    /// Starts a thread with the task's name that must not end before `stopping` is cancelled.
     ///
     /// # Errors
-    /// When the system has no more threads.
+    /// The system has no more threads.
     pub fn spawn_thread(
         &self,
         task: &'static str,
@@ -261,7 +264,7 @@ impl Supervisor {
         })
     }
 
-    /// Holds the thread, if that is what was asked of this task.
+    /// Blocks the thread if a test requested it for this task.
     fn hold_thread_of(&self, task: &'static str) {
         let asked = self.0.stalled.lock().take_if(|(stalled, _)| *stalled == task);
         if let Some((_, held)) = asked {
@@ -278,7 +281,7 @@ impl Supervisor {
     }
 }
 
-const ENDED: &str = "has ended although nothing told it to";
+const ENDED: &str = "has ended unexpectedly";
 
 fn panicked(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -289,7 +292,7 @@ fn panicked(panic: &(dyn Any + Send)) -> String {
 mod tests {
     use super::*;
 
-    /// What is told of a task that does this.
+    /// Checks the failure of a task with this work.
     async fn check(work: impl Future<Output = ()> + Send + 'static, expect: &str) {
         let supervisor = Supervisor::default();
         let running = supervisor.spawn("sleeper", &CancellationToken::new(), std::future::pending::<()>());
@@ -307,8 +310,7 @@ mod tests {
             "fatal: compactor has panicked: no disk; the server can't go on without it",
         )
         .await;
-        check(async {}, "fatal: compactor has ended although nothing told it to; the server can't go on without it")
-            .await;
+        check(async {}, "fatal: compactor has ended unexpectedly; the server can't go on without it").await;
     }
 
     #[tokio::test]

@@ -1,9 +1,11 @@
 //! Rate-limited log lines for failures that repeat by request or by turn of a loop.
 //!
-//! Failures are counted by subject, such as the name of a webhook. The first one of a subject is logged at once. After that a subject
-//! gets at most one line a minute, with the number of failures left out since its last line. A recovery gets one line for each line
-//! about a failure. Subjects are kept as hashes, and their number is bounded: those in excess share one place. Nothing here writes a
-//! line; callers do, so that each line keeps its level, its target and its fields.
+//! Failures are counted by subject, such as the name of a webhook. The first one of a subject is logged at once. After
+//! that, a subject gets at most one line a minute, with the number of failures since its last line. A recovery gets one
+//! line for each line about a failure.
+//!
+//! Subjects are stored as hashes in a bounded table, and excess ones share one entry. Callers write the lines, so that
+//! each keeps its level, target and fields.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write as _};
@@ -14,30 +16,30 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// The time after a line of a subject in which its failures are only counted.
+/// The time after a line in which a subject's failures are only counted.
 pub const REPEAT_INTERVAL: Duration = Duration::from_secs(60);
-/// The number of subjects that one log keeps apart.
+/// The maximum number of distinct subjects of one log.
 pub const MAX_SUBJECTS: usize = 256;
 
 /// The failures of the subjects of one kind of event.
 #[derive(Debug, Default)]
 pub struct RepeatLog {
-    /// The number of subjects whose last line says that they fail. Checked before the lock by callers that report success.
+    /// The number of subjects whose last line reported a failure. Read before the lock by callers that report success.
     failing: AtomicUsize,
     subjects: Mutex<Subjects>,
 }
 
-/// A line that is due.
+/// A line to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DueLine {
-    /// The number of failures since the last line that got none; `None` for zero, which log fields leave out.
+    /// The number of unlogged failures since the last line. `None` for zero, which log fields omit.
     pub repeats: Option<u64>,
 }
 
 #[derive(Debug, Default)]
 struct Subjects {
     known: BTreeMap<u64, Failures>,
-    /// All subjects that found no place in `known`.
+    /// All subjects without their own entry.
     others: Option<Failures>,
 }
 
@@ -46,7 +48,7 @@ struct Failures {
     /// `None` before the first line.
     last_line: Option<Instant>,
     left_out: u64,
-    /// True while the last line says that the subject fails.
+    /// True if the last line reported a failure.
     is_shown: bool,
 }
 
@@ -57,7 +59,7 @@ impl RepeatLog {
         Self { failing: AtomicUsize::new(0), subjects: Mutex::new(subjects) }
     }
 
-    /// Counts a failure of `subject`; `Some` if it gets a line.
+    /// Counts a failure of `subject`. Returns the line, if one is due.
     pub fn failed(&self, subject: impl Display) -> Option<DueLine> {
         let (key, now) = (key(subject), Instant::now());
         let mut subjects = self.subjects.lock();
@@ -66,7 +68,7 @@ impl RepeatLog {
         due
     }
 
-    /// Notes that `subject` works; `Some` if its last line said otherwise.
+    /// Records a success of `subject`. Returns the line of its recovery, if one is due.
     ///
     /// Cost: one atomic read while no subject fails.
     pub fn worked(&self, subject: impl Display) -> Option<DueLine> {
@@ -88,7 +90,7 @@ impl RepeatLog {
 }
 
 impl Subjects {
-    /// The failures of a subject, or of all those that have no place of their own.
+    /// The failures of a subject, or of all subjects without their own entry.
     fn at(&mut self, key: u64, now: Instant) -> &mut Failures {
         let is_known = self.known.contains_key(&key);
         if !is_known && self.known.len() >= MAX_SUBJECTS {
@@ -121,7 +123,7 @@ impl Failures {
     }
 }
 
-/// Hashes a subject as it is displayed, without building the text.
+/// Hashes the displayed form of a subject, without allocating the text.
 fn key(subject: impl Display) -> u64 {
     struct Hashed(DefaultHasher);
     impl fmt::Write for Hashed {
@@ -131,13 +133,13 @@ fn key(subject: impl Display) -> u64 {
         }
     }
     let mut hashed = Hashed(DefaultHasher::new());
-    // Hashing can't fail; a subject whose own `Display` does is counted by what it wrote.
+    // Hashing can't fail. A subject whose `Display` fails is counted by its output so far.
     let _ = write!(hashed, "{subject}");
     hashed.0.finish()
 }
 
-/// Logs a warning about a failure that can repeat, at most once a minute for each `subject` at this place of the code. The line has the
-/// field `repeats` where failures were left out.
+/// Logs a warning about a repeatable failure, at most once a minute for each `subject` at this code location. The field
+/// `repeats` has the number of unlogged failures.
 #[macro_export]
 macro_rules! warn_repeated {
     ($subject:expr; $($line:tt)+) => {{
@@ -148,7 +150,7 @@ macro_rules! warn_repeated {
     }};
 }
 
-/// Logs an error that can repeat, as [`warn_repeated!`] does.
+/// Logs a repeatable error, as [`warn_repeated!`] does.
 #[macro_export]
 macro_rules! error_repeated {
     ($subject:expr; $($line:tt)+) => {{
@@ -159,7 +161,7 @@ macro_rules! error_repeated {
     }};
 }
 
-/// Logs information that can repeat, as [`warn_repeated!`] does.
+/// Logs repeatable information, as [`warn_repeated!`] does.
 #[macro_export]
 macro_rules! info_repeated {
     ($subject:expr; $($line:tt)+) => {{
@@ -201,7 +203,7 @@ mod tests {
         assert_eq!(log.worked("a"), None);
         assert_eq!((log.failed("a"), log.failed("a")), (line(0), None));
         assert_eq!((log.worked("b"), log.worked("a"), log.worked("a")), (None, line(1), None));
-        // One that comes and goes gets two lines a minute.
+        // A failure that comes and goes gets two lines a minute.
         for _ in 0..100 {
             assert_eq!((log.failed("a"), log.worked("a")), (None, None));
         }

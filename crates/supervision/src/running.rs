@@ -1,7 +1,7 @@
-//! Marks: which task or request each thread polls at the moment, for the watchdog.
+//! Marks of the task or request that each thread currently polls, for the watchdog.
 //!
-//! A poll costs two relaxed stores to a place of its own thread. No clock is read and no lock taken: the watchdog sees that a thread's
-//! mark has not changed from one look to the next.
+//! A poll costs two relaxed stores in the thread's own slot, without reading a clock or taking a lock. The watchdog
+//! detects a mark that is unchanged between two checks.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,9 +10,9 @@ use std::thread;
 
 use parking_lot::Mutex;
 
-/// The names of all marks, each with the supervisor that it is of. Names are given out at the start of tasks, each once.
+/// The names of all marks, each with its supervisor. Names are registered once, at the start of tasks.
 static NAMES: Mutex<Vec<(u64, &'static str)>> = Mutex::new(Vec::new());
-/// The places of all threads that have polled anything that is marked.
+/// The slots of all threads that have polled marked work.
 static PLACES: Mutex<Vec<Weak<Place>>> = Mutex::new(Vec::new());
 
 thread_local! {
@@ -26,10 +26,10 @@ pub struct Mark(u32);
 /// The mark of one thread.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// 0, or the number of a mark above the number of the poll.
+    /// 0, or the number of a mark in the upper bits and of the poll in the lower ones.
     state: AtomicU64,
     thread: String,
-    /// The file that says how long the system let the thread wait for a processor.
+    /// The system's file with the thread's waiting time for a processor.
     schedule: Option<String>,
 }
 
@@ -39,7 +39,7 @@ struct Own {
     polls: Cell<u32>,
 }
 
-/// Leaves this thread out of what the watchdog looks at, for a thread that is meant to be held. To be called before it polls anything.
+/// Excludes this thread from the watchdog, for a thread that may block. Must be called before its first poll.
 pub fn unwatched_thread() {
     let _ended =
         OWN.try_with(|own| PLACES.lock().retain(|place| !std::ptr::eq(place.as_ptr(), Arc::as_ptr(&own.place))));
@@ -57,7 +57,7 @@ impl Own {
 }
 
 impl Mark {
-    /// The mark of a name for one supervisor.
+    /// The mark of a name for a supervisor.
     pub(crate) fn of(supervisor: u64, name: &'static str) -> Self {
         let mut names = NAMES.lock();
         let known = names.iter().position(|known| *known == (supervisor, name));
@@ -85,27 +85,27 @@ impl Mark {
     }
 }
 
-/// Puts back what a thread polled before, also after a panic.
+/// Restores the previous mark of a thread, also after a panic.
 struct Marked {
     before: u64,
 }
 
 impl Drop for Marked {
     fn drop(&mut self) {
-        // A thread that ends has no place any more.
+        // A thread that ends has no slot.
         let _ended = OWN.try_with(|own| own.place.state.store(self.before, Ordering::Relaxed));
     }
 }
 
 impl Place {
-    /// All places of threads that run.
+    /// The slots of all running threads.
     pub(crate) fn all() -> Vec<Arc<Self>> {
         let mut places = PLACES.lock();
         places.retain(|place| place.strong_count() > 0);
         places.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The poll that the thread is in; 0 when in none.
+    /// The current poll. 0 without one.
     pub(crate) fn state(&self) -> u64 {
         self.state.load(Ordering::Relaxed)
     }
@@ -115,7 +115,7 @@ impl Place {
         &self.thread
     }
 
-    /// The nanoseconds that the thread has waited for a processor so far; 0 where the system does not say.
+    /// The total time that the thread has waited for a processor, in nanoseconds. 0 if unknown.
     pub(crate) fn waited_nanos(&self) -> u64 {
         let text = self.schedule.as_ref().and_then(|file| std::fs::read_to_string(file).ok());
         let waited = text.as_deref().and_then(|text| text.split_ascii_whitespace().nth(1)?.parse().ok());

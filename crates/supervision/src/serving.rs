@@ -1,13 +1,13 @@
-//! The listener of a server, and what runs beside its requests: stopped in order, or at once.
+//! The listener of a server and its background tasks, stopped in order or at once.
 //!
-//! What has to be done between the two, and after both, is for the server.
+//! The server does the work between and after the two phases.
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::{Supervisor, TaskGroup};
 
-/// A listener that takes requests, and the tasks beside it. Dropping this stops all of it at once.
+/// A listener for requests, and the background tasks. Dropping this stops all of it at once.
 #[derive(Debug)]
 pub struct Serving {
     stopping: CancellationToken,
@@ -16,7 +16,7 @@ pub struct Serving {
 }
 
 impl Serving {
-    /// Starts to listen. Both the listener and the tasks end once `stopping` is cancelled.
+    /// Starts to listen. Listener and tasks end once `stopping` is cancelled.
     pub fn start(
         stopping: CancellationToken,
         background: TaskGroup,
@@ -26,22 +26,22 @@ impl Serving {
         Self { stopping, background, listener }
     }
 
-    /// What watches over the tasks.
+    /// The supervisor of the tasks.
     pub fn supervisor(&self) -> &Supervisor {
         self.background.supervisor()
     }
 
-    /// Tells everything to stop, and waits until the last request has been answered.
+    /// Stops the listener and waits until the last request has its response.
     pub async fn answered(&mut self) {
         self.stopping.cancel();
         if let Some(listener) = self.listener.take()
             && let Err(error) = listener.await
         {
-            tracing::error!(%error, "the listener ended badly");
+            tracing::error!(%error, "the listener failed");
         }
     }
 
-    /// Waits until what runs beside requests has ended too.
+    /// Waits until the background tasks have ended.
     pub async fn ended(&self) {
         self.background.ended().await;
     }

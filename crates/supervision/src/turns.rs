@@ -1,9 +1,9 @@
-//! Turns at threads: of the threads that a runtime has for some work, each owner of work uses no more than a part at a time.
+//! Fair use of a runtime's threads: each owner of work uses at most a part at a time.
 //!
-//! A future that takes turns is polled only while fewer than that many futures of its owner are being polled; the others of the owner wait
-//! without a thread. So work of one owner, however much of it there is, leaves threads to the others. Tasks that the future starts with
-//! [`spawn`] and [`blocking`] take turns with it. A turn is given back between two polls: work that waits, for a store or for its own
-//! tasks, has none.
+//! A future is polled only while fewer than the allowed futures of its owner are being polled. Others of the owner wait
+//! without a thread, so that one owner's work leaves threads to others, whatever its amount. Tasks started with
+//! [`spawn`] and [`blocking`] share the owner. A turn is released between polls, so work that waits for a store or its
+//! own tasks holds none.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::outcome;
 
 tokio::task_local! {
-    /// The turns that the work of this task takes.
+    /// The owner of this task's work.
     static CURRENT: Turns;
 }
 
@@ -27,7 +27,7 @@ tokio::task_local! {
 #[derive(Clone, Debug)]
 pub struct TurnsByOwner(Arc<Pool>);
 
-/// The turns of one owner. A clone is the same.
+/// The turns of one owner. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Turns {
     pool: Arc<Pool>,
@@ -35,51 +35,52 @@ pub struct Turns {
 }
 
 struct Pool {
-    /// The most turns of one owner.
+    /// The maximum number of turns of one owner.
     most: usize,
-    /// The turns of all owners together; `None` where there is no such limit.
+    /// The turns of all owners together. `None` without such a limit.
     all: Option<usize>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// The number of turns that are taken.
+    /// The number of turns in use.
     taken: usize,
-    /// The number of the next work that has to wait.
+    /// The number of the next work in the queue.
     next: u64,
     owners: HashMap<u64, Owner>,
 }
 
-/// An owner that has turns, or waits for some.
+/// An owner with turns or waiting work.
 #[derive(Default)]
 struct Owner {
     taken: usize,
-    /// The work that waits for a turn, in order.
+    /// The waiting work, in order.
     waiting: BTreeMap<u64, Waker>,
 }
 
-/// A turn, until this is dropped.
+/// A turn, released on drop.
 struct Turn(Turns);
 
-/// The place of some work in the queue for a turn.
+/// The position of work in the queue.
 struct Queued {
     turns: Turns,
-    /// Kept by work that was woken in vain, so that later work does not overtake it.
+    /// Kept by work that was woken without getting a turn, so that later work does not overtake it.
     number: Option<u64>,
 }
 
 impl TurnsByOwner {
-    /// Each owner has at most so many turns at a time, and at least one, whatever the others have.
+    /// Gives each owner at most `most` turns at a time, and at least one, independent of others.
     pub fn new(most: usize) -> Self {
         Self::of_pool(most, None)
     }
 
-    /// All owners together have `all` turns, and each at most `most` of these. An owner that has turns takes another one only while more
-    /// are
-    /// free than it has, so that owners who come later find some. A turn that becomes free goes to the owner with fewest.
+    /// Gives all owners together `all` turns, and each at most `most` of them. An owner with turns gets another one
+    /// only while more are free than it has, so that later owners find some. A released turn goes to the owner with
+    /// fewest.
     ///
-    /// The work has to be polled whenever it is woken, as a task of its own is: what is woken and not polled keeps up the others.
+    /// Work has to be polled whenever it is woken, as a separate task is. Work that is woken and not polled delays
+    /// others.
     pub fn shared(all: usize, most: usize) -> Self {
         Self::of_pool(most, Some(all.max(1)))
     }
@@ -95,7 +96,7 @@ impl TurnsByOwner {
 }
 
 impl Turns {
-    /// Does work whose every poll takes a turn.
+    /// Runs work, with a turn for each poll.
     pub async fn take<F: Future>(self, work: F) -> F::Output {
         let mut work = pin!(work);
         let mut queued = Queued { turns: self.clone(), number: None };
@@ -114,15 +115,14 @@ impl Turns {
 }
 
 impl Pool {
-    /// Returns true if an owner that has so many turns may take another one.
+    /// Returns true if an owner with `has` turns may take another one.
     fn may_take(&self, state: &State, has: usize) -> bool {
         let free = self.all.map_or(usize::MAX, |all| all - state.taken);
         has < self.most && free > 0 && (has == 0 || has < free)
     }
 
-    /// The work that a free turn is for, which no longer waits: that of the owner with fewest, and of those the one that came first.
-    /// Without
-    /// a limit for all owners, a turn is for the owner that had it.
+    /// The work that gets a free turn, removed from the queue: that of the owner with fewest, and among those the
+    /// oldest. Without a limit for all owners, the turn stays with its owner.
     fn next(&self, state: &mut State, owner: u64) -> Option<Waker> {
         let waits = |(id, known): &(&u64, &Owner)| {
             let is_for = self.all.is_some() || **id == owner;
@@ -135,7 +135,7 @@ impl Pool {
 }
 
 impl State {
-    /// Forgets an owner that neither has a turn nor waits for one.
+    /// Removes an owner without turns and waiting work.
     fn tidy(&mut self, owner: u64) {
         if self.owners.get(&owner).is_some_and(|known| known.taken == 0 && known.waiting.is_empty()) {
             self.owners.remove(&owner);
@@ -164,7 +164,7 @@ impl Queued {
         }
         let was_woken =
             self.number.is_some_and(|number| known.waiting.insert(number, context.waker().clone()).is_none());
-        // A turn for which this was woken may still be there, for another owner.
+        // The turn that caused the wakeup may be free for another owner.
         let next = if was_woken { pool.next(&mut state, *owner) } else { None };
         drop(state);
         next.into_iter().for_each(Waker::wake);
@@ -178,7 +178,7 @@ impl Drop for Queued {
         let Turns { pool, owner } = &self.turns;
         let mut state = pool.state.lock();
         let waited = state.owners.get_mut(owner).is_some_and(|known| known.waiting.remove(&number).is_some());
-        // It was woken for a turn that it does not take.
+        // It was woken for a turn that it does not use.
         let next = if waited { None } else { pool.next(&mut state, *owner) };
         state.tidy(*owner);
         drop(state);
@@ -207,7 +207,7 @@ impl fmt::Debug for Pool {
     }
 }
 
-/// Spawns a task whose work takes turns with that of the task that spawns it, if that takes any.
+/// Spawns a task that shares the owner of the current task, if any.
 pub fn spawn<F>(work: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
@@ -218,14 +218,14 @@ where
     }
 }
 
-/// Does work on a thread for work that blocks, which takes a turn if the task that asks for it takes any. It is not begun when the result
-/// is no longer waited for.
+/// Runs work on a blocking thread, with a turn if the current task has an owner. It does not start if the result is no
+/// longer awaited.
 ///
 /// # Panics
-/// As the work does.
+/// If the work does.
 pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let Ok(turns) = CURRENT.try_with(Turns::clone) else { return outcome(spawn_blocking(work)).await };
-    // A task of its own: the poll that asks has a turn itself, and could wait for a second one for ever.
+    // A separate task, because the current poll has a turn and could wait for a second one forever.
     let begun = tokio::spawn(async move {
         let mut queued = Queued { turns, number: None };
         let turn = poll_fn(|context| queued.poll_turn(context)).await;
@@ -260,7 +260,7 @@ mod tests {
                         running.fetch_sub(1, Ordering::SeqCst);
                         tokio::task::yield_now().await;
                     }
-                    // Tasks that it starts take turns with it, and no turn is held while it waits for them.
+                    // Its tasks share its owner, and no turn is held while it waits for them.
                     let more = (most.clone(), running.clone());
                     let inner = spawn(async move {
                         more.0.fetch_max(more.1.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -324,7 +324,7 @@ mod tests {
         let new = take(4).err().unwrap();
         let waits = |owner: u64| all.0.state.lock().owners.get(&owner).map_or(0, |known| known.waiting.len());
         drop(first);
-        // One was woken for each turn: the owner without any, and then the first, which has none any more.
+        // One task was woken for each turn: that of the owner without any, and then the first, which has none now.
         assert_eq!((waits(4), waits(1), waits(2)), (0, 0, 1));
         drop((new, third_of_first));
         assert_eq!(waits(2), 0, "a turn that is not taken is for the next one");

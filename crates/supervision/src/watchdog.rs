@@ -1,8 +1,8 @@
-//! The watchdog: a thread of its own that notices when a task or request holds a thread of the runtime.
+//! The watchdog: a thread that detects tasks and requests that block a runtime thread.
 //!
-//! Such a thread polls nothing else: what waits in its queue, other requests among it, waits without an answer, while every check that
-//! another thread answers is well. The watchdog logs what holds the thread, fails a health check meanwhile, and logs when it is back.
-//! A poll that polls marked futures again and again changes the place that is looked at, and is not noticed.
+//! A blocked thread polls nothing else. Work in its queue, including other requests, waits, while health checks on
+//! other threads succeed. The watchdog logs the blocking task, fails a health check meanwhile, and logs the recovery. A
+//! poll that repeatedly polls marked futures changes its slot, and is not detected.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,23 +17,23 @@ use crate::running::{Place, name_of};
 
 /// The name of the thread.
 const WATCHDOG: &str = "watchdog";
-/// The longest time of a poll. Time in which the system had no processor for the thread does not count.
+/// The maximum duration of a poll, without the time that the thread waits for a processor.
 const LONGEST_POLL: Duration = Duration::from_secs(1);
-/// The time between two looks at the threads.
+/// The interval of checks.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// A thread that has not come back.
+/// A blocked thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldThread {
     /// The name of the thread.
     pub thread: String,
-    /// The task or request that holds it.
+    /// The task or request that blocks it.
     pub task: &'static str,
-    /// For how long, as far as was seen.
+    /// The observed duration.
     pub held: Duration,
 }
 
-/// A poll as it was seen first.
+/// The first observation of a poll.
 struct Seen {
     state: u64,
     at: Instant,
@@ -42,8 +42,8 @@ struct Seen {
 }
 
 impl Supervisor {
-    /// Starts the watchdog over what this supervisor watches, until `stopping` is cancelled. A server goes without it where the system
-    /// has no more threads, and logs that.
+    /// Starts the watchdog of this supervisor, until `stopping` is cancelled. If the system has no more threads, it
+    /// logs this and the server runs without a watchdog.
     pub fn watch_threads(&self, stopping: &CancellationToken) {
         let (supervisor, stop) = (self.clone(), stopping.clone());
         let watch = move || {
@@ -55,16 +55,16 @@ impl Supervisor {
             supervisor.0.held.lock().clear();
         };
         if let Err(error) = self.spawn_thread(WATCHDOG, stopping, watch) {
-            tracing::error!(%error, "no thread for the watchdog, which notices threads of the runtime that are held");
+            tracing::error!(%error, "the watchdog for blocked runtime threads could not start a thread");
         }
     }
 
-    /// The threads that are held now for longer than they may be.
+    /// The threads that are blocked now.
     pub fn held_threads(&self) -> Vec<HeldThread> {
         self.0.held.lock().clone()
     }
 
-    /// The number of times that a thread was held for too long.
+    /// The number of detected blocks.
     pub fn holds(&self) -> u64 {
         self.0.holds.load(Ordering::Relaxed)
     }
@@ -85,7 +85,7 @@ impl Supervisor {
             if let Some(before) = seen.remove(&address_of(place)).filter(|before| before.is_told) {
                 let task = name_of(before.state).map_or("", |(_, task)| task);
                 let held = now.saturating_duration_since(before.at);
-                tracing::warn!(task, thread = place.thread(), "a thread of the runtime is back after {held:?}");
+                tracing::warn!(task, thread = place.thread(), "a runtime thread was blocked for {held:?}");
             }
             if name_of(state).is_some_and(|(supervisor, _)| supervisor == self.0.number) {
                 let waited_nanos = place.waited_nanos();
@@ -95,7 +95,7 @@ impl Supervisor {
         *self.0.held.lock() = held;
     }
 
-    /// The thread of a poll that was seen before, if the poll has lasted for too long.
+    /// The thread of a poll that was observed before, if it has lasted too long.
     fn held_by(&self, place: &Place, known: &mut Seen, now: Instant) -> Option<HeldThread> {
         let lasted = now.saturating_duration_since(known.at);
         if lasted < LONGEST_POLL {
@@ -107,7 +107,11 @@ impl Supervisor {
         if !known.is_told {
             known.is_told = true;
             self.0.holds.fetch_add(1, Ordering::Relaxed);
-            tracing::error!(task, thread, "a thread of the runtime has not come back for {held:?}; others wait for it");
+            tracing::error!(
+                task,
+                thread,
+                "a runtime thread has been blocked for {held:?}, and other tasks wait for it"
+            );
         }
         Some(HeldThread { thread: thread.to_owned(), task, held })
     }
@@ -121,7 +125,7 @@ fn address_of(place: &Arc<Place>) -> usize {
 mod tests {
     use super::*;
 
-    /// Waits until the threads that are held are as expected.
+    /// Waits until the blocked threads are as expected.
     fn until(supervisor: &Supervisor, expected: &[&str]) {
         let deadline = Instant::now() + Duration::from_mins(1);
         loop {

@@ -1,6 +1,6 @@
-//! Lengths of time as kubectl shows them: the two largest units at most, and fewer the longer the time is.
+//! Durations as kubectl shows them: at most the two largest units, and fewer for longer durations.
 //!
-//! Scripts compare these texts, so they are the reference's to the letter.
+//! Scripts compare these texts, so they equal upstream's exactly.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,9 +9,9 @@ const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 const YEAR: u64 = 365 * DAY;
 
-/// How long before `now` this was; `<unknown>` for no time at all.
+/// The duration from `time` to `now`. `<unknown>` without a time.
 ///
-/// A time less than two seconds ahead counts as now, because clocks differ; one further ahead is `<invalid>`.
+/// Up to two seconds in the future count as now, because clocks differ. A later time is `<invalid>`.
 pub fn age(time: Option<SystemTime>, now: SystemTime) -> String {
     let Some(time) = time else {
         return "<unknown>".to_owned();
@@ -23,7 +23,7 @@ pub fn age(time: Option<SystemTime>, now: SystemTime) -> String {
     }
 }
 
-/// The length of time in short: `90s`, `5m3s`, `4h2m`, `3d4h`, `120d`, `2y15d`.
+/// A duration in short form: `90s`, `5m3s`, `4h2m`, `3d4h`, `120d`, `2y15d`.
 pub fn human_duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     if seconds < 2 * MINUTE {
@@ -47,7 +47,7 @@ pub fn human_duration(duration: Duration) -> String {
     }
 }
 
-/// The larger unit, and the smaller one unless there is none of it.
+/// The larger unit, and the smaller one unless it is zero.
 fn two_units(large: u64, large_unit: &str, small: u64, small_unit: &str) -> String {
     if small == 0 { format!("{large}{large_unit}") } else { format!("{large}{large_unit}{small}{small_unit}") }
 }

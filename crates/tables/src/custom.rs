@@ -1,8 +1,8 @@
-//! Columns that a contributor brings: each with a path to what it shows, as `additionalPrinterColumns` of custom resources have it.
+//! Columns with a path to their value, as in `additionalPrinterColumns` of custom resources.
 //!
-//! The object's name always comes first. A cell is null where the path leads to nothing, or to something of another type than the
-//! column's; a column of texts shows whatever there is. Definitions have any number of columns, so the columns of a row have a bound
-//! together, for what they look at and for what they show. Behind it cells are null.
+//! The object's name comes first. A cell is null if the path has no value, or one of another type than the column's. A
+//! string column shows values of any type. A definition may have any number of columns, so all columns of a row share
+//! limits of work and output. Further cells are null.
 
 use keelson_codec::outline::{Content, Item};
 use keelson_meta::clock::parse_rfc3339;
@@ -14,40 +14,40 @@ use crate::column::{CREATED_AT, Column, NAME};
 use crate::field_value::Subject;
 use crate::path::{Looks, Path, PathError};
 
-/// A column, and the path to what it shows.
+/// A column, and the path of its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CustomColumn {
-    /// What stands at the head of the column.
+    /// The header of the column.
     pub name: String,
     /// The type of the cells.
     pub kind: CellType,
-    /// The OpenAPI format of the cells; empty if none.
+    /// The OpenAPI format of the cells, or empty.
     pub format: String,
-    /// What the column shows, for people; where it is empty, the path is named.
+    /// A description for users. An empty one is replaced by the path.
     pub description: String,
-    /// 0 is always shown; a column with a higher number only where there is room (`-o wide`).
+    /// 0 is always shown. Higher priorities are shown only in wide output (`-o wide`).
     pub priority: i32,
     /// A JSONPath, such as `.spec.host` or `.status.conditions[?(@.type=="Ready")].status`.
     pub path: String,
 }
 
-/// The OpenAPI types that cells can have.
+/// The OpenAPI types of cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CellType {
-    /// Texts, and whatever else there is as text.
+    /// Texts. Other values are converted.
     String,
-    /// Whole numbers.
+    /// Integers.
     Integer,
     /// Numbers.
     Number,
-    /// Truth values.
+    /// Booleans.
     Boolean,
-    /// Points in time, shown by how long they are ago.
+    /// Times, shown as an age.
     Date,
 }
 
 impl CustomColumn {
-    /// How old an object is.
+    /// The age of an object.
     pub(crate) fn age() -> Self {
         Self {
             name: "Age".to_owned(),
@@ -61,14 +61,14 @@ impl CustomColumn {
 }
 
 impl CellType {
-    /// The type of this name, as it stands in `additionalPrinterColumns`.
+    /// The type of this name in `additionalPrinterColumns`.
     pub fn named(name: &str) -> Option<Self> {
         [Self::String, Self::Integer, Self::Number, Self::Boolean, Self::Date]
             .into_iter()
             .find(|kind| kind.name() == name)
     }
 
-    /// Its name in a table's head.
+    /// Its name in the header of a table.
     pub fn name(self) -> &'static str {
         match self {
             Self::String => "string",
@@ -80,9 +80,9 @@ impl CellType {
     }
 }
 
-/// The bytes of texts that a row may show, whatever its object is. The text that goes beyond is the last one.
+/// The limit of texts in a row in bytes, whatever the object. The text that exceeds it is the last.
 const SHOWN_PER_ROW: usize = 64 * 1024;
-/// How many times the bytes of its object a row may show besides.
+/// The additional limit of texts in a row, as a multiple of the object's size.
 const SHOWN_PER_BYTE: usize = 2;
 
 /// The columns of one kind in one version.
@@ -123,7 +123,7 @@ impl CustomColumns {
     }
 }
 
-/// A column with its path, and with a description.
+/// A column with its parsed path and a description.
 fn with_path(mut column: CustomColumn) -> Result<(CustomColumn, Path), PathError> {
     let path = Path::parse(&column.path)?;
     if column.description.is_empty() {
@@ -140,7 +140,7 @@ fn cell(kind: CellType, found: Item<'_>, of: Subject<'_>) -> Value {
         (CellType::Integer, Content::Number(number)) => whole(number).map_or(Value::Null, Value::from),
         (CellType::Number, Content::Number(number)) => {
             number.parse().map_or(Value::Null, |float: f64| match whole(number) {
-                // A whole number is written without a fraction, unless it is beyond 64 bits.
+                // An integral number has no fraction, unless it exceeds 64 bits.
                 Some(whole) if float.fract() == 0.0 && float.abs() < BEYOND_INTEGERS => whole.into(),
                 _ => float.into(),
             })
@@ -154,16 +154,16 @@ fn cell(kind: CellType, found: Item<'_>, of: Subject<'_>) -> Value {
     }
 }
 
-/// What a column of texts shows of a null.
+/// The text of null in a string column.
 const NO_VALUE: &str = "<no value>";
-/// The time that stands for none.
+/// Go's zero time.
 const NO_TIME: &str = "0001-01-01T00:00:00Z";
 
-/// The smallest float that is no 64-bit integer, 2^63.
+/// The smallest float above 64-bit integers, 2^63.
 const BEYOND_INTEGERS: f64 = 9_223_372_036_854_775_808.0;
 
 /// A number without its fraction.
-#[allow(clippy::cast_possible_truncation, reason = "what is too large is the largest there is")]
+#[allow(clippy::cast_possible_truncation, reason = "a larger number saturates")]
 fn whole(number: &str) -> Option<i64> {
     number.parse().ok().or_else(|| number.parse::<f64>().ok().map(|number| number as i64))
 }
@@ -181,7 +181,7 @@ fn text(found: Item<'_>) -> Value {
     }
 }
 
-/// An item as a tree. Outlines are not deeper than what is stored.
+/// An item as a tree. Outlines are not deeper than stored objects.
 fn value_of(item: Item<'_>) -> Value {
     match item.content() {
         Content::Null => Value::Null,

@@ -1,6 +1,6 @@
-//! Reading an object that may lack any part, without a type for each kind.
+//! Lenient access to an object's fields, without a type for each kind.
 //!
-//! Asking for more than there is gives what Go has for an absent field: an empty text, zero, false, an empty list.
+//! Absent fields have Go's zero values: an empty text, zero, false, an empty list.
 
 use std::time::SystemTime;
 
@@ -10,12 +10,12 @@ use keelson_meta::json::Value;
 
 use crate::age::age;
 
-/// The object a row is made of, and the time it is shown at.
+/// The object of a row, and the current time.
 #[derive(Clone, Copy)]
 pub struct Subject<'a> {
     /// The object.
     pub object: Item<'a>,
-    /// The time.
+    /// The current time.
     pub now: SystemTime,
 }
 
@@ -30,18 +30,18 @@ impl<'a> Subject<'a> {
         self.at("metadata").at("name").cell()
     }
 
-    /// The cell with the name of a class, which says whether one of these annotations makes it the default.
+    /// The cell with the name of a class, marked as the default if it has one of these annotations.
     pub fn name_of_class(&self, marks: &[&str]) -> Value {
         let is_default = marks.iter().any(|key| self.annotation(key) == Some("true"));
         format!("{}{}", self.at("metadata").at("name").text(), if is_default { " (default)" } else { "" }).into()
     }
 
-    /// The cell that says how old the object is.
+    /// The cell with the object's age.
     pub fn age(&self) -> Value {
         self.since(self.at("metadata").at("creationTimestamp")).into()
     }
 
-    /// How long ago this was.
+    /// The time since then.
     pub fn since(&self, time: FieldValue<'_>) -> String {
         age(time.time(), self.now)
     }
@@ -51,7 +51,7 @@ impl<'a> Subject<'a> {
         self.at("metadata").at("annotations").at(key).set_text()
     }
 
-    /// Whether the object is on its way out.
+    /// Returns true if the object is being deleted.
     pub fn deleting(&self) -> bool {
         self.at("metadata").at("deletionTimestamp").is_set()
     }
@@ -67,22 +67,22 @@ impl<'a> FieldValue<'a> {
         Self(self.0.and_then(|value| value.get(field)))
     }
 
-    /// The element at this place.
+    /// The element at this index.
     pub fn nth(self, place: usize) -> Self {
         Self(self.elements().nth(place))
     }
 
-    /// This part, or the other if this one is absent or empty.
+    /// This part, or the other one if this is absent or empty.
     pub fn or(self, other: Self) -> Self {
         if self.is_set() && self.set_text() != Some("") { self } else { other }
     }
 
-    /// Whether there is anything, even something empty.
+    /// Returns true for a value other than null, even an empty one.
     pub fn is_set(self) -> bool {
         self.0.is_some_and(|value| value.content() != Content::Null)
     }
 
-    /// The text, empty if absent.
+    /// The text. Empty if absent.
     pub fn text(self) -> &'a str {
         self.set_text().unwrap_or_default()
     }
@@ -95,7 +95,7 @@ impl<'a> FieldValue<'a> {
         }
     }
 
-    /// The number, zero if absent.
+    /// The number. Zero if absent.
     pub fn int(self) -> i64 {
         self.set_int().unwrap_or_default()
     }
@@ -108,12 +108,12 @@ impl<'a> FieldValue<'a> {
         }
     }
 
-    /// The truth value, false if absent.
+    /// The boolean. False if absent.
     pub fn flag(self) -> bool {
         self.set_flag().unwrap_or_default()
     }
 
-    /// The truth value, if there is one.
+    /// The boolean, if there is one.
     pub fn set_flag(self) -> Option<bool> {
         match self.0?.content() {
             Content::Bool(value) => Some(value),
@@ -121,12 +121,12 @@ impl<'a> FieldValue<'a> {
         }
     }
 
-    /// The point in time, if it is one.
+    /// The time, if it is valid.
     pub fn time(self) -> Option<SystemTime> {
         parse_rfc3339(self.set_text()?)
     }
 
-    /// A text or a number as text: quantities and values that may be either. `None` if absent.
+    /// A string or number as text, for quantities and int-or-string values. `None` if absent.
     pub fn printed(self) -> Option<String> {
         match self.0?.content() {
             Content::Text(text) | Content::Number(text) => Some(text.to_owned()),
@@ -134,7 +134,7 @@ impl<'a> FieldValue<'a> {
         }
     }
 
-    /// A quantity as text; an absent one is zero.
+    /// A quantity as text. Zero if absent.
     pub fn quantity(self) -> String {
         self.printed().unwrap_or_else(|| "0".to_owned())
     }
@@ -144,7 +144,7 @@ impl<'a> FieldValue<'a> {
         self.elements().map(|element| Self(Some(element))).collect::<Vec<_>>().into_iter()
     }
 
-    /// The entries of the map, in the order they are stored.
+    /// The entries of the map, in stored order.
     pub fn entries(self) -> impl Iterator<Item = (&'a str, Self)> {
         let map = self.0.filter(|value| value.content() == Content::Object);
         map.into_iter().flat_map(Item::members).map(|(key, value)| (key, Self(Some(value))))
@@ -165,12 +165,12 @@ impl<'a> FieldValue<'a> {
         list.into_iter().flat_map(Item::members).map(|(_, element)| element)
     }
 
-    /// In a list of conditions, the first one of this type.
+    /// The first condition of this type in a list.
     pub fn condition(self, kind: &str) -> Self {
         Self(self.elements().find(|condition| Self(Some(*condition)).at("type").text() == kind))
     }
 
-    /// Whether this is a condition that holds.
+    /// Returns true for a condition with status `True`.
     pub fn holds(self) -> bool {
         self.at("status").text() == "True"
     }
@@ -180,12 +180,12 @@ impl<'a> FieldValue<'a> {
         self.text().into()
     }
 
-    /// The cell with this text, or with `fallback` if there is none.
+    /// The cell with this text, or with `fallback` if it is absent.
     pub fn cell_or(self, fallback: &str) -> Value {
         self.set_text().unwrap_or(fallback).into()
     }
 
-    /// The cell with this text, or with `fallback` if there is none or it is empty.
+    /// The cell with this text, or with `fallback` if it is absent or empty.
     pub fn cell_unless_empty(self, fallback: &str) -> Value {
         crate::text::or(self.text(), fallback).into()
     }

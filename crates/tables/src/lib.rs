@@ -1,10 +1,11 @@
-//! Tables (`kubectl get`) and PartialObjectMetadata: objects for clients that do not read them whole.
+//! Tables (`kubectl get`) and PartialObjectMetadata: objects for clients that do not need them whole.
 //!
 //! Pure functions from a decoded object to the cells of its row, and from cells and bytes to the wire form. Columns,
-//! their order, descriptions and cell texts are those of Kubernetes; custom resources bring their own columns.
+//! their order, descriptions and cell texts are those of Kubernetes. Custom resources have their own columns. The crate
+//! must not know HTTP, stores or kinds.
 //!
-//! Invariants: a printer never fails, whatever the object holds (a field that is missing or of the wrong type shows as
-//! what Kubernetes shows for an empty one); time is handed in; nothing here holds more than one row.
+//! Invariants: a printer never fails, whatever the object. A missing or mistyped field shows as an empty one does in
+//! Kubernetes. The caller supplies the time. At most one row is in memory.
 
 pub mod age;
 pub mod column;

@@ -1,11 +1,12 @@
-//! The paths of columns that a contributor brings: the part of JSONPath that `additionalPrinterColumns` are written in.
+//! The subset of JSONPath for the paths of `additionalPrinterColumns`.
 //!
-//! Segments are members (`.spec.host`, `['a.b']`, `.foo\.bar`), items (`[0]`, `[-1]`), some of them (`[0:2]`, `[::2]`, `[0,3]`), all of
-//! them (`[*]`, `.*`), whatever is below (`..name`) and filters (`[?(@.type=="Ready")]`, with `==`, `!=`, `<`, `<=`, `>`, `>=`, or
-//! whether there is something). A path shows the first value that it leads to.
+//! Segments are members (`.spec.host`, `['a.b']`, `.foo\.bar`), items (`[0]`, `[-1]`), and slices and unions (`[0:2]`,
+//! `[::2]`, `[0,3]`). Further ones are all parts (`[*]`, `.*`), descendants (`..name`) and filters
+//! (`[?(@.type=="Ready")]`, with `==`, `!=`, `<`, `<=`, `>`, `>=`, or an existence test). The cell shows the first
+//! value of a path.
 //!
-//! Paths with several `..` or with filters in filters could take a time that is exponential in their length. So the columns of a row share
-//! a number of [`Looks`].
+//! Paths with several `..`, or with filters in filters, could take exponential time. All columns of a row therefore
+//! share a number of [`Looks`].
 
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -13,37 +14,38 @@ use std::cmp::Ordering;
 use keelson_codec::outline::{Content, Item};
 use thiserror::Error;
 
-/// How many bytes a path has at the most, so that filters can't be nested too deep.
+/// The maximum length of a path in bytes, which bounds nested filters.
 const PATH_BYTES_MAX: usize = 1024;
 
-/// The values that the columns of one row may look at, whatever the object is.
+/// The number of values that the columns of one row may visit, whatever the object.
 const LOOKS_PER_ROW: usize = 10_000;
-/// Further ones for each byte of the object. A walk over all of an object takes at most one for each byte.
+/// The additional number of visits for each byte of the object. A walk over the whole object takes at most one for each
+/// byte.
 const LOOKS_PER_BYTE: usize = 4;
 
-/// The number of values that may still be looked at for a row.
+/// The remaining visits of values for a row.
 pub(crate) struct Looks(Cell<usize>);
 
 impl Looks {
-    /// The looks of a row about an object.
+    /// The visits for a row of an object.
     pub(crate) fn at(object: Item<'_>) -> Self {
         Self(Cell::new(object.text_bytes().saturating_mul(LOOKS_PER_BYTE).saturating_add(LOOKS_PER_ROW)))
     }
 
-    /// Counts one look; false if there is none left.
+    /// Counts one visit. Returns false if none is left.
     fn take(&self) -> bool {
         let left = self.0.get();
         self.0.set(left.saturating_sub(1));
         left > 0
     }
 
-    /// The values in a value, as far as they may be looked at.
+    /// The values in a value, while visits are left.
     fn below<'a>(&self, from: Item<'a>) -> impl Iterator<Item = (&'a str, Item<'a>)> {
         from.members().take_while(|_| self.take())
     }
 }
 
-/// A path that can't be used.
+/// An invalid path.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("unrecognized column definition {0:?}")]
 pub struct PathError(String);
@@ -55,16 +57,16 @@ pub(crate) struct Path(Vec<Segment>);
 #[derive(Clone, Debug, PartialEq)]
 enum Segment {
     Member(String),
-    /// From the end where it is negative.
+    /// A negative index counts from the end.
     Index(i64),
     All,
-    /// From one item to before another, every so many.
+    /// Start, end and step.
     Slice(Option<i64>, Option<i64>, usize),
-    /// What one of these leads to.
+    /// The values of all of these segments.
     Union(Vec<Segment>),
-    /// The value and all that is below it.
+    /// The value and all values below it.
     Descent,
-    /// Items of which a path leads to something, and to this where it says so.
+    /// Items for which the path has a value, or one that satisfies the comparison.
     Filter(Path, Option<Comparison>),
 }
 
@@ -84,7 +86,7 @@ enum Relation {
     GreaterOrEqual,
 }
 
-/// The relations as they are written; those that begin like another come before it.
+/// The relations, longer ones before their prefixes.
 const RELATIONS: [(&str, Relation); 6] = [
     ("==", Relation::Equal),
     ("!=", Relation::Unequal),
@@ -115,7 +117,7 @@ enum Literal {
 }
 
 impl Path {
-    /// Reads a path, such as `.spec.host`.
+    /// Parses a path, such as `.spec.host`.
     pub(crate) fn parse(text: &str) -> Result<Self, PathError> {
         let path = text.trim();
         let path = path.strip_prefix('$').unwrap_or(path);
@@ -126,7 +128,7 @@ impl Path {
         }
     }
 
-    /// The first value that the path leads to; `None` also where no looks are left to find it.
+    /// The first value of the path. `None` also if the visits are exhausted.
     pub(crate) fn first<'a>(&self, from: Item<'a>, looks: &Looks) -> Option<Item<'a>> {
         first(&self.0, from, looks)
     }
@@ -170,7 +172,7 @@ fn first<'a>(segments: &[Segment], from: Item<'a>, looks: &Looks) -> Option<Item
     }
 }
 
-/// The first value that the segments lead to from a list or an object, or from one below it.
+/// The first value of the segments from a list or object, or from one below it.
 fn descend<'a>(segments: &[Segment], from: Item<'a>, looks: &Looks) -> Option<Item<'a>> {
     if !matches!(from.content(), Content::Array | Content::Object) {
         return None;
@@ -179,7 +181,7 @@ fn descend<'a>(segments: &[Segment], from: Item<'a>, looks: &Looks) -> Option<It
     here.or_else(|| looks.below(from).find_map(|(_, item)| descend(segments, item, looks)))
 }
 
-/// Where a slice begins and ends in a list of so many items; `None` where that is not within the list.
+/// The bounds of a slice in a list of `count` items. `None` if they are outside of it.
 fn bounds(start: Option<i64>, end: Option<i64>, count: usize) -> Option<(usize, usize)> {
     let count = i64::try_from(count).ok()?;
     let from_end = |place: i64| if place < 0 { place + count } else { place };
@@ -200,13 +202,13 @@ fn fits(comparison: &Option<Comparison>, found: Item<'_>) -> bool {
             Relation::Equal | Relation::Unequal => Some(found.cmp(flag)),
             _ => None,
         },
-        // Values of different types can't be compared.
+        // Values of different types are not comparable.
         _ => None,
     };
     order.is_some_and(|order| relation.holds(order))
 }
 
-/// The segments at the beginning of a text, and what stands behind them.
+/// The segments at the start of a text, and the rest.
 fn segments(mut text: &str) -> Option<(Path, &str)> {
     let mut segments = Vec::new();
     loop {
@@ -223,7 +225,7 @@ fn segments(mut text: &str) -> Option<(Path, &str)> {
             }
         } else if let Some(rest) = text.strip_prefix('.') {
             match member(rest)? {
-                // A dot before a bracket says nothing.
+                // A dot before a bracket is ignored.
                 (name, rest) if name.is_empty() && rest.starts_with('[') => in_brackets(&rest[1..])?,
                 (name, _) if name.is_empty() => return None,
                 (name, rest) => (Segment::Member(name), rest),
@@ -236,7 +238,7 @@ fn segments(mut text: &str) -> Option<(Path, &str)> {
     }
 }
 
-/// The name at the beginning of a text; a backslash takes the meaning from the sign behind it.
+/// The name at the start of a text, in which a backslash escapes a character.
 fn member(text: &str) -> Option<(String, &str)> {
     let mut name = String::new();
     let mut signs = text.char_indices();
@@ -252,7 +254,7 @@ fn member(text: &str) -> Option<(String, &str)> {
     Some((name, ""))
 }
 
-/// What stands behind an opening bracket, and what stands behind the closing one.
+/// The segment after an opening bracket, and the text after the closing one.
 fn in_brackets(text: &str) -> Option<(Segment, &str)> {
     if let Some(rest) = text.strip_prefix("?(") {
         let (path, rest) = segments(rest.trim_start().strip_prefix('@')?)?;
@@ -273,7 +275,7 @@ fn in_brackets(text: &str) -> Option<(Segment, &str)> {
     }
 }
 
-/// What stands between brackets, or between commas there, and what stands behind it.
+/// One element of a bracket, and the rest.
 fn part(text: &str) -> Option<(Segment, &str)> {
     if let Some((name, rest)) = quoted(text) {
         return Some((Segment::Member(name), rest));
@@ -314,7 +316,7 @@ fn comparison(text: &str) -> Option<(Option<Comparison>, &str)> {
     Some((Some(Comparison { relation, with }), rest))
 }
 
-/// The text in quotes at the beginning of a text, and what stands behind it.
+/// The quoted text at the start, and the rest.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let quote = text.chars().next().filter(|sign| matches!(sign, '\'' | '"'))?;
     let mut inside = String::new();
@@ -384,7 +386,7 @@ mod tests {
         check(".spec.missing.deeper", None);
     }
 
-    /// Each of these would look at more values than there are atoms.
+    /// Each of these would visit more values than there are atoms.
     #[test]
     fn paths_that_branch_have_a_bound() {
         let deep = format!("{}1{}", r#"{"a":"#.repeat(400), "}".repeat(400));
@@ -400,7 +402,7 @@ mod tests {
             let looks = Looks::at(outline.root());
             assert!(Path::parse(&path).expect("the path is good").first(outline.root(), &looks).is_none(), "{path}");
         }
-        // One walk over all of an object is within the bound, and so are several.
+        // Several walks over the whole object are within the limit.
         let (outline, last) = (Outline::read(&wide), Path::parse("..z").expect("the path is good"));
         let looks = Looks::at(outline.root());
         for _ in 0..4 {

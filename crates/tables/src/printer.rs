@@ -1,7 +1,7 @@
-//! A printer: what a kind offers for its table.
+//! The printer of a kind for its table.
 //!
-//! It has columns, a function that fills the cells of a row, and marks for kinds whose rows differ from the usual; or columns that a
-//! contributor brings, each with the path to what it shows (`custom.rs`). Kinds without a printer are shown by name and age.
+//! It has columns, a function for the cells of a row, and row conditions for some kinds, or custom columns with paths
+//! (`custom.rs`). Kinds without a printer show name and creation time.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -17,7 +17,7 @@ use crate::custom::{CustomColumn, CustomColumns};
 use crate::field_value::Subject;
 use crate::path::PathError;
 
-/// How the objects of one kind are shown.
+/// The table form of a kind's objects.
 #[derive(Clone)]
 pub struct Printer(Form);
 
@@ -27,7 +27,7 @@ enum Form {
     Custom(Arc<CustomColumns>),
 }
 
-/// The columns of a built-in kind, and code that fills them.
+/// The columns of a built-in kind, and the code that fills them.
 #[derive(Clone, Copy)]
 struct Coded {
     columns: &'static [Column<'static>],
@@ -37,49 +37,48 @@ struct Coded {
     unshown: &'static [&'static str],
 }
 
-/// A mark on a row, which clients may use to show it otherwise.
+/// A condition of a row, which clients may use for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowCondition {
-    /// What the mark says; only `Completed` is known.
+    /// The type of the condition. Only `Completed` exists.
     pub kind: &'static str,
     /// `True`, `False` or `Unknown`.
     pub status: &'static str,
-    /// Why, for machines.
+    /// The reason for programs.
     pub reason: &'static str,
-    /// Why, for people.
+    /// The reason for users.
     pub message: &'static str,
 }
 
-/// The columns of kinds that have no printer of their own.
+/// The columns of kinds without a printer.
 const GENERIC: &[Column<'_>] = &[NAME, CREATED_AT];
 
 impl Printer {
-    /// The printer of a kind that has none of its own.
+    /// The printer of kinds without their own.
     pub const fn generic() -> Self {
         Self::new(GENERIC, generic)
     }
 
-    /// The printer of a kind that brings its columns: its objects are shown by name and by these.
+    /// The printer of a kind with these columns after the name.
     ///
     /// # Errors
-    /// When a path can't be used.
+    /// An invalid path.
     pub fn custom(columns: Vec<CustomColumn>) -> Result<Self, PathError> {
         Ok(Self(Form::Custom(Arc::new(CustomColumns::new(columns)?))))
     }
 
-    /// The same as far as the paths can be used: columns up to the first whose path can't. A kind that brings none at all shows how
-    /// old its objects are.
+    /// The printer of the columns before the first with an invalid path. Without any columns it shows the age.
     pub fn custom_until_unusable(columns: Vec<CustomColumn>) -> Self {
         let columns = if columns.is_empty() { vec![CustomColumn::age()] } else { columns };
         Self(Form::Custom(Arc::new(CustomColumns::until_unusable(columns))))
     }
 
-    /// A printer with these columns, and a function that fills a row.
+    /// A printer with these columns, and a function for the cells.
     pub const fn new(columns: &'static [Column<'static>], cells: fn(Subject<'_>) -> Vec<Value>) -> Self {
         Self::marked(columns, cells, |_| &[])
     }
 
-    /// A printer with rows that carry marks.
+    /// A printer with row conditions.
     pub const fn marked(
         columns: &'static [Column<'static>],
         cells: fn(Subject<'_>) -> Vec<Value>,
@@ -88,7 +87,7 @@ impl Printer {
         Self(Form::Coded(Coded { columns, cells, conditions, order: None, unshown: &[] }))
     }
 
-    /// A printer with rows in an order of their own.
+    /// A printer with its own order of rows.
     pub const fn ordered(
         columns: &'static [Column<'static>],
         cells: fn(Subject<'_>) -> Vec<Value>,
@@ -97,8 +96,8 @@ impl Printer {
         Self(Form::Coded(Coded { columns, cells, conditions: |_| &[], order: Some(order), unshown: &[] }))
     }
 
-    /// A printer whose rows do not show these annotations: upstream keeps what they say in fields of its own, of which it makes them for
-    /// whole objects and not for rows.
+    /// Returns the printer with these annotations hidden in rows. Upstream keeps their values in internal fields and
+    /// restores them for whole objects only.
     pub fn without_annotations(self, unshown: &'static [&'static str]) -> Self {
         match self.0 {
             Form::Coded(coded) => Self(Form::Coded(Coded { unshown, ..coded })),
@@ -106,7 +105,7 @@ impl Printer {
         }
     }
 
-    /// The annotations that the metadata in a row lacks.
+    /// The annotations hidden in the metadata of a row.
     pub fn unshown_annotations(&self) -> &'static [&'static str] {
         match &self.0 {
             Form::Coded(coded) => coded.unshown,
@@ -122,12 +121,12 @@ impl Printer {
         }
     }
 
-    /// Whether the cells may show any field of an object, so that all of it has to be read.
+    /// Returns true if the cells may show any field, so that the whole object is read.
     pub fn reads_all(&self) -> bool {
         matches!(self.0, Form::Custom(_))
     }
 
-    /// The row of this object as it looks at `now`.
+    /// The row of this object at `now`.
     pub fn cells(&self, object: &Outline<'_>, now: SystemTime) -> Vec<Value> {
         let subject = Subject { object: object.root(), now };
         match &self.0 {
@@ -136,7 +135,7 @@ impl Printer {
         }
     }
 
-    /// The marks on the row of this object; mostly none.
+    /// The conditions of this object's row, usually none.
     pub fn conditions(&self, object: &Outline<'_>) -> &'static [RowCondition] {
         match &self.0 {
             Form::Coded(coded) => (coded.conditions)(Subject { object: object.root(), now: SystemTime::UNIX_EPOCH }),
@@ -144,8 +143,7 @@ impl Printer {
         }
     }
 
-    /// How the rows of one list are sorted, for the few kinds whose rows do not stand in the order of the keys.
-    /// A page is sorted by itself.
+    /// The order of rows for the few kinds that are not sorted by key. Each page is sorted by itself.
     pub fn order(&self) -> Option<fn(&Object, &Object) -> Ordering> {
         match &self.0 {
             Form::Coded(coded) => coded.order,
@@ -155,6 +153,6 @@ impl Printer {
 }
 
 fn generic(of: Subject<'_>) -> Vec<Value> {
-    // The text is Go's zero time, which is what an object without a time of creation has.
+    // Go's zero time, for an object without a creation time.
     vec![of.name(), of.at("metadata").at("creationTimestamp").cell_or("0001-01-01T00:00:00Z")]
 }

@@ -1,6 +1,6 @@
 //! Label selectors and label sets as text, in the canonical form that can be parsed again.
 //!
-//! Printers show them in cells; the order is that of the reference server.
+//! Printers show them in cells, in upstream's order.
 
 use keelson_meta::json::Value;
 
@@ -17,7 +17,7 @@ pub fn labels(set: FieldValue<'_>) -> Value {
     join(pairs.iter().map(|(key, value)| format!("{key}={value}")), ",").into()
 }
 
-/// A label selector, or `<none>` if it is empty, or `<error>` if it cannot be understood.
+/// A label selector. `<none>` if it is empty, `<error>` if it is malformed.
 pub fn label_selector(selector: FieldValue<'_>) -> Value {
     match canonical(selector) {
         Some(text) if text.is_empty() => "<none>".into(),
@@ -26,7 +26,7 @@ pub fn label_selector(selector: FieldValue<'_>) -> Value {
     }
 }
 
-/// A label selector in the form of the `labelSelector` parameter; `None` if it cannot be understood.
+/// A label selector in the form of the `labelSelector` parameter. `None` if it is malformed.
 pub fn canonical(selector: FieldValue<'_>) -> Option<String> {
     let equal = selector.at("matchLabels").entries();
     let mut terms: Vec<(&str, String)> = equal.map(|(key, value)| (key, format!("{key}={}", value.text()))).collect();
@@ -52,7 +52,7 @@ fn term(expression: FieldValue<'_>) -> Option<String> {
     }
 }
 
-/// A label selector as Go prints the struct, which is what admission policy bindings show.
+/// A label selector as Go prints the struct, for admission policy bindings.
 pub fn go_struct(selector: FieldValue<'_>) -> String {
     let mut labels: Vec<(&str, &str)> =
         selector.at("matchLabels").entries().map(|(key, value)| (key, value.text())).collect();

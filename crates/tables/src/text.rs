@@ -1,12 +1,12 @@
-//! Texts that several printers build: lists, counts, and what stands for nothing.
+//! Texts of several printers: lists, counts, and placeholders.
 //!
-//! They read JSON that may lack any field, since tables are also made of objects that older servers stored.
+//! They read JSON without relying on any field, since objects may have been stored by older servers.
 
 use keelson_meta::json::Value;
 
 use crate::field_value::FieldValue;
 
-/// How many of a long list are shown.
+/// The number of items shown of a long list.
 const SHOWN: usize = 3;
 
 /// The text, or `fallback` if it is empty.
@@ -14,7 +14,7 @@ pub fn or<'a>(text: &'a str, fallback: &'a str) -> &'a str {
     if text.is_empty() { fallback } else { text }
 }
 
-/// The texts with a separator between them.
+/// The texts joined by a separator.
 pub fn join<T: AsRef<str>>(texts: impl IntoIterator<Item = T>, separator: &str) -> String {
     let mut joined = String::new();
     for (place, text) in texts.into_iter().enumerate() {
@@ -26,7 +26,7 @@ pub fn join<T: AsRef<str>>(texts: impl IntoIterator<Item = T>, separator: &str) 
     joined
 }
 
-/// The first three texts, and how many more there are: `a,b,c + 2 more...`.
+/// The first three texts, and the number of others: `a,b,c + 2 more...`.
 pub fn first_three<T: AsRef<str>>(mut texts: impl Iterator<Item = T>) -> String {
     let mut joined = join(texts.by_ref().take(SHOWN), ",");
     let more = texts.count();
@@ -36,7 +36,7 @@ pub fn first_three<T: AsRef<str>>(mut texts: impl Iterator<Item = T>) -> String 
     joined
 }
 
-/// How many of how many, such as `1/3`.
+/// A ratio such as `1/3`.
 pub fn ratio(part: i64, whole: i64) -> Value {
     format!("{part}/{whole}").into()
 }
@@ -51,7 +51,7 @@ pub fn container_images(pod_spec: FieldValue<'_>) -> Value {
     join(pod_spec.at("containers").items().map(|container| container.at("image").text()), ",").into()
 }
 
-/// The addresses or host names of a load balancer: sorted, each once.
+/// The distinct addresses or host names of a load balancer, sorted.
 pub fn load_balancer(ingress: FieldValue<'_>) -> String {
     let mut points: Vec<&str> = ingress
         .items()
@@ -63,7 +63,7 @@ pub fn load_balancer(ingress: FieldValue<'_>) -> String {
     join(points, ",")
 }
 
-/// Access modes in short, in a fixed order: `RWO,ROX`.
+/// Abbreviated access modes in a fixed order: `RWO,ROX`.
 pub fn access_modes(modes: FieldValue<'_>) -> String {
     const SHORT: [(&str, &str); 4] =
         [("ReadWriteOnce", "RWO"), ("ReadOnlyMany", "ROX"), ("ReadWriteMany", "RWX"), ("ReadWriteOncePod", "RWOP")];
@@ -71,7 +71,7 @@ pub fn access_modes(modes: FieldValue<'_>) -> String {
     join(SHORT.iter().filter(|(mode, _)| has(mode)).map(|(_, short)| short), ",")
 }
 
-/// The resource with its group, if it has one: `deployments.apps`.
+/// The resource with its group, if any: `deployments.apps`.
 pub fn with_group(resource: &str, group: &str) -> String {
     if group.is_empty() { resource.to_owned() } else { format!("{resource}.{group}") }
 }

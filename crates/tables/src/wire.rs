@@ -1,7 +1,7 @@
-//! The wire forms: a Table and a PartialObjectMetadataList, written piece by piece, and a single PartialObjectMetadata.
+//! The wire forms: a Table and a PartialObjectMetadataList, written in pieces, and a single PartialObjectMetadata.
 //!
-//! A list is its head, its rows or items with commas between them, and [`TAIL`]; no more than one row is ever held.
-//! In a watch each event holds a table of one row, which ends in [`END`]; only the first of them tells the columns.
+//! A list consists of its head, its rows or items separated by commas, and [`TAIL`], with at most one row in memory.
+//! Each watch event has a table of one row, which ends in [`END`]. Only the first event has the column definitions.
 
 mod metadata;
 mod table;
@@ -9,12 +9,12 @@ mod table;
 pub use metadata::write_partial;
 pub use table::{IncludeObject, Row, TableHead};
 
-/// What ends a table or a list inside something else, such as a watch event.
+/// The end of an embedded table or list, such as in a watch event.
 pub const END: &[u8] = b"]}";
-/// What ends a table or a list that is the whole body.
+/// The end of a table or list that is the whole body.
 pub const TAIL: &[u8] = b"]}\n";
 
-/// The version of `meta.k8s.io` a client asked for. The forms of both are the same but for their name.
+/// The requested version of `meta.k8s.io`. Both have the same form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetaVersion {
     /// `v1`.
@@ -24,7 +24,7 @@ pub enum MetaVersion {
 }
 
 impl MetaVersion {
-    /// The version with this name, as the `v` parameter of a media type gives it.
+    /// The version of this name, as in the `v` parameter of a media type.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "v1" => Some(Self::V1),
@@ -52,7 +52,7 @@ fn write_type(kind: &str, version: MetaVersion, out: &mut Vec<u8>) {
 }
 
 fn write_json<T: serde::Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) {
-    serde_json::to_writer(out, value).expect("keys are strings and memory takes every byte");
+    serde_json::to_writer(out, value).expect("keys are strings, and writing to a Vec cannot fail");
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The wire forms of tables and bare metadata, byte by byte.
+//! The wire forms of tables and partial metadata, byte by byte.
 //!
 //! kubectl and client-go read them, in JSON and in protobuf.
 
@@ -18,7 +18,7 @@ fn text(out: Vec<u8>) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// Appends what is always the same.
+/// Appends a constant text.
 fn put(text: &str) -> impl FnOnce(&mut Vec<u8>) {
     move |out| out.extend_from_slice(text.as_bytes())
 }

@@ -1,8 +1,8 @@
-//! Access control: the rate of a user who is bound by a role over that of the same user where anybody may do anything, and the same with
-//! each request audited at the level Metadata as well.
+//! Access control: the rate of a user with a role, relative to that of the same user under AlwaysAllow, and the same
+//! with each request audited at the level Metadata.
 //!
-//! Both sides are whole servers, in turn. They have the roles and bindings of a large cluster, most of them other people's. Creates
-//! cost the store most, so that it is gets that show what a decision and the two events of a request cost.
+//! Both sides are whole servers, alternating. They have the roles and bindings of a large cluster, mostly of other
+//! users. Creates are dominated by the store, so gets show the cost of a decision and of a request's two audit events.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -21,21 +21,21 @@ use crate::pods::Pods;
 use crate::server::Server;
 use crate::wire::{Client, Credentials, Request};
 
-/// The directories of these rows, beside those of the other rows.
+/// The number of the first directory of these rows.
 const DIRECTORY: usize = 7_000;
 const CREATING: usize = 48;
 const READING: usize = 32;
-/// Pods that each side of a round creates.
+/// The number of pods that each side creates in a round.
 const ROUND: usize = 2_000;
-/// How long each side of a round reads.
+/// The duration of reads of each side in a round.
 const READ_TIME: Duration = Duration::from_millis(500);
-/// Odd and not a multiple of five, so that all are read before one is again.
+/// Odd and not a multiple of five, so that all are read before a repetition.
 const STRIDE: usize = 7_919;
 
 const ROLES: usize = 2_000;
 const BINDINGS: usize = 5_000;
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
-/// Who asks, and its group.
+/// The user and its group.
 const USER: &str = "bench-user";
 const GROUP: &str = "bench-crew";
 /// The modes of the two sides.
@@ -44,7 +44,7 @@ const ANYBODY: &str = "AlwaysAllow";
 
 const POLICY: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n";
 
-/// Which of the figures: what a server does that the other does not, and what it is asked for.
+/// The kind of figure: the difference between the servers, and the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     RolesCreate,
@@ -63,14 +63,14 @@ impl Access {
     }
 }
 
-/// A server, the user's way to it, and its pods.
+/// A server, the user's client, and its pods.
 struct Side {
     server: Server,
     client: Client,
     pods: Rc<Pods>,
 }
 
-/// The rate of the server that looks at who asks over that of the other.
+/// The rate of the server with access control relative to the other.
 pub(super) async fn figure(bench: &Bench, which: Access) -> Result<(Quantity, Seen)> {
     let files = TempDir::new().context("making a directory for the policy")?;
     let mut sides = Vec::new();
@@ -123,7 +123,7 @@ impl Side {
     }
 }
 
-/// Makes the roles and bindings, and the user with a certificate, as an administrator does it.
+/// Creates the roles and bindings, and the user with a certificate, as an administrator does.
 async fn user(bench: &Bench, server: &Server, files: &Path, number: usize) -> Result<Client> {
     let namespaces: Rc<Vec<String>> = Rc::new(Pods::namespaces().collect());
     for (count, request) in [(ROLES, role as fn(usize, &str) -> Request), (BINDINGS, binding)] {
@@ -144,7 +144,7 @@ async fn user(bench: &Bench, server: &Server, files: &Path, number: usize) -> Re
     Client::new(Credentials::read(&kubeconfig)?)
 }
 
-/// A role of somebody else.
+/// A role of another user.
 fn role(number: usize, namespace: &str) -> Request {
     let rules = json!([
         {"apiGroups": [""], "resources": ["configmaps", "secrets"], "verbs": ["get", "list"]},
@@ -154,7 +154,7 @@ fn role(number: usize, namespace: &str) -> Request {
     Request::post(format!("{RBAC}/namespaces/{namespace}/roles"), body.to_string())
 }
 
-/// A binding of somebody else. Its role is in its namespace, as the namespaces divide the roles.
+/// A binding of another user, to a role in its namespace.
 fn binding(number: usize, namespace: &str) -> Request {
     let role = format!("role-{}", number % ROLES);
     bind(namespace, &format!("binding-{number}"), &role, &format!("user-{number}"))

@@ -1,7 +1,7 @@
-//! The memory and the work that an order, an index or the index of searches adds.
+//! The memory and work of a sorted index, a field index or a search index.
 //!
-//! Memory is that of the process, at rest before and after. For the rate of creates rounds alternate: in one nobody asks, in the other a
-//! query comes now and then, which leads on what it is answered from.
+//! Memory is that of the idle process before and after. The rate of creates is measured in alternating rounds, without
+//! queries and with an occasional query that updates the index.
 
 use std::convert::Infallible;
 use std::rc::Rc;
@@ -19,23 +19,23 @@ use crate::server::Server;
 use crate::wire::{Client, Request};
 
 const PODS: &str = "/api/v1/pods";
-/// What has values of its own in most pods, in some, in few.
+/// Fields with distinct values in most, some and few pods.
 const PATHS: [&str; 4] =
     ["metadata.uid", "metadata.creationTimestamp", "spec.containers[0].image", "spec.volumes[0].configMap.name"];
-/// An index is made when it would have been of use a few times.
+/// The number of queries after which an index is created.
 const ASKED: usize = 4;
-/// How far apart looks at memory are, how much two differ at most at rest, and how often it is looked at.
+/// The interval of memory readings, the maximum difference of an idle process, and the maximum number of readings.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 const AT_REST: u64 = 1 << 20;
 const MOST_LOOKS: usize = 30;
 const CREATING: usize = 48;
-/// Pods that each round creates, numbered from here on: no other row has these.
+/// The number of pods that each round creates. No other row uses these numbers.
 const ROUND: usize = 1_000;
 const FIRST: usize = 10_000_000;
-/// How far apart queries are while pods are created.
+/// The interval of queries while pods are created.
 const QUERY_EVERY: Duration = Duration::from_millis(100);
 
-/// What is added.
+/// The kind of index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Added {
     Order,
@@ -44,7 +44,7 @@ pub(crate) enum Added {
 }
 
 impl Added {
-    /// Queries that are answered from one each.
+    /// Queries that each use one index.
     fn queries(self) -> Vec<String> {
         let query = |parameters: String| format!("{PODS}?limit=10&{parameters}");
         match self {
@@ -55,10 +55,10 @@ impl Added {
     }
 }
 
-/// The memory that one takes.
+/// The memory of one index.
 pub(super) async fn memory(bench: &mut Bench, added: Added) -> Result<(Quantity, Seen)> {
     let pods = bench.pods.count;
-    // A server that was just started has made none yet.
+    // A restarted server has none.
     let server = bench.restarted().await?;
     let before = at_rest(&server.process).await?;
     let queries = added.queries();
@@ -75,7 +75,7 @@ pub(super) async fn memory(bench: &mut Bench, added: Added) -> Result<(Quantity,
     Ok((Quantity::Memory(each), Seen { peak: Some(server.process.peak_memory()?), note, ..Seen::default() }))
 }
 
-/// The memory of a process that changes no more.
+/// The memory of an idle process.
 async fn at_rest(process: &Process) -> Result<u64> {
     let (mut last, mut rests) = (process.memory()?, 0);
     for _ in 0..MOST_LOOKS {
@@ -83,7 +83,7 @@ async fn at_rest(process: &Process) -> Result<u64> {
         let now = process.memory()?;
         rests = if now.abs_diff(last) <= AT_REST { rests + 1 } else { 0 };
         last = now;
-        // Allocators give memory back after some seconds.
+        // Allocators return memory after some seconds.
         if rests == 5 {
             break;
         }
@@ -91,7 +91,7 @@ async fn at_rest(process: &Process) -> Result<u64> {
     Ok(last)
 }
 
-/// The rate of creates while one is in use over that while nobody asks.
+/// The rate of creates with an index in use, relative to that without queries.
 pub(super) async fn create(bench: &mut Bench, added: Added) -> Result<(Quantity, Seen)> {
     let runs = bench.runs;
     bench.filled().await?;

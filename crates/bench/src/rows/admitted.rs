@@ -1,8 +1,9 @@
-//! Creates of pods that admission has work with: policies, a mutating webhook on this machine, and a quota that all creates share; and
-//! those of which nobody is asked though somebody could be.
+//! Creates of pods with admission: policies, a mutating webhook on this machine, and a quota shared by all creates.
+//! Also creates with admission plugins enabled but nothing configured.
 //!
-//! Policies are measured over none, and a server with its plugins over one without those that ask, by servers in turn, since machines are
-//! shared and noisy. What is asked is looked at once before: a row that measures admission that does nothing would measure nothing.
+//! Policies are measured relative to none, and a server with all plugins relative to one without those for policies and
+//! webhooks. Servers alternate, since machines are shared and noisy. The effect of admission is checked first, so that
+//! no row measures inactive admission.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -20,19 +21,19 @@ use crate::pods::Pods;
 use crate::server::Server;
 use crate::wire::Request;
 
-/// The directories of these rows, beside those of the other rows.
+/// The number of the first directory of these rows.
 const DIRECTORY: usize = 8_000;
 const CREATING: usize = 48;
-/// Pods that a run creates, and those of one turn of two servers.
+/// The number of pods of a run, and of one turn of two servers.
 const ROUND: usize = 5_000;
 const TURN: usize = 2_000;
-/// How long the quota may take to show what is used, and how often it is asked.
+/// The maximum time until the quota shows the usage, and the interval of checks.
 const PATIENCE: Duration = Duration::from_secs(20);
 const ASK_EVERY: Duration = Duration::from_millis(200);
 const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
-/// Has a server ask nobody, whatever is configured.
+/// Disables policies and webhooks on a server.
 const NOBODY: &str = "--disable-admission-plugins=MutatingAdmissionPolicy,MutatingAdmissionWebhook,ValidatingAdmissionPolicy,ValidatingAdmissionWebhook";
-/// What the five policies ask of a pod.
+/// The expressions of the five policies.
 const EXPRESSIONS: [&str; 5] = [
     "'app.kubernetes.io/name' in object.metadata.labels",
     "object.spec.containers.all(c, c.image.startsWith('example.com/'))",
@@ -41,21 +42,21 @@ const EXPRESSIONS: [&str; 5] = [
     "!has(object.spec.hostNetwork) || !object.spec.hostNetwork",
 ];
 
-/// Which of the figures.
+/// The kind of figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admitted {
-    /// With five policies over none.
+    /// Five policies relative to none.
     Policies,
-    /// With one mutating webhook.
+    /// One mutating webhook.
     Webhook,
-    /// In one namespace with a quota.
+    /// One namespace with a quota.
     Quota,
-    /// With no policy and no webhook, over a server that has no plugins for them.
+    /// No policy and no webhook, relative to a server without their plugins.
     Unasked,
 }
 
 impl Admitted {
-    /// Whether two kinds of servers are compared.
+    /// Returns true if two kinds of servers are compared.
     fn is_compared(self) -> bool {
         matches!(self, Self::Policies | Self::Unasked)
     }
@@ -83,12 +84,12 @@ pub(super) async fn figure(bench: &Bench, which: Admitted) -> Result<(Quantity, 
         Admitted::Webhook => get(&server, &pods.path(0)).await?["metadata"]["annotations"][SEEN] == "yes",
         Admitted::Quota => is_charged(&server, &pods, bench.runs * ROUND).await?,
     };
-    ensure!(is_admitted, "admission did not do what is measured");
+    ensure!(is_admitted, "admission was not active");
     server.stop().await?;
     Ok(median_of(runs))
 }
 
-/// The rate of servers with policies, or with plugins that could ask, over that of others.
+/// The rate of servers with policies, or with plugins without configuration, relative to others.
 async fn compared(bench: &Bench, number: usize, which: Admitted) -> Result<(Quantity, Seen)> {
     let mut servers = Vec::new();
     for (place, turn) in Turn::SERVERS.into_iter().enumerate() {
@@ -140,10 +141,10 @@ async fn post(server: &Server, path: String, object: Value) -> Result<()> {
 
 async fn get(server: &Server, path: &str) -> Result<Value> {
     let body = server.client.connect().await?.open(Request::get(path.to_owned())).await?;
-    serde_json::from_slice(&body.collect().await?.to_bytes()).with_context(|| format!("what {path} answers"))
+    serde_json::from_slice(&body.collect().await?.to_bytes()).with_context(|| format!("the response of {path}"))
 }
 
-/// Five policies that pods keep, and what they refuse.
+/// Five policies that pods satisfy, and an object that they refuse.
 async fn add_policies(server: &Server) -> Result<()> {
     let rule = json!({ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"] });
     for (number, expression) in EXPRESSIONS.into_iter().enumerate() {
@@ -158,11 +159,11 @@ async fn add_policies(server: &Server) -> Result<()> {
     }
     let wrong = json!({ "metadata": { "name": "wrong" }, "spec": { "containers": [{ "name": "c", "image": "other.example.org/i" }] } });
     let path = format!("/api/v1/namespaces/{}/pods", Pods::namespaces().next().unwrap_or_default());
-    ensure!(post(server, path, wrong).await.is_err(), "no policy refuses what it has to");
+    ensure!(post(server, path, wrong).await.is_err(), "no policy refuses the invalid pod");
     Ok(())
 }
 
-/// Whether a server does not ask a policy that refuses everything, which is gone afterwards.
+/// Returns true if a server ignores a policy that refuses everything. The policy is deleted afterwards.
 async fn passes_over_policies(server: &Server) -> Result<bool> {
     let rule =
         json!({ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"] });
@@ -200,13 +201,13 @@ async fn add_quota(server: &Server, pods: &Pods) -> Result<()> {
     post(server, path, object).await
 }
 
-/// Whether the quota comes to show that so many pods are used of it: what it shows follows the creates.
+/// Returns true once the quota's status shows this number of pods, which it does after the creates.
 async fn is_charged(server: &Server, pods: &Pods, count: usize) -> Result<bool> {
     let path = format!("/api/v1/namespaces/{}/resourcequotas/all", pods.namespace(0));
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
         let used = &get(server, &path).await?["status"]["used"]["pods"];
-        // Whole thousands, as a quantity says them.
+        // Whole thousands, in the form of a quantity.
         if *used == format!("{}k", count / 1_000) {
             return Ok(true);
         }

@@ -1,6 +1,6 @@
-//! A list in a version that is not the stored one, on a server of its own.
+//! A list in a version other than the stored one, on a separate server.
 //!
-//! It shows what it costs when an object can't be sent as it lies in the store: decoding, conversion and encoding of each.
+//! It shows the cost of decoding, converting and encoding each object, which can't be sent as stored.
 
 use anyhow::{Result, ensure};
 use serde_json::json;
@@ -13,12 +13,12 @@ use crate::wire::Request;
 const AUTOSCALERS: usize = 20_000;
 const CREATING: usize = 48;
 const NAMESPACE: &str = "bench-versions";
-/// The directory of this row, beside those of the rows about starts.
+/// The directory of this row.
 const DIRECTORY: usize = 2_000;
-/// Fewer bytes than this for an object mean that a list is not whole.
+/// The minimum size of an object in a complete list, in bytes.
 const SMALLEST: u64 = 400;
 
-/// Horizontal pod autoscalers are stored in `v2`; the figure is for `v1`, and `v2` stands beside it.
+/// Horizontal pod autoscalers are stored in `v2`. The figure is for `v1`, with that of `v2` in the note.
 pub(super) async fn list(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     let server = bench.fresh(DIRECTORY).await?;
     create_namespace(&server.client, NAMESPACE).await?;
@@ -41,7 +41,7 @@ pub(super) async fn list(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     Ok(median_of(runs))
 }
 
-/// One that scales by memory, which `v1` can only carry in an annotation.
+/// One that scales by memory, which `v1` represents by an annotation.
 pub(super) fn autoscaler(number: usize) -> Vec<u8> {
     let metric = |name: &str, percent: u32| {
         let target = json!({"type": "Utilization", "averageUtilization": percent});

@@ -1,6 +1,6 @@
 //! The cost of one object inside of the server: the only rows that are not measured over the wire.
 //!
-//! Programs beside the server's measure with the server's own code, on a pod of this benchmark.
+//! Separate programs measure the server's own code on a pod of this benchmark.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -14,7 +14,7 @@ use crate::bench::Bench;
 use crate::figure::{Quantity, Seen, median_of};
 use crate::pods::Pods;
 
-/// The step with this name.
+/// Measures the step with this name.
 pub(super) async fn of(bench: &mut Bench, step: &str) -> Result<(Quantity, Seen)> {
     let mut pods = Pods::new(1, vec![String::from("5cf4b8a1-0c86-4d3a-9a4f-000000000001")]);
     pods.pad(pods.body(0).len());
@@ -31,7 +31,7 @@ pub(super) async fn of(bench: &mut Bench, step: &str) -> Result<(Quantity, Seen)
     bail!("--costs must name the program that measures {step}")
 }
 
-/// What a program measures of a step, if it does.
+/// The time of a step in a program, if it measures that step.
 async fn measured(program: &Path, step: &str, pod: &[u8]) -> Result<Option<Duration>> {
     let mut child = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     let mut input = child.stdin.take().context("its input is piped")?;

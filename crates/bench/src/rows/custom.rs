@@ -1,7 +1,7 @@
-//! Custom resources as large as the pods, on a server of their own.
+//! Custom resources of the size of pods, on a separate server.
 //!
-//! Their definition has a schema with defaults and five rules. What a create costs is compared with a config map of the same size,
-//! which has neither; the lists are to be read beside those of pods.
+//! Their definition has a schema with defaults and five rules. Creates are compared with config maps of the same size,
+//! which have neither. The lists are comparable with those of pods.
 
 use std::rc::Rc;
 
@@ -17,33 +17,33 @@ use crate::rows::{lists, watch};
 use crate::server::Server;
 use crate::wire::Request;
 
-/// The directories of these rows, beside those of the rows about starts.
+/// The number of the first directory of these rows.
 const DIRECTORY: usize = 4_000;
 const CREATING: usize = 48;
-/// Objects that each side of a round creates.
+/// The number of objects that each side creates in a round.
 const ROUND: usize = 5_000;
-/// What a stored object has besides its text, in bytes.
+/// The size of a stored object without its text, in bytes.
 const FRAME: usize = 2_300;
 const VARIABLES: usize = 12;
-/// How many watch the same, and where.
+/// The number of watches of one collection, and its namespace.
 const WATCHERS: usize = 500;
 const WATCHED: &str = "bench-watched";
 const COLLECTION: &str = "/apis/bench.example.com/v1/workloads";
 
-/// Which of the figures.
+/// The kind of figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Custom {
-    /// Creates over those of config maps.
+    /// The rate of creates relative to config maps.
     Create,
     /// The whole list.
     List,
-    /// One chunk of it, at the median.
+    /// The median time of one chunk.
     Chunk,
-    /// The CPU of an event that many watch.
+    /// The CPU time of an event with many watches.
     Watch,
 }
 
-/// One of the figures, on a server that is filled for it.
+/// One of the figures, on a server filled for it.
 pub(super) async fn figure(bench: &Bench, which: Custom) -> Result<(Quantity, Seen)> {
     let server = bench.fresh(DIRECTORY + which as usize).await?;
     let pods = Rc::new(populate(&server.client, bench.pods.count).await?);
@@ -76,7 +76,7 @@ async fn fill(server: &Server, pods: &Rc<Pods>) -> Result<()> {
     Ok(())
 }
 
-/// Rounds alternate, since machines are shared and noisy, and each pair of neighbours gives a ratio.
+/// Rounds alternate, since machines are shared and noisy, and each pair of adjacent rounds gives a ratio.
 async fn create(rounds: usize, server: &Server, pods: &Rc<Pods>) -> Result<(Quantity, Seen)> {
     let mut runs = Vec::new();
     let workloads = Rc::new(Workloads::new()?);
@@ -96,15 +96,15 @@ async fn create(rounds: usize, server: &Server, pods: &Rc<Pods>) -> Result<(Quan
     Ok(median_of(runs))
 }
 
-/// Where object `number` is created.
+/// The path for creating object `number`.
 fn collection(pods: &Pods, number: usize) -> String {
     format!("/apis/bench.example.com/v1/namespaces/{}/workloads", pods.namespace(number))
 }
 
-/// The bodies of the objects. The text is prepared once and only the places that differ are filled in, which costs the client as
-/// little as a config map does.
+/// The bodies of the objects. The template is prepared once and only the differing places are filled in, at the cost of
+/// a config map.
 struct Workloads {
-    /// The template, cut where the name, the number and the text stand.
+    /// The template, split at the name, the number and the text.
     pieces: [String; 4],
 }
 
@@ -117,7 +117,7 @@ impl Workloads {
         Ok(Self { pieces: [head, labels, spec, tail].map(str::to_owned) })
     }
 
-    /// The body that creates object `number`.
+    /// The body of object `number`.
     fn body(&self, pods: &Pods, number: usize) -> Vec<u8> {
         let [head, labels, spec, tail] = &self.pieces;
         let text = pods.text(number, STORED_SIZE - FRAME);
@@ -125,10 +125,10 @@ impl Workloads {
     }
 }
 
-/// Without what the definition has defaults for.
+/// A template without fields that have defaults.
 fn template() -> Value {
     let variable = |n: usize| json!({"name": format!("VARIABLE_{n}"), "value": format!("value-{n}")});
-    // In the order of serialization: metadata before the spec, and the description first in it.
+    // In the order of serialization: metadata before the spec, with the description first.
     json!({
         "apiVersion": "bench.example.com/v1",
         "kind": "Workload",

@@ -1,7 +1,7 @@
-//! Three thousand definitions of custom resources, on a server of their own.
+//! Three thousand definitions of custom resources, on a separate server.
 //!
-//! They are created while others read, found in the discovery document, and started with; one more beside them shows what a new
-//! resource costs when there are many. All is measured in one go, from which each row takes its figure.
+//! They are created during other reads, found in the discovery document, and present at a start. One more shows the
+//! cost of a new resource among many. All is measured together, and each row takes its figure.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -21,49 +21,49 @@ use crate::wire::{Client, Request};
 
 pub(super) const DEFINITIONS: usize = 3_000;
 pub(super) const CREATING: usize = 16;
-/// Resources of one group.
+/// The number of resources in one group.
 const GROUP: usize = 10;
-/// How many more are created one after the other, each until its objects are answered.
+/// The number of further definitions, created one after the other, each until its objects are served.
 const MORE: usize = 100;
-/// The directory of these rows, beside those of the rows about starts.
+/// The directory of these rows.
 const DIRECTORY: usize = 3_000;
-/// How often it is asked whether something is there yet: also the error of the measured time.
+/// The polling interval, which is also the error of the measured time.
 const ASK_EVERY: Duration = Duration::from_millis(1);
-/// How long something may take to appear.
+/// The maximum time until a resource appears.
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
-/// How long the server is left alone before its memory is read: allocators give memory back after a while.
+/// The idle time before memory is read, since allocators return memory after a while.
 pub(super) const REST: Duration = Duration::from_secs(5);
-/// How many read the document at a time.
+/// The number of concurrent readers of the document.
 const DOCUMENT_READERS: usize = 2;
-/// How long there is nothing to do between two definitions whose CPU is measured: each is in a document of its own.
+/// The pause between two definitions for the CPU measurement, so that each has its own document.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Length of the reads before there are definitions, which the reads meanwhile are compared with.
+/// The duration of reads before there are definitions, for comparison.
 const READING: Duration = Duration::from_secs(2);
 
 pub(super) const DEFINED: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const READ: &str = "/api/v1/namespaces/kube-system";
 pub(super) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Which of the figures.
+/// The kind of figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Definitions {
     /// From the first create until the document has all.
     Discovered,
-    /// What they add to the server's memory, at rest.
+    /// Their addition to the idle server's memory.
     Memory,
-    /// From the create of one more until its objects are answered, at the 99th percentile.
+    /// From the create of one more until its objects are served, at the 99th percentile.
     Served,
-    /// The CPU of one more, when nobody asks for anything.
+    /// The CPU time of one more, without requests.
     Cpu,
-    /// The discovery document with all of them, compressed.
+    /// The compressed discovery document with all of them.
     Document,
-    /// A get of something else while they are created, at the 99th percentile.
+    /// A get of another object during the creates, at the 99th percentile.
     Others,
-    /// A start with them.
+    /// A start with all of them.
     Start,
 }
 
-/// All of them.
+/// All figures.
 #[derive(Clone)]
 pub(crate) struct Measured {
     discovered: (Quantity, Seen),
@@ -89,7 +89,7 @@ impl Measured {
     }
 }
 
-/// One of the figures; all are measured for the first that is asked for.
+/// One of the figures. The first call measures all of them.
 pub(super) async fn figure(bench: &mut Bench, which: Definitions) -> Result<(Quantity, Seen)> {
     if bench.definitions.is_none() {
         bench.definitions = Some(measure(bench).await?);
@@ -124,7 +124,7 @@ async fn measure(bench: &Bench) -> Result<Measured> {
     Ok(Measured { discovered, memory, served, cpu, document, others, start })
 }
 
-/// Creates all while something else is read, and returns how long until all were discovered, and how long the reads took.
+/// Creates all during other reads. Returns the time until all were discovered, and the latencies of the reads.
 async fn create_all(client: &Client, process: &Process) -> Result<((Quantity, Seen), Seen)> {
     let (began, cpu) = (Instant::now(), process.cpu()?);
     let is_done = Rc::new(Cell::new(false));
@@ -152,7 +152,7 @@ async fn create_all(client: &Client, process: &Process) -> Result<((Quantity, Se
     tokio::try_join!(creating, reading)
 }
 
-/// Creates more, each when the one before is answered.
+/// Creates further definitions, each after the previous one is served.
 async fn one_after_the_other(client: &Client, process: &Process) -> Result<(Quantity, Seen)> {
     let cpu = process.cpu()?;
     let mut times = Vec::new();
@@ -168,7 +168,7 @@ async fn one_after_the_other(client: &Client, process: &Process) -> Result<(Quan
     Ok((Quantity::Time(p99), Seen { p50: Some(p50), p99: Some(p99), note, ..Seen::default() }))
 }
 
-/// What the server does for one definition when nobody asks: the CPU of a time with them, less that of a time without.
+/// The server's work for one definition without requests: the CPU time with definitions, less that of an idle time.
 async fn one_in_peace(client: &Client, process: &Process) -> Result<(Quantity, Seen)> {
     let (mut connection, count) = (client.connect().await?, u32::try_from(MORE)?);
     let before = process.cpu()?;
@@ -183,7 +183,7 @@ async fn one_in_peace(client: &Client, process: &Process) -> Result<(Quantity, S
     Ok((Quantity::Time(each), Seen::default()))
 }
 
-/// Reads the document, which a client gets compressed where it says that it can read that.
+/// Reads the document, which is compressed if the client accepts it.
 async fn document(client: &Client) -> Result<(Quantity, Seen)> {
     let plain = || Request::get("/apis").header("accept", AGGREGATED);
     let bytes = client.connect().await?.send(plain()).await?.bytes;
@@ -194,23 +194,23 @@ async fn document(client: &Client) -> Result<(Quantity, Seen)> {
     Ok((Quantity::Rate(done.rate()), Seen { note, ..done.seen() }))
 }
 
-/// Creates a definition and waits until its collection is answered.
+/// Creates a definition and waits until its collection is served.
 pub(super) async fn define(client: &Client, definition: impl Into<Bytes>, collection: &str) -> Result<()> {
     client.connect().await?.send(Request::post(DEFINED, definition)).await?;
     until(async || Ok(client.connect().await?.send(Request::get(format!("{collection}?limit=1"))).await.is_ok())).await
 }
 
-/// Asks until it is so.
+/// Polls until the condition holds.
 async fn until(is_so: impl AsyncFn() -> Result<bool>) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     while !is_so().await? {
-        ensure!(Instant::now() < deadline, "what was created did not appear within {PATIENCE:?}");
+        ensure!(Instant::now() < deadline, "the created objects did not appear within {PATIENCE:?}");
         tokio::time::sleep(ASK_EVERY).await;
     }
     Ok(())
 }
 
-/// How many of the resources the document has.
+/// The number of the resources in the document.
 async fn resources(client: &Client) -> Result<usize> {
     let mut connection = client.connect().await?;
     let body = connection.open(Request::get("/apis").header("accept", AGGREGATED)).await?;

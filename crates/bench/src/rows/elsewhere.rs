@@ -1,6 +1,7 @@
-//! One more definition of custom resources beside three thousand, until the discovery document of another server on the store has it.
+//! One more definition of a custom resource in addition to three thousand, until another server's discovery document
+//! has it.
 //!
-//! The other server is asked for the document's tag alone, again and again, and for the document when that is another one.
+//! The other server is polled for the document's tag, and for the document when the tag changes.
 
 use std::time::{Duration, Instant};
 
@@ -14,9 +15,9 @@ use crate::load::{Until, load};
 use crate::wire::{Connection, Request};
 
 const SERVERS: usize = 2;
-/// How many more are created one after the other, each until the other server tells of it.
+/// The number of further definitions, created one after the other, each until the other server shows it.
 const MORE: usize = 100;
-/// How often the tag is asked for: also the error of the measured time.
+/// The polling interval of the tag, which is also the error of the measured time.
 const ASK_EVERY: Duration = Duration::from_millis(2);
 
 /// The 99th percentile from the create at one server to the document of the other.
@@ -44,7 +45,7 @@ pub(super) async fn figure(bench: &Bench) -> Result<(Quantity, Seen)> {
     Ok((Quantity::Time(p99), Seen { p50: Some(p50), p99: Some(p99), ..Seen::default() }))
 }
 
-/// Asks until the document has the resource of this number; it has not as long as its tag is the one of before.
+/// Polls until the document has the resource of this number. An unchanged tag means that it does not.
 async fn until(server: &mut Connection, before: &str, number: usize) -> Result<()> {
     let (deadline, mut before) = (Instant::now() + PATIENCE, before.to_owned());
     let resource = format!("\"resource\":\"things{number}\"");

@@ -1,4 +1,4 @@
-//! Lists: whole, in chunks, several at once, selected.
+//! Lists: whole, in chunks, concurrent, selected.
 //!
 //! All are of the same pods, so that the forms can be compared.
 
@@ -16,10 +16,10 @@ use crate::wire::{Client, Reply, Request};
 const PODS: &str = "/api/v1/pods";
 const CHUNK: usize = 500;
 const AT_ONCE: usize = 8;
-/// Selected lists in one run.
+/// The number of selected lists in one run.
 const SELECTIONS: usize = 100;
 
-/// What the client accepts.
+/// The format that the client accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Json,
@@ -45,7 +45,7 @@ impl Form {
         }
     }
 
-    /// Fewer bytes than this for a pod mean that a list is not whole.
+    /// The minimum size of a pod in a complete list, in bytes.
     const fn smallest(self) -> u64 {
         match self {
             Self::Json | Self::Yaml | Self::Protobuf => 1_000,
@@ -55,19 +55,19 @@ impl Form {
     }
 }
 
-/// The whole collection in one answer.
+/// The whole collection in one response.
 pub(super) async fn whole(bench: &mut Bench, form: Form) -> Result<(Quantity, Seen)> {
     let (runs, pods) = (bench.runs, bench.pods.count);
     let smallest = pods as u64 * form.smallest();
     whole_list(bench.filled().await?, &form.request(), runs, smallest).await
 }
 
-/// The whole of another collection that has as many objects as there are pods, of about their size.
+/// The whole of another collection with as many objects as pods, of about their size.
 pub(super) async fn whole_of(server: &Server, list: &Request, runs: usize, objects: usize) -> Result<(Quantity, Seen)> {
     whole_list(server, list, runs, objects as u64 * Form::Json.smallest()).await
 }
 
-/// A list that has at least `smallest` bytes.
+/// A list of at least `smallest` bytes.
 async fn whole_list(server: &Server, list: &Request, count: usize, smallest: u64) -> Result<(Quantity, Seen)> {
     let mut connection = server.client.connect().await?;
     let mut runs = Vec::new();
@@ -81,14 +81,14 @@ async fn whole_list(server: &Server, list: &Request, count: usize, smallest: u64
     Ok(median_of(runs))
 }
 
-/// The whole collection by 500, one chunk after the other.
+/// The whole collection in chunks of 500, one after the other.
 pub(super) async fn walk(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     let (runs, pods) = (bench.runs, bench.pods.count);
     let runs = walks(bench.filled().await?, PODS, runs, pods).await?;
     Ok(median_of(runs.into_iter().map(|walk| (Quantity::Time(walk.elapsed), walk.seen)).collect()))
 }
 
-/// The same, for the time of one chunk.
+/// The time of one chunk.
 pub(super) async fn chunk(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     let (runs, pods) = (bench.runs, bench.pods.count);
     chunk_of(bench.filled().await?, PODS, runs, pods).await
@@ -100,20 +100,20 @@ pub(super) async fn chunk_of(server: &Server, path: &str, runs: usize, objects: 
     Ok(median_of(runs.into_iter().map(|walk| (Quantity::Time(walk.seen.p50.unwrap_or_default()), walk.seen)).collect()))
 }
 
-/// Eight clients that each list everything at the same moment: until the last has it all.
+/// Eight clients that each list everything at the same time, until the last one is complete.
 pub(super) async fn at_once(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     Ok(median_of(
         lists_at_once(bench).await?.into_iter().map(|(elapsed, seen)| (Quantity::Time(elapsed), seen)).collect(),
     ))
 }
 
-/// The same, for the memory that they add.
+/// The memory added by eight concurrent lists.
 pub(super) async fn memory_at_once(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     let runs = lists_at_once(bench).await?;
     Ok(median_of(runs.into_iter().map(|(_, seen)| (Quantity::Memory(seen.growth.unwrap_or_default()), seen)).collect()))
 }
 
-/// A selection of a few out of all.
+/// A selection of a few objects among all.
 pub(super) async fn selector(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     let (count, expected) = (bench.runs, SAMPLED.min(bench.pods.count) as u64 * Form::Json.smallest());
     let server = bench.filled().await?;

@@ -1,6 +1,6 @@
-//! Memory in use while nothing happens.
+//! Memory of an idle server.
 //!
-//! It is read after a rest, of an empty server and of one with all pods.
+//! It is read after a pause, for an empty server and for one with all pods.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use anyhow::Result;
 use crate::bench::Bench;
 use crate::figure::{Quantity, Seen, median_of};
 
-/// How long the server is left alone before its memory is read: allocators give memory back after a while.
+/// The idle time before memory is read, since allocators return memory after a while.
 const REST: Duration = Duration::from_secs(3);
-/// Directories of this row, beside those of the start row.
+/// The number of the first directory of this row.
 const FIRST_DIRECTORY: usize = 1_000;
 
-/// A server that is ready and has nothing but its own objects.
+/// A ready server with only its own objects.
 pub(super) async fn empty(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     let mut runs = Vec::new();
     for number in 0..bench.runs {
@@ -27,7 +27,7 @@ pub(super) async fn empty(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     Ok(median_of(runs))
 }
 
-/// The filled server, at rest.
+/// The filled server when idle.
 pub(super) async fn filled(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     let server = bench.filled().await?;
     tokio::time::sleep(REST).await;

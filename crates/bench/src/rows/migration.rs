@@ -1,7 +1,7 @@
-//! A migration of stored objects, and what others feel of it, on a server of its own.
+//! A migration of stored objects, and its effect on a client, on a separate server.
 //!
-//! The server is told by SIGHUP to store autoscalers in another version, and writes all anew by itself. Meanwhile a client reads one
-//! thing and creates another by turns, as it has done before.
+//! SIGHUP makes the server store autoscalers in another version and rewrite all of them. Before and during the
+//! migration, a client alternates between a get and a create.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -18,16 +18,16 @@ use crate::wire::{Connection, Request};
 
 const CREATING: usize = 48;
 const NAMESPACE: &str = "bench-migration";
-/// The directory of this row, beside those of the rows about starts.
+/// The directory of this row.
 const DIRECTORY: usize = 9_000;
 const MIGRATIONS: &str = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations";
-/// How long the client is measured before.
+/// The duration of the client's measurement before the migration.
 const BEFORE: Duration = Duration::from_secs(5);
-/// How often it is asked whether the migration is over, and how long at the most.
+/// The polling interval of the migration, and its maximum duration.
 const INTERVAL: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_mins(5);
 
-/// Until everything is stored in the other version; the latencies of the client stand beside it.
+/// The time until everything is stored in the other version, with the latencies of the client in the note.
 pub(super) async fn figure(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     let directory = TempDir::new()?;
     let file = directory.path().join("versions");
@@ -64,7 +64,7 @@ pub(super) async fn figure(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     Ok(median_of(runs))
 }
 
-/// Waits until the one migration that there is has succeeded.
+/// Waits until the only migration has succeeded.
 async fn until_over(connection: &mut Connection, began: Instant) -> Result<()> {
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
     loop {
@@ -78,7 +78,7 @@ async fn until_over(connection: &mut Connection, began: Instant) -> Result<()> {
     }
 }
 
-/// What a client felt that did a get and a create by turns: all latencies, sorted.
+/// The latencies of a client that alternates between a get and a create, sorted.
 struct Beside {
     gets: Vec<Duration>,
     creates: Vec<Duration>,

@@ -1,6 +1,6 @@
-//! Requests for one thing at a time, many in flight.
+//! Requests for single objects, many in flight.
 //!
-//! Gets, creates, updates and discovery are here: figures are requests in a second and their latencies.
+//! These are gets, creates, updates and discovery. Figures are requests per second and latencies.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -14,20 +14,20 @@ use crate::load::{Until, load};
 use crate::wire::Request;
 
 const IN_FLIGHT: usize = 32;
-/// Updates in one run.
+/// The number of updates in one run.
 const UPDATES: usize = 20_000;
-/// What is written to be history is numbered from here on, so that no update of another row writes the same.
+/// The first number of writes that create history, so that no update of another row has the same content.
 const OVERWRITTEN: usize = 1 << 32;
-/// Length of one run of patches.
+/// The duration of one run of patches.
 const WRITING: Duration = Duration::from_secs(3);
-/// Length of one run of reads.
+/// The duration of one run of reads.
 const READING: Duration = Duration::from_secs(3);
-/// Odd and not a multiple of five: steps of this size visit every number of a round collection before repeating one.
+/// Odd and not a multiple of five: steps of this size visit every number before repeating one.
 const STRIDE: usize = 7_919;
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Replaces pods all over the collection, each with a label that it did not have: what changes nothing is not written.
+/// Replaces pods across the collection, each with a new label, since an update without a change is not written.
 pub(super) async fn update(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     bench.filled().await?;
     let pods = Rc::clone(&bench.pods);
@@ -40,7 +40,7 @@ pub(super) async fn update(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     measure(bench, until, put).await
 }
 
-/// Patches a label of pods all over the collection.
+/// Patches a label of pods across the collection.
 pub(super) async fn patch(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     bench.filled().await?;
     let pods = Rc::clone(&bench.pods);
@@ -52,7 +52,7 @@ pub(super) async fn patch(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     measure(bench, Until::Elapsed(WRITING), patch).await
 }
 
-/// Changes pods all over the collection so many times, each time in a way in which it was not changed before.
+/// Makes this number of distinct changes to pods across the collection.
 pub(super) async fn overwrite(bench: &mut Bench, writes: usize) -> Result<()> {
     bench.filled().await?;
     let pods = Rc::clone(&bench.pods);
@@ -65,7 +65,7 @@ pub(super) async fn overwrite(bench: &mut Bench, writes: usize) -> Result<()> {
     Ok(())
 }
 
-/// Applies whole pods all over the collection, to what another manager has made.
+/// Applies whole pods across the collection, which another manager has created.
 pub(super) async fn apply(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     bench.filled().await?;
     let pods = Rc::clone(&bench.pods);
@@ -79,7 +79,7 @@ pub(super) async fn apply(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     measure(bench, Until::Elapsed(WRITING), apply).await
 }
 
-/// Reads pods all over the collection.
+/// Reads pods across the collection.
 pub(super) async fn get(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     bench.filled().await?;
     let pods = Rc::clone(&bench.pods);

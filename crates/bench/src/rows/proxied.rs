@@ -1,6 +1,7 @@
-//! Requests that are passed on to an aggregated server, beside the same requests to that server itself.
+//! Requests proxied to an aggregated server, compared with direct ones.
 //!
-//! That server answers at once, so the difference is what the way through costs. Runs alternate, since machines are shared and noisy.
+//! That server responds at once, so the difference is the cost of the proxy. Runs alternate, since machines are shared
+//! and noisy.
 
 use std::time::{Duration, Instant};
 
@@ -14,30 +15,30 @@ use crate::load::{Until, load};
 use crate::server::Server;
 use crate::wire::{Client, Request};
 
-/// The directory of these rows, beside those of the others.
+/// The directory of these rows.
 const DIRECTORY: usize = 5_000;
-/// Length of one run of reads.
+/// The duration of one run of reads.
 const READING: Duration = Duration::from_secs(2);
-/// Lists that are under way together.
+/// The number of concurrent lists.
 const LISTS: usize = 4;
-/// Gets that are.
+/// The number of concurrent gets.
 const GETS: usize = 32;
-/// How long an APIService may take to have an effect, and how often that is looked for.
+/// The maximum time until an APIService is effective, and the polling interval.
 const PATIENCE: Duration = Duration::from_secs(60);
 const ASK_EVERY: Duration = Duration::from_millis(10);
 
-/// Which of the figures.
+/// The kind of figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Proxied {
-    /// What is added to a get, one at a time, at the median.
+    /// The added median latency of single gets.
     Added,
-    /// Gets in a second, many at a time.
+    /// Concurrent gets per second.
     Get,
-    /// Lists of 4 MB in a second.
+    /// Lists of 4 MB per second.
     List,
-    /// Megabytes in a second of one body.
+    /// Megabytes per second of one body.
     Stream,
-    /// The same of one that somebody copies from connection to connection, who knows nothing of what is in it.
+    /// Megabytes per second of one body through a proxy that only copies bytes.
     Copied,
 }
 
@@ -86,7 +87,7 @@ async fn register(server: &Server, aggregated: &AggregatedServer) -> Result<()> 
     connection.send(Request::post(path, registered.to_string())).await?;
     let deadline = Instant::now() + PATIENCE;
     while server.client.connect().await?.send(Request::get(format!("{COLLECTION}/a"))).await.is_err() {
-        ensure!(Instant::now() < deadline, "what was registered is not there within {PATIENCE:?}");
+        ensure!(Instant::now() < deadline, "the registered API did not appear within {PATIENCE:?}");
         tokio::time::sleep(ASK_EVERY).await;
     }
     Ok(())
@@ -126,7 +127,7 @@ async fn stream(server: &Server, direct: &Client) -> Result<(Quantity, Seen)> {
     Ok((Quantity::Rate(through), meter.stop(seen)?))
 }
 
-/// Reads the long body: megabytes in a second, and when the first byte was there.
+/// Reads the long body. Returns megabytes per second, and the time of the first byte.
 async fn streamed(client: &Client) -> Result<(f64, Duration)> {
     let reply = client.connect().await?.send(Request::get(format!("{COLLECTION}/stream"))).await?;
     ensure!(reply.bytes == STREAM_BYTES as u64, "the stream has {} bytes", reply.bytes);

@@ -1,8 +1,8 @@
-//! Queries of the pods, first pages and deep ones: sorted, counted, grouped, searched, chosen, past and in part.
+//! Queries of pods, first and deep pages: sorted, counted, grouped, searched, filtered, past and masked.
 //!
-//! A row of something that is known asks once before it measures; one of a scan asks something else each time, and so does that of
-//! searches, behind the one with which their index is made. Beside writes a query comes after a while in which some were made, so that it
-//! has to catch up with them.
+//! Rows of a known query run it once before the measurement. Rows of scans use a new query each time, and so do those
+//! of searches, after one that builds the index. With concurrent writes, a query comes after a pause with some writes,
+//! so that it has to catch up.
 
 use std::convert::Infallible;
 use std::rc::Rc;
@@ -19,21 +19,21 @@ use crate::server::Server;
 use crate::wire::{Client, Request};
 
 const PODS: &str = "/api/v1/pods";
-/// Queries in one run, and of those that look at everything.
+/// The number of queries in one run, and of full scans.
 const ASKED: usize = 100;
 const SCANS: usize = 5;
-/// How far apart queries beside writes are.
+/// The pause between queries with concurrent writes.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Who writes beside queries, and how far apart the writes of each are: 1,000 in a second together.
+/// The number of concurrent writers, and the interval of each: 1,000 writes per second in total.
 const WRITERS: usize = 4;
 const WRITE_EVERY: Duration = Duration::from_millis(4);
-/// Odd and not a multiple of five, so that writes are all over the collection.
+/// Odd and not a multiple of five, so that writes cover the whole collection.
 const STRIDE: usize = 7_919;
 
-/// Writes beside queries are numbered over all rows: each changes something.
+/// Concurrent writes are numbered across all rows, so that each is a change.
 static WRITTEN: AtomicUsize = AtomicUsize::new(0);
 
-/// What is asked.
+/// The kind of query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     SortedPage,
@@ -51,7 +51,7 @@ pub(crate) enum Asked {
     ConditionPage,
 }
 
-/// What happens meanwhile.
+/// The concurrent load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Beside {
     Nothing,
@@ -59,7 +59,7 @@ pub(crate) enum Beside {
 }
 
 impl Asked {
-    /// The query of this number, of a server whose newest revision was this when the row began.
+    /// The query of this number, for a server whose newest revision was `revision` at the start of the row.
     fn path(self, number: usize, revision: &str) -> String {
         let query = match self {
             Self::SortedPage => "limit=100&keelson.io/sortBy=-spec.nodeName".to_owned(),
@@ -77,10 +77,10 @@ impl Asked {
                     .to_owned()
             }
             Self::Groups => "keelson.io/groupBy=status.phase".to_owned(),
-            // A word of one pod in a hundred by turns with a typing error of one that all have.
+            // Alternates between a word of one pod in a hundred, and a common word with a typing error.
             Self::Search if number.is_multiple_of(2) => format!("limit=100&keelson.io/search=service-{number:03}"),
             Self::Search => format!("limit=100&keelson.io/search=servi{}e", char::from(b'a' + (number % 26) as u8)),
-            // All have the word.
+            // All pods have the word.
             Self::FoundPage => "limit=100&keelson.io/page=900&keelson.io/search=bench".to_owned(),
             Self::Scan => format!("limit=100&keelson.io/filter=status.podIP!='{number}'"),
             Self::ChosenPage => "limit=100&keelson.io/page=900&keelson.io/filter=status.podIP!='none'".to_owned(),
@@ -92,7 +92,7 @@ impl Asked {
         format!("{PODS}?{query}")
     }
 
-    /// Whether it is the same each time, and known from the first time on.
+    /// Returns true if the query is the same each time, and known after the first.
     const fn is_known(self) -> bool {
         !matches!(self, Self::Search | Self::Scan | Self::Condition)
     }
@@ -158,7 +158,7 @@ async fn measured(
             }
             number += 1;
             let reply = connection.send(Request::get(asked.path(number, &revision))).await?;
-            // Of a small collection there is no page 900.
+            // A small collection has no page 900.
             let least = if asked.is_deep() && pods < 90_000 { 50 } else { 150 };
             ensure!(reply.bytes >= least, "the answer to {asked:?} has {} bytes only", reply.bytes);
             times.push(reply.whole);
@@ -171,7 +171,7 @@ async fn measured(
     Ok(median_of(runs))
 }
 
-/// Patches pods all over the collection, at a steady rate, until it is dropped.
+/// Patches pods across the collection at a steady rate until it is dropped.
 async fn writing(client: &Client, pods: &Pods) -> Result<Infallible> {
     let writers: [_; WRITERS] = std::array::from_fn(|_| write(client, pods));
     let [one, two, three, four] = writers;

@@ -1,7 +1,7 @@
-//! Two servers on one PostgreSQL, together against the same rows inserted straight into it.
+//! Two servers on one PostgreSQL, compared with direct inserts of the same rows.
 //!
-//! Rounds alternate, since machines are shared and noisy, and each pair of neighbours gives a ratio. Both sides wait until rows are
-//! durable; the servers' side pays for TLS, the API and two caches besides.
+//! Rounds alternate, since machines are shared and noisy, and each pair of adjacent rounds gives a ratio. Both sides
+//! wait for durability. The servers' side adds TLS, the API and two caches.
 
 use std::time::{Duration, Instant};
 
@@ -15,25 +15,25 @@ use crate::pods::Pods;
 use crate::wire::{Client, Request};
 
 const SERVERS: usize = 2;
-/// Requests in flight at each server: enough that it has some to work on while those of a whole group wait for the disk.
+/// Requests in flight at each server, enough to keep it busy while a whole group waits for the disk.
 const IN_FLIGHT: usize = 96;
-/// Rows in one insert.
+/// The number of rows in one insert.
 const BATCH: usize = 16;
-/// Length of each side of a round.
+/// The duration of each side of a round.
 const CREATING: Duration = Duration::from_secs(4);
 
-/// A table of the same form and with the same indexes, without what else a server does.
+/// A table with the same form and indexes, without the other work of a server.
 const TABLE: &str =
     "DROP TABLE IF EXISTS bench_straight; CREATE TABLE bench_straight (LIKE keelson_history INCLUDING ALL)";
 const INSERT: &str = "INSERT INTO bench_straight (revision, path, deleted, value) \
     SELECT revision, path, false, value FROM unnest($1::bigint[], $2::text[], $3::bytea[]) AS n (revision, path, value)";
 
-/// What is created.
+/// The kind of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Objects {
-    /// Many fields: most of the work is the servers'.
+    /// Many fields: most of the work is in the servers.
     Pods,
-    /// As many bytes in one field.
+    /// An equal size in one field.
     ConfigMaps,
 }
 
@@ -45,7 +45,7 @@ impl Objects {
         }
     }
 
-    /// Where it is created, and its body.
+    /// The path and the body for creating it.
     fn created(self, pods: &Pods, number: usize) -> (String, Vec<u8>) {
         match self {
             Self::Pods => (pods.collection(number), pods.body(number)),
@@ -54,7 +54,7 @@ impl Objects {
     }
 }
 
-/// Creates through the servers over straight inserts.
+/// The rate of creates through the servers relative to direct inserts.
 pub(super) async fn create(bench: &mut Bench, objects: Objects) -> Result<(Quantity, Seen)> {
     let (url, servers) = bench.together(objects.name(), SERVERS).await?;
     let clients: Vec<Client> = servers.iter().map(|server| server.client.clone()).collect();
@@ -80,7 +80,7 @@ pub(super) async fn create(bench: &mut Bench, objects: Objects) -> Result<(Quant
     Ok(median_of(runs))
 }
 
-/// Creates a second, the number of the next pod, and what one of the servers' clients saw.
+/// Creates per second, the number of the next pod, and the observations of one server's clients.
 async fn through_servers(
     clients: &[Client],
     objects: Objects,
@@ -90,7 +90,7 @@ async fn through_servers(
     let began = Instant::now();
     let loads = clients.iter().enumerate().map(|(server, client)| {
         let pods = pods.clone();
-        // Every server has numbers of its own.
+        // Every server has its own numbers.
         let create = move |number: usize| {
             let (path, body) = objects.created(&pods, first + number * SERVERS + server);
             Request::post(path, body)
@@ -104,7 +104,7 @@ async fn through_servers(
     Ok((requests as f64 / began.elapsed().as_secs_f64(), first + most * SERVERS, seen))
 }
 
-/// Rows a second.
+/// Rows per second.
 async fn straight(
     database: &tokio_postgres::Client,
     objects: Objects,

@@ -1,6 +1,6 @@
 //! The time until a server is ready, on an empty directory and on a full one.
 //!
-//! The clock runs from the start of the process until it says that it is ready.
+//! It is measured from the start of the process until it reports readiness.
 
 use anyhow::Result;
 
@@ -8,7 +8,7 @@ use crate::bench::Bench;
 use crate::figure::{Quantity, Seen, median_of};
 use crate::rows::objects;
 
-/// The first start on an empty directory, certificates included.
+/// The first start on an empty directory, including certificates.
 pub(super) async fn start(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     let mut runs = Vec::new();
     for number in 0..bench.runs {
@@ -21,7 +21,7 @@ pub(super) async fn start(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     Ok(median_of(runs))
 }
 
-/// A start on the data of the filled server that was written to until the end, so that all of that is history.
+/// A start on the data of the filled server after many writes, all of which are history.
 pub(super) async fn restart_loaded(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     let writes = bench.writes;
     objects::overwrite(bench, writes).await?;

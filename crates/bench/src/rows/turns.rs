@@ -1,8 +1,9 @@
-//! Rates with something over those without it, in turn.
+//! Rates with a feature relative to those without, in alternating rounds.
 //!
-//! Machines are shared and noisy, and one load of a few seconds differs from the next by more than what is looked for. So there are many
-//! short rounds of each side, and medians are compared. Of two servers that are alike the one that was started first may write a tenth
-//! slower: a side that is a server is two of them, the first and the last that were started, and the two between.
+//! Machines are shared and noisy, and loads of a few seconds differ more than the effect to measure. Each side
+//! therefore has many short rounds, and medians are compared. Of two equal servers the one started first may write a
+//! tenth slower. A side with its own server therefore has two of them: the first and the last started, or the two
+//! between.
 
 use std::time::Duration;
 
@@ -11,23 +12,23 @@ use anyhow::Result;
 use crate::figure::{Quantity, Seen};
 use crate::load::Done;
 
-/// Pairs of rounds for each run that a row has.
+/// Pairs of rounds for each run of a row.
 const PAIRS: usize = 5;
 
-/// Whose round it is.
+/// The side of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// Without what is looked at.
+    /// Without the feature.
     Plain,
-    /// With it.
+    /// With the feature.
     With,
 }
 
 impl Turn {
-    /// Whose turn a server is for, in the order in which they are started.
+    /// The sides of the servers, in the order of their starts.
     pub(super) const SERVERS: [Self; 4] = [Self::Plain, Self::With, Self::With, Self::Plain];
 
-    /// Which of those servers has a round.
+    /// The server of a round.
     pub(super) const fn server(self, round: usize) -> usize {
         match (self, round.is_multiple_of(2)) {
             (Self::Plain, true) => 0,
@@ -38,7 +39,7 @@ impl Turn {
     }
 }
 
-/// What the rounds of one side came to.
+/// The results of one side.
 #[derive(Default)]
 struct Side {
     rates: Vec<f64>,
@@ -46,13 +47,13 @@ struct Side {
     cpu: Duration,
 }
 
-/// How many rounds a side has.
+/// The number of rounds of a side.
 pub(super) fn rounds(runs: usize) -> usize {
     PAIRS * runs
 }
 
-/// The median rate of the rounds with something over that of the rounds without it. `round` is told whose turn it is and the number of the
-/// side's round, from 0 to [`rounds`].
+/// The median rate with the feature relative to that without. `round` receives the side and the number of its round,
+/// from 0 to [`rounds`].
 pub(super) async fn ratio(
     runs: usize,
     mut round: impl AsyncFnMut(Turn, usize) -> Result<(Done, Seen)>,
@@ -60,7 +61,7 @@ pub(super) async fn ratio(
     let (mut plain, mut with) = (Side::default(), Side::default());
     let mut last = Seen::default();
     for number in 0..rounds(runs) {
-        // Two rounds each with the same order, since servers take turns, too.
+        // Two rounds each in the same order, since servers alternate too.
         let pair = if number % 4 < 2 { [Turn::Plain, Turn::With] } else { [Turn::With, Turn::Plain] };
         for turn in pair {
             let (done, seen) = round(turn, number).await?;

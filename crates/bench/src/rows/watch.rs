@@ -1,6 +1,6 @@
-//! Watches: one event to many, and many watches that one event does not concern.
+//! Watches: one event for many watches, and many watches that do not match an event.
 //!
-//! Every watcher has a connection of its own; `watchers.rs` counts what comes.
+//! Every watch has its own connection. `watchers.rs` counts events.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -16,20 +16,20 @@ use crate::server::Server;
 use crate::watchers::Watchers;
 use crate::wire::{Client, Request};
 
-/// Objects that are updated in turn while watched.
+/// The number of objects updated in turn.
 const OBJECTS: usize = 100;
-/// Length of what each holds, in bytes.
+/// The size of each object's content in bytes.
 const CONTENT: usize = 200;
-/// Events that all watchers of one run receive together.
+/// The total number of events received in one run.
 const DELIVERED: usize = 250_000;
-/// Updates at a time; an object is never updated twice at once.
+/// The number of concurrent updates. No object is updated concurrently with itself.
 const UPDATING: usize = 8;
-/// Watches that select one object each.
+/// The number of watches that select one object each.
 const SELECTORS: usize = 2_000;
-/// Creations at a time.
+/// The number of concurrent creates.
 const CREATING: usize = 48;
 
-/// Small objects that are updated while everybody watches all of them.
+/// Updates of small objects that are all watched by every watch.
 pub(super) async fn fan_out(bench: &mut Bench, watchers: usize) -> Result<(Quantity, Seen)> {
     let count = bench.runs;
     let server = bench.filled().await?;
@@ -46,7 +46,7 @@ pub(super) async fn fan_out(bench: &mut Bench, watchers: usize) -> Result<(Quant
     delivered(server, &collection, watchers, count, update).await
 }
 
-/// The same of custom resources, on a server that serves them at a place without objects.
+/// Updates of custom resources, on a server that serves them in an empty namespace.
 pub(super) async fn custom(
     server: &Server,
     collection: &str,
@@ -68,7 +68,7 @@ pub(super) async fn custom(
     delivered(server, collection, watchers, runs, update).await
 }
 
-/// What it costs to tell watchers of updates: of update `number` in a run.
+/// The cost of delivering updates. `update` performs one by its number in a run.
 async fn delivered(
     server: &Server,
     collection: &str,
@@ -98,7 +98,7 @@ async fn delivered(
     Ok(median_of(figures))
 }
 
-/// Pods that are created while each of 4,000 nodes watches its own.
+/// Creates of pods while each of 4,000 nodes watches its own.
 pub(super) async fn node_watchers(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     let count = bench.runs;
     bench.filled().await?;
@@ -112,7 +112,7 @@ pub(super) async fn node_watchers(bench: &mut Bench) -> Result<(Quantity, Seen)>
     let mut runs = Vec::new();
     for run in 1..=count {
         let pods = Rc::clone(&pods);
-        // As many pods as nodes, numbered in a row: each node gets one.
+        // As many pods as nodes, with consecutive numbers: each node gets one.
         let first = pods.count + run * NODES;
         let create = move |number: usize| Request::post(pods.collection(first + number), pods.body(first + number));
         let meter = Meter::start(&server.process)?;
@@ -127,7 +127,7 @@ pub(super) async fn node_watchers(bench: &mut Bench) -> Result<(Quantity, Seen)>
     Ok(median_of(runs))
 }
 
-/// Objects that are updated while 2,000 watches select one label each: each update concerns one of them.
+/// Updates of objects while 2,000 watches select one label each. Each update matches one of them.
 pub(super) async fn selector_watchers(bench: &mut Bench) -> Result<(Quantity, Seen)> {
     let count = bench.runs;
     let server = bench.filled().await?;

@@ -1,6 +1,6 @@
-//! One connection and one request at a time on it.
+//! One connection with one request at a time.
 //!
-//! It reads as much of an answer as counting takes: the code, the length, and the beginning of the body.
+//! It reads only what counting requires: the status, the length, and the beginning of the body.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,9 +18,9 @@ use tokio_rustls::TlsConnector;
 
 use super::Credentials;
 
-/// How much of a body's beginning is kept: the metadata of a list stands there, before its items.
+/// The kept length of a body's beginning in bytes, which has the metadata of a list, before its items.
 const KEPT: usize = 4096;
-/// How much of a refusal is shown.
+/// The shown length of an error response.
 const SHOWN: usize = 1024;
 
 /// Opens connections to one server.
@@ -49,7 +49,7 @@ impl Client {
     }
 }
 
-/// What to send.
+/// A request.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     method: Method,
@@ -92,14 +92,14 @@ impl Request {
     }
 }
 
-/// What came back, and when.
+/// A response with its times.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
-    /// From sending to the head of the answer.
+    /// From sending to the head of the response.
     pub(crate) first_byte: Duration,
     /// From sending to the last byte.
     pub(crate) whole: Duration,
-    /// Length of the body as sent.
+    /// The size of the transferred body.
     pub(crate) bytes: u64,
     /// The beginning of the body.
     pub(crate) beginning: Vec<u8>,
@@ -121,7 +121,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Sends the request, reads the whole answer and drops it; fails unless the status is a success.
+    /// Sends the request, reads the whole response and drops it. Fails unless the status is a success.
     pub(crate) async fn send(&mut self, request: Request) -> Result<Reply> {
         let began = Instant::now();
         let mut body = self.open(request).await?;
@@ -137,7 +137,7 @@ impl Connection {
         Ok(reply)
     }
 
-    /// Sends the request and returns the tag of what it is about; fails unless there is one.
+    /// Sends the request and returns the `ETag` of the response. Fails without one.
     pub(crate) async fn tag(&mut self, request: Request) -> Result<String> {
         let response = self.answer(request).await?;
         let tag = response.headers().get(header::ETAG).context("an answer has no tag")?.to_str()?.to_owned();
@@ -145,7 +145,7 @@ impl Connection {
         Ok(tag)
     }
 
-    /// Sends the request and returns the body to be read; fails unless the status is a success.
+    /// Sends the request and returns the body. Fails unless the status is a success.
     pub(crate) async fn open(&mut self, request: Request) -> Result<Incoming> {
         Ok(self.answer(request).await?.into_body())
     }

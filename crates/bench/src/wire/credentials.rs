@@ -1,6 +1,6 @@
-//! Address and credentials out of the kubeconfig that the server writes.
+//! Address and credentials from the kubeconfig that the server writes.
 //!
-//! Only the lines that the server writes are understood; this is no reader for any kubeconfig.
+//! Only the lines of that file are supported, not other kubeconfigs.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
-/// Where the server is and how to be let in.
+/// The address and the credentials of the server.
 #[derive(Clone, Debug)]
 pub(crate) struct Credentials {
     /// `host:port`

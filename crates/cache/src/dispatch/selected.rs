@@ -1,7 +1,7 @@
-//! The watchers with selectors, by a term that everything has which they select.
+//! Watches with selectors, indexed by a term that every selected object has.
 //!
-//! An event is held against the selectors alone that demand a term which its object has before or after it. Of these it concerns those
-//! that select one of the two states: so a watcher is woken for what matches, and for what matches no more.
+//! An event is tested only against selectors whose term its object has before or after it. It concerns those that
+//! select one of the two states, so a watch is woken for objects that match, and for those that cease to.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,13 +13,13 @@ use crate::event::Event;
 use crate::scope::{ScopeTerm, SelectedScope};
 use crate::spec::Layout;
 
-/// A selector that is watched by, and who does so.
+/// A watched selector, and its watches.
 struct Followed {
     scope: SelectedScope,
     state: ScopeState,
 }
 
-/// The selectors that demand one term.
+/// The selectors that require one term.
 #[derive(Default)]
 struct Demanding {
     anywhere: HashMap<Arc<str>, Followed>,
@@ -28,22 +28,22 @@ struct Demanding {
 
 type ByTerm = HashMap<Box<str>, Demanding>;
 
-/// All selectors that are watched by.
+/// All watched selectors.
 #[derive(Default)]
 pub(super) struct SelectedScopes {
-    /// By `key=value`, as entries hold labels.
+    /// By `key=value`, as in entries.
     labels: ByTerm,
     label_keys: ByTerm,
     names: ByTerm,
-    /// By the place of a field, and by its text.
+    /// By the index of a field, and by its text.
     fields: Vec<ByTerm>,
 }
 
-/// Why a scope is found.
+/// The reason why a scope exists.
 const REGISTERED: &str = "a scope is known as long as a cursor is registered in it";
 
 impl SelectedScopes {
-    /// The scopes of an event are given to `found`.
+    /// Calls `found` with the scopes of an event.
     pub(super) fn concerned(&mut self, event: &Event, mut found: impl FnMut(&mut ScopeState)) {
         let key = event.key();
         let namespace = namespace_of(key);
@@ -88,7 +88,7 @@ impl SelectedScopes {
             .map(|followed| &mut followed.state)
     }
 
-    /// The state of a scope, which is made where there is none.
+    /// The state of a scope, created if necessary.
     pub(super) fn entry(
         &mut self,
         scope: &SelectedScope,
@@ -129,7 +129,7 @@ impl SelectedScopes {
         followed.get_mut(&scope.name).map(|followed| &mut followed.state)
     }
 
-    /// Forgets a scope that nobody follows, and what only it was known by.
+    /// Removes a scope without watches, and its empty index entries.
     pub(super) fn remove(&mut self, scope: &SelectedScope, layout: &Layout) {
         let (terms, term) = self.terms_mut(&scope.term, layout);
         let Some(demanding) = terms.get_mut(&*term) else { return };
@@ -151,7 +151,7 @@ impl SelectedScopes {
         }
     }
 
-    /// Where a term is known, and as what. Fields that the layout does not have are no terms: their scope is that of all events.
+    /// The index of a term and its key there. Unknown fields have no terms: their scope is that of all events.
     fn terms_mut<'t>(&mut self, term: &'t ScopeTerm, layout: &Layout) -> (&mut ByTerm, Cow<'t, str>) {
         match term {
             ScopeTerm::Label { key, value } => (&mut self.labels, label(key, value).into()),
@@ -169,7 +169,7 @@ impl SelectedScopes {
 }
 
 impl Demanding {
-    /// Hands those selectors to `found` that may select what is in a namespace.
+    /// Calls `found` with the selectors that may match objects of a namespace.
     fn followed(&mut self, namespace: Option<&str>, found: impl FnMut(&mut Followed)) {
         let within = namespace.and_then(|namespace| self.namespaces.get_mut(namespace));
         self.anywhere.values_mut().chain(within.into_iter().flat_map(HashMap::values_mut)).for_each(found);
@@ -184,7 +184,7 @@ fn key_of(term: &str) -> &str {
     term.split_once('=').map_or(term, |(key, _)| key)
 }
 
-/// The labels before and after an event, each with whether it, or its key, came before.
+/// The labels before and after an event, each with flags for repetitions of the label and of its key.
 fn terms_of<'e>(before: Option<&'e Entry>, after: Option<&'e Entry>) -> impl Iterator<Item = (&'e str, bool, bool)> {
     let old = before.map_or(&[][..], |entry| entry.labels.terms());
     let is_same = before.zip(after).is_some_and(|(before, after)| before.labels.same(&after.labels));

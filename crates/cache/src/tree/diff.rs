@@ -1,12 +1,12 @@
-//! The difference between two trees, found without a look at what they share.
+//! The difference between two trees, without visiting shared nodes.
 //!
-//! Trees that one grew out of the other share most of their nodes. Both are walked side by side; where both stand before the same node
-//! it is stepped over whole. So the cost is that of the leaves that were changed, whatever the trees hold.
+//! Trees with a common origin share most nodes. Both are walked in parallel, and a shared node is skipped as a whole.
+//! The cost is that of the changed leaves, whatever the size of the trees.
 
 use super::node::{Leaf, Node};
 use super::{CowTree, Item};
 
-/// The items of two trees that are not the same, in key order: what the old one has under a key, and what the new one has.
+/// The items that differ between two trees, in key order: the old and the new item of each key.
 pub struct Diff<'a, T: Item> {
     old: Side<'a, T>,
     new: Side<'a, T>,
@@ -15,16 +15,16 @@ pub struct Diff<'a, T: Item> {
 
 /// One of the two trees.
 struct Side<'a, T: Item> {
-    /// The nodes to come, the next one last.
+    /// The remaining nodes, the next one last.
     ahead: Vec<&'a Node<T>>,
-    /// The leaf that was begun, and the place of the next item in it.
+    /// The current leaf, and the index of the next item in it.
     leaf: Option<(&'a Leaf<T>, usize)>,
     /// The key of that item.
     key: Vec<u8>,
 }
 
 impl<'a, T: Item> Diff<'a, T> {
-    /// Between two trees, whose items are compared by `same`.
+    /// The difference of two trees, whose items are compared by `same`.
     pub fn new(old: &'a CowTree<T>, new: &'a CowTree<T>, same: fn(&T, &T) -> bool) -> Self {
         Self { old: Side::of(old), new: Side::of(new), same }
     }
@@ -80,7 +80,7 @@ impl<'a, T: Item> Side<'a, T> {
         Self { ahead: vec![&tree.root], leaf: None, key: Vec::new() }
     }
 
-    /// Goes into the next node.
+    /// Enters the next node.
     fn open(&mut self) {
         match self.ahead.pop() {
             Some(Node::Inner(inner)) => self.ahead.extend(inner.children().iter().rev()),
@@ -89,7 +89,7 @@ impl<'a, T: Item> Side<'a, T> {
         }
     }
 
-    /// Stands before an item of a leaf, or behind its last.
+    /// Moves to an item of a leaf, or past its last.
     fn stand(&mut self, leaf: &'a Leaf<T>, at: usize) {
         self.leaf = (at < leaf.items().len()).then_some((leaf, at));
         if self.leaf.is_some() {

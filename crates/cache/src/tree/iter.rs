@@ -1,6 +1,6 @@
-//! Walking a tree: a borrowing iterator over items, an owning one over leaves.
+//! Iterators of a tree: a borrowing one over items, an owned one over leaves.
 //!
-//! Both begin at a key or a rank without looking at what is before it. Nothing is allocated for a tree of ordinary depth.
+//! Both start at a key or a rank without visiting earlier items. A tree of ordinary depth needs no allocation.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use smallvec::SmallVec;
 use super::node::{Inner, Node};
 use super::{CowTree, Item, Leaf};
 
-/// Deep enough for 8 * 32^5 leaves without an allocation.
+/// The depth without an allocation, enough for 8 * 32^5 leaves.
 const INLINE_DEPTH: usize = 6;
 
 /// Items of a tree in key order.
 pub struct Iter<'a, T: Item> {
-    /// The way from the root: each inner node and the child to visit next.
+    /// The path from the root: each inner node and the child to visit next.
     above: SmallVec<[(&'a Inner<T>, usize); INLINE_DEPTH]>,
     items: std::slice::Iter<'a, T>,
     left: usize,
@@ -103,7 +103,7 @@ impl<T: Item> LeafCursor<T> {
         Self { tree, next: from, end: to }
     }
 
-    /// How many items the leaves to come hold.
+    /// The number of items in the remaining leaves.
     pub const fn remaining(&self) -> usize {
         self.end.saturating_sub(self.next)
     }
@@ -126,11 +126,11 @@ impl<T: Item> Iterator for LeafCursor<T> {
 
 /// The keys of a range of ranks, one after the other. Owns its tree, so it can be held across awaits.
 ///
-/// Cost: a key is copied together from its leaf into one buffer for all.
+/// Cost: a key is assembled from its leaf in one reused buffer.
 pub struct KeyCursor<T: Item> {
     leaves: LeafCursor<T>,
     leaf: Option<LeafSlice<T>>,
-    /// The place of the next one in the leaf.
+    /// The index of the next key in the leaf.
     next: usize,
     key: Vec<u8>,
 }
@@ -152,13 +152,13 @@ impl<T: Item> KeyCursor<T> {
         Some(&self.key)
     }
 
-    /// How many keys are left.
+    /// The number of remaining keys.
     pub fn remaining(&self) -> usize {
         self.leaves.remaining() + self.leaf.as_ref().map_or(0, |leaf| leaf.places().end - self.next)
     }
 }
 
-/// A leaf, or the part of it that lies in a range.
+/// A leaf, or the part of it within a range.
 pub struct LeafSlice<T: Item> {
     leaf: Arc<Leaf<T>>,
     from: usize,
@@ -166,22 +166,22 @@ pub struct LeafSlice<T: Item> {
 }
 
 impl<T: Item> LeafSlice<T> {
-    /// The items of the leaf that lie in the range.
+    /// The items of the leaf within the range.
     pub fn items(&self) -> &[T] {
         &self.leaf.items()[self.from..self.to]
     }
 
-    /// The places of these items in the leaf.
+    /// The indexes of these items in the leaf.
     pub const fn places(&self) -> Range<usize> {
         self.from..self.to
     }
 
-    /// Whether the range holds all items of the leaf.
+    /// Returns true if the range contains all items of the leaf.
     pub fn is_whole(&self) -> bool {
         self.from == 0 && self.to == self.leaf.items().len()
     }
 
-    /// A leaf of exactly these items.
+    /// A leaf with exactly these items.
     pub(super) fn into_leaf(self) -> Arc<Leaf<T>> {
         if self.is_whole() { self.leaf } else { Arc::new(self.leaf.part(self.places())) }
     }

@@ -1,8 +1,8 @@
 //! Sorted byte strings in one piece of memory.
 //!
-//! What all of them begin with stands there once; the rests, in which neighbours differ by a few letters, follow each
-//! other. So a search touches a few lines of memory rather than an allocation for each string it compares, and a copy is
-//! made at one stroke. Not changed once made: every change makes new ones.
+//! The common prefix is stored once, followed by the suffixes, in which neighbours differ by a few letters. A search
+//! therefore touches a few cache lines instead of one allocation for each compared string, and a copy is one operation.
+//! Immutable: every change creates a new one.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -10,21 +10,21 @@ use std::sync::Arc;
 
 use bytes::BufMut;
 
-/// How many bytes an end takes.
+/// The size of an end offset in bytes.
 const END: usize = size_of::<u32>();
 
-/// Strictly ascending byte strings. A clone shares them.
+/// Byte strings in strictly ascending order. A clone shares them.
 #[derive(Clone, Default)]
 pub struct Keys {
-    /// How many there are.
+    /// The number of strings.
     len: u32,
-    /// How many bytes all of them begin with.
+    /// The length of the common prefix.
     common: u32,
-    /// Where the rest of each ends among the rests, as a number of [`END`] bytes; what all begin with; the rests.
+    /// The end of each suffix, in [`END`] bytes, then the common prefix, then the suffixes.
     memory: Arc<[u8]>,
 }
 
-/// The memory, taken apart.
+/// The sections of the memory.
 struct Sections<'a> {
     ends: &'a [[u8; END]],
     prefix: &'a [u8],
@@ -32,7 +32,7 @@ struct Sections<'a> {
 }
 
 impl Keys {
-    /// These keys, which strictly ascend.
+    /// Builds from strictly ascending keys.
     pub(super) fn of<K: AsRef<[u8]>>(keys: &[K]) -> Self {
         let (first, last) = match keys {
             [] => return Self::default(),
@@ -53,17 +53,17 @@ impl Keys {
         })
     }
 
-    /// How many there are.
+    /// The number of strings.
     pub const fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no strings.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Appends one of them.
+    /// Appends one string to `out`.
     pub fn write(&self, at: usize, out: &mut Vec<u8>) {
         let parts = self.parts();
         out.extend_from_slice(parts.prefix);
@@ -75,7 +75,7 @@ impl Keys {
         [parts.prefix, parts.rest(at)].concat()
     }
 
-    /// Where a key is, or would be.
+    /// The index of a key, or that for inserting it.
     pub(super) fn find(&self, key: &[u8]) -> Result<usize, usize> {
         let parts = self.parts();
         let Some(rest) = key.strip_prefix(parts.prefix) else {
@@ -94,7 +94,7 @@ impl Keys {
         Err(low)
     }
 
-    /// The same and one more, at its place.
+    /// The keys with one inserted.
     pub(super) fn with(&self, at: usize, key: &[u8]) -> Self {
         let parts = self.parts();
         let Some(rest) = key.strip_prefix(parts.prefix).filter(|_| !self.is_empty()) else {
@@ -113,7 +113,7 @@ impl Keys {
         })
     }
 
-    /// The same without one.
+    /// The keys without one.
     pub(super) fn without(&self, at: usize) -> Self {
         let parts = self.parts();
         let (from, to) = (parts.start(at), parts.end(at));
@@ -126,12 +126,12 @@ impl Keys {
         })
     }
 
-    /// Some of them.
+    /// A range of the keys.
     pub(super) fn part(&self, range: Range<usize>) -> Self {
         Self::of(&range.map(|at| self.get(at)).collect::<Vec<_>>())
     }
 
-    /// These and those behind them, perhaps with one between.
+    /// These keys followed by others, with an optional one in between.
     pub(super) fn joined(&self, between: Option<&[u8]>, right: &Self) -> Self {
         Self::of(&self.all().chain(between.map(<[u8]>::to_vec)).chain(right.all()).collect::<Vec<_>>())
     }
@@ -140,11 +140,11 @@ impl Keys {
         (0..self.len()).map(|at| self.get(at))
     }
 
-    /// So many keys, which begin like this and have so many more bytes, as `write` writes them: all of the memory.
+    /// Allocates the memory for `keys` keys with this prefix and `bytes` bytes of suffixes, filled by `write`.
     fn written(keys: usize, prefix: &[u8], bytes: usize, write: impl FnOnce(&mut &mut [u8])) -> Self {
-        // Made at its size and in its place, since most writes of a tree come by here.
+        // Allocated in its exact size and place, since most writes of a tree do this.
         let mut memory: Arc<[u8]> = std::iter::repeat_n(0, keys * END + prefix.len() + bytes).collect();
-        write(&mut Arc::get_mut(&mut memory).expect("nobody else has it yet"));
+        write(&mut Arc::get_mut(&mut memory).expect("it is not shared yet"));
         Self { len: end(keys), common: end(prefix.len()), memory }
     }
 
@@ -164,11 +164,11 @@ impl<'a> Sections<'a> {
         u32::from_le_bytes(self.ends[at]) as usize
     }
 
-    /// The [`beginning`] of a rest: nearly all differ there, so few are compared with a call.
+    /// The [`beginning`] of a suffix. Nearly all differ there, so few comparisons need a call.
     fn beginning(&self, at: usize) -> u64 {
         let (start, end) = (self.start(at), self.end(at));
         match self.rests.get(start..).and_then(<[u8]>::first_chunk) {
-            // What follows a short one belongs to the next.
+            // Bytes after a short suffix belong to the next.
             Some(bytes) if end - start < bytes.len() => u64::from_be_bytes(*bytes) & !(u64::MAX >> (8 * (end - start))),
             Some(bytes) => u64::from_be_bytes(*bytes),
             None => beginning(&self.rests[start..end]),
@@ -180,8 +180,7 @@ impl<'a> Sections<'a> {
     }
 }
 
-/// The first bytes of a text, or all of a short one, so that of two texts the one with the smaller beginning is the smaller
-/// one.
+/// The first bytes of a text, padded with zeros, so that different beginnings compare like the texts.
 fn beginning(text: &[u8]) -> u64 {
     match text.first_chunk() {
         Some(bytes) => u64::from_be_bytes(*bytes),
@@ -189,7 +188,7 @@ fn beginning(text: &[u8]) -> u64 {
     }
 }
 
-/// How many bytes two strings have in common at their beginning.
+/// The length of the common prefix of two strings.
 pub(super) fn common(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
@@ -207,7 +206,7 @@ mod tests {
 
     use super::*;
 
-    /// Texts of which many begin alike, about as long as what is compared without a call, and with zeroes in them.
+    /// Texts with common prefixes, around the length of an inline comparison, and with zeros.
     fn text() -> impl Strategy<Value = Vec<u8>> {
         vec(prop_oneof![Just(0), Just(1), Just(b'a'), Just(0xff)], 0..12)
     }

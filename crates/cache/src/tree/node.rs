@@ -1,8 +1,8 @@
 //! Nodes of the tree: search, insert with splits, remove with joins.
 //!
-//! Invariants, checked by the tests: all leaves are at one depth; the sums of a node are those of its items; a separator
-//! is above every key on its left and not above any on its right; no child of an inner node is empty. A removal never
-//! leaves a node underfull that has a neighbour.
+//! Invariants, checked by the tests: all leaves have one depth. The sums of a node are those of its items. A separator
+//! is above every key on its left and not above any on its right. No child of an inner node is empty. A removal leaves
+//! no underfull node that has a neighbour.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use super::{INNER_MAX, Item, LEAF_MAX, UNDERFULL};
 /// The number and the weight of some items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// How many items.
+    /// The number of items.
     pub count: usize,
-    /// Their weights, summed.
+    /// The sum of their weights.
     pub weight: u64,
 }
 
@@ -36,7 +36,7 @@ pub(super) enum Node<T: Item> {
     Inner(Arc<Inner<T>>),
 }
 
-/// Items that stand next to each other, and what was derived from them.
+/// Consecutive items, and the data derived from them.
 pub struct Leaf<T: Item> {
     /// Shared between copies, since most writes replace an item.
     keys: Keys,
@@ -47,15 +47,15 @@ pub struct Leaf<T: Item> {
 
 pub(super) struct Inner<T: Item> {
     children: Vec<Node<T>>,
-    /// The i-th stands between `children[i]` and `children[i + 1]`. Shared between copies, since few writes change them.
+    /// The i-th is between `children[i]` and `children[i + 1]`. Shared between copies, since few writes change them.
     separators: Keys,
     sums: Sums,
 }
 
-/// The right half of a node that was split, and what separates it from the left half.
+/// The right half of a split node, and the separator before it.
 pub(super) type Sibling<T> = (Vec<u8>, Node<T>);
 
-/// What an insert did to a node.
+/// The result of an insert into a node.
 pub(super) struct Grown<T: Item> {
     pub(super) replaced: Option<T>,
     pub(super) sibling: Option<Sibling<T>>,
@@ -78,7 +78,7 @@ impl<T: Item> Node<T> {
         }
     }
 
-    /// Whether both are one node.
+    /// Returns true for the same node.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Leaf(one), Self::Leaf(other)) => Arc::ptr_eq(one, other),
@@ -87,7 +87,7 @@ impl<T: Item> Node<T> {
         }
     }
 
-    /// How many nodes are between this one and the leaves below it, itself counted.
+    /// The height of the node above the leaves, including itself.
     pub(super) fn height(&self) -> usize {
         let mut node = self;
         let mut height = 0;
@@ -143,7 +143,7 @@ impl<T: Item> Node<T> {
         }
     }
 
-    /// `rightmost`: no item of the tree is behind this node, so a full node that grows at its end is left full.
+    /// Inserts an item. `rightmost` marks the last node of the tree: if full, it stays full when it grows at its end.
     pub(super) fn insert(&mut self, key: &[u8], item: T, rightmost: bool) -> Grown<T> {
         match self {
             Self::Leaf(leaf) => Leaf::unshared(leaf).insert(key, item, rightmost),
@@ -158,7 +158,7 @@ impl<T: Item> Node<T> {
         }
     }
 
-    /// The child of an inner node that has no other.
+    /// The only child of an inner node with one.
     pub(super) fn only_child(&self) -> Option<Self> {
         match self {
             Self::Leaf(_) => None,
@@ -174,15 +174,15 @@ impl<T: Item> Node<T> {
         Self::Inner(Arc::new(Inner::new(vec![left, right], Keys::of(&[separator]))))
     }
 
-    /// Builds inner nodes of about `fill` children above a level of nodes, each with what separates it from the one before,
-    /// until one is left; `None` for an empty level.
+    /// Builds inner nodes of about `fill` children above a level of nodes with separators, until one is left. `None`
+    /// for an empty level.
     pub(super) fn stack(mut level: Vec<Sibling<T>>, fill: usize) -> Option<Self> {
         while level.len() > 1 {
             let mut above = Vec::with_capacity(level.len() / fill + 1);
             let mut nodes = level.into_iter().peekable();
             while let Some((first, node)) = nodes.next() {
                 let (mut children, mut separators) = (vec![node], Vec::new());
-                // The last inner node takes one more rather than leave it alone.
+                // The last inner node takes one more, so that no child is alone.
                 while children.len() < fill || nodes.len() == 1 {
                     let Some((separator, node)) = nodes.next() else { break };
                     separators.push(separator);
@@ -202,7 +202,7 @@ impl<T: Item> Node<T> {
         }
     }
 
-    /// Moves everything of `right` into `left`, and takes the right half back out if that is too much for one node.
+    /// Moves everything of `right` into `left`, and splits it if it is too much for one node.
     fn rebalance(left: &mut Self, separator: &[u8], right: &Self) -> Option<Sibling<T>> {
         match (left, right) {
             (Self::Leaf(left), Self::Leaf(right)) => Leaf::unshared(left).absorb(right),
@@ -230,7 +230,7 @@ impl<T: Item> Leaf<T> {
         &self.keys
     }
 
-    /// What was derived from exactly these items.
+    /// The data derived from these items.
     pub const fn derived(&self) -> &T::Derived {
         &self.derived
     }
@@ -240,12 +240,12 @@ impl<T: Item> Leaf<T> {
         Sums { count: self.items.len(), weight: self.weight }
     }
 
-    /// Some of the items.
+    /// A range of the items.
     pub(super) fn part(&self, places: Range<usize>) -> Self {
         Self::new(self.keys.part(places.clone()), self.items[places].to_vec())
     }
 
-    /// The leaf for a change: itself if nobody else has it, a copy otherwise. Empties what was derived.
+    /// The leaf for a change: itself if it is not shared, otherwise a copy. Clears derived data.
     fn unshared(this: &mut Arc<Self>) -> &mut Self {
         if Arc::get_mut(this).is_none() {
             let mut items = Vec::with_capacity(this.items.len() + 1);
@@ -275,9 +275,9 @@ impl<T: Item> Leaf<T> {
         }
     }
 
-    /// Splits a leaf that holds one too many, which was inserted at `at`.
+    /// Splits a leaf with one item too many, which was inserted at `at`.
     fn split(&mut self, at: usize, rightmost: bool) -> Sibling<T> {
-        // Keys often arrive in order: then the left half gets no more inserts and should stay well filled.
+        // Keys often arrive in order. The left half then gets no more inserts and should stay well filled.
         self.split_at(match (at == LEAF_MAX, rightmost) {
             (true, true) => LEAF_MAX,
             (true, false) => LEAF_MAX - LEAF_MAX / UNDERFULL,
@@ -285,7 +285,7 @@ impl<T: Item> Leaf<T> {
         })
     }
 
-    /// Takes the items from `cut` on out into a new leaf.
+    /// Moves the items from `cut` on into a new leaf.
     fn split_at(&mut self, cut: usize) -> Sibling<T> {
         let separator = separator(&self.keys.get(cut - 1), &self.keys.get(cut));
         let right = Self::new(self.keys.part(cut..self.keys.len()), self.items.split_off(cut));
@@ -343,7 +343,7 @@ impl<T: Item> Inner<T> {
         self.separators.find(key).map_or_else(|at| at, |at| at + 1)
     }
 
-    /// The child below which the item of this rank is, and the item's rank there.
+    /// The child with the item of this rank, and the item's rank there.
     pub(super) fn child_index_at(&self, rank: usize) -> Option<(usize, usize)> {
         let mut rank = rank;
         for (at, child) in self.children.iter().enumerate() {
@@ -373,13 +373,13 @@ impl<T: Item> Inner<T> {
         Grown { replaced, sibling }
     }
 
-    /// Puts a node behind the child at `at`.
+    /// Inserts a node after the child at `at`.
     fn adopt(&mut self, at: usize, separator: &[u8], node: Node<T>) {
         self.children.insert(at + 1, node);
         self.separators = self.separators.with(at, separator);
     }
 
-    /// Takes the children from `cut` on out into a new node.
+    /// Moves the children from `cut` on into a new node.
     fn split_at(&mut self, cut: usize) -> Sibling<T> {
         let right = Self::new(self.children.split_off(cut), self.separators.part(cut..self.separators.len()));
         let between = self.separators.get(cut - 1);
@@ -399,7 +399,7 @@ impl<T: Item> Inner<T> {
         Some(removed)
     }
 
-    /// Joins an underfull child with a neighbour, or shares the neighbour's items with it.
+    /// Joins an underfull child with a neighbour, or redistributes their items.
     fn mend(&mut self, at: usize) {
         let left = at.saturating_sub(1);
         let right = self.children.remove(left + 1);
@@ -419,14 +419,14 @@ impl<T: Item> Inner<T> {
     }
 }
 
-/// The shortest key that is above the one and not above the other, which is greater.
+/// The shortest key that is above `below` and not above `above`.
 pub(super) fn separator(below: &[u8], above: &[u8]) -> Vec<u8> {
     above[..=common(below, above)].to_vec()
 }
 
 #[cfg(test)]
 impl<T: Item> Node<T> {
-    /// Checks the invariants of this node and everything below it; returns its depth.
+    /// Checks the invariants of this node and all nodes below it. Returns its depth.
     pub(super) fn check(&self, root: bool) -> usize {
         match self {
             Self::Leaf(leaf) => {

@@ -1,6 +1,6 @@
-//! The tree against `BTreeMap`, with clones taken on the way that must never change.
+//! The tree compared with `BTreeMap`, with clones that must never change.
 //!
-//! Random steps insert, remove and clone; sums, ranks and order are compared with those of the map after each.
+//! Random steps insert, remove and clone. Sums, ranks and order are compared with those of the map after each.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -14,13 +14,13 @@ use super::{CowTree, Diff, Item, LEAF_MAX, Sums};
 struct Pair(u16, u64);
 
 impl Pair {
-    /// The key and the item, as the tree takes them.
+    /// The key and the item for the tree.
     fn of(key: u16, weight: u64) -> (Vec<u8>, Self) {
         (bytes(key), Self(key, weight))
     }
 }
 
-/// Keys of several lengths, of which some begin like others, in the order of the numbers.
+/// Keys of several lengths with common prefixes, in the order of the numbers.
 fn bytes(key: u16) -> Vec<u8> {
     let text = format!("{:05}", key / 4);
     [text.as_bytes(), &b"aaa"[..usize::from(key % 4)]].concat()
@@ -71,11 +71,11 @@ fn check_range(tree: &CowTree<Pair>, model: &Model, from: u16, to: u16) {
 enum Step {
     Insert(u16, u64),
     Remove(u16),
-    /// Removes every key of a stretch: makes neighbours underfull.
+    /// Removes a range of keys, which makes neighbours underfull.
     RemoveStretch(u16, u16),
-    /// Inserts a stretch in order.
+    /// Inserts a range in order.
     InsertStretch(u16, u16),
-    /// Replaces all keys of a stretch by every third of them, or by none.
+    /// Replaces all keys of a range by every third of them, or by none.
     Splice(u16, u16, bool),
     Clone,
     Look(u16, u16),
@@ -123,7 +123,7 @@ fn apply(step: &Step, tree: &mut CowTree<Pair>, model: &mut Model, clones: &mut 
     }
 }
 
-/// What differs between two trees, as the tree says and as the maps do.
+/// Compares the difference of two trees with that of the maps.
 fn check_difference(old: &(CowTree<Pair>, Model), new: &(CowTree<Pair>, Model)) {
     let shown = |pair: Option<&Pair>| pair.map(|pair| (pair.0, pair.1));
     let found: Vec<_> = Diff::new(&old.0, &new.0, Pair::eq).map(|(old, new)| (shown(old), shown(new))).collect();

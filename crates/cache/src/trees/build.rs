@@ -1,8 +1,8 @@
-//! The index of many entries at once: which terms they have, and which entries have each.
+//! Builds the index of many entries.
 //!
-//! Pairs of a term and an entry are noted as two numbers, in the order of the entries, and put in the order of the terms when
-//! all are known. So a text is compared once for each term and not for each entry, and a term that one entry alone has costs
-//! no allocation.
+//! Pairs of a term and an entry are recorded as two numbers, in the order of entries, and sorted by term at the end.
+//! Texts are therefore compared once for each term instead of each entry, and a term of a single entry costs no
+//! allocation.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use crate::cores::order;
 use crate::entry::Entry;
 use crate::postings::{Postings, Term};
 
-/// A term that was found.
+/// A term of some entry.
 struct Found<'a> {
-    /// What stands before the text.
+    /// The prefix of the text.
     mark: &'static str,
     text: &'a str,
-    /// How many pairs there are.
+    /// The number of pairs.
     count: usize,
 }
 
@@ -32,11 +32,11 @@ impl Found<'_> {
 #[derive(Default)]
 struct Pairs<'a> {
     terms: Vec<Found<'a>>,
-    /// Places in `terms` by the address of the text: labels are interned.
+    /// Indexes in `terms` by the address of the text, since labels are interned.
     labels: HashMap<*const u8, u32>,
-    /// Places in `terms` by the text.
+    /// Indexes in `terms` by text.
     values: HashMap<&'a str, u32>,
-    /// The places of a term and of an entry that has it, in the order of the entries.
+    /// The indexes of a term and of an entry with it, in the order of entries.
     pairs: Vec<(u32, u32)>,
 }
 
@@ -72,15 +72,15 @@ fn place_of_last<T>(all: &[T]) -> u32 {
     u32::try_from(all.len() - 1).expect("memory has no room for so many labels")
 }
 
-/// A term that goes into the index.
+/// A term to be indexed.
 struct Posted {
-    /// Its place among those that were found.
+    /// Its index among the terms found.
     term: u32,
-    /// Where the next entry that has it is noted; in the end, where those of the next term begin.
+    /// The position of its next entry, and at the end the start of the next term's entries.
     next: usize,
 }
 
-/// The index of these entries, whose keys ascend, and the terms that are in none.
+/// The index of these entries, sorted by key, and their common terms.
 pub(super) fn index(entries: &[Arc<Entry>], dispatch: Option<usize>) -> (Postings, CommonTerms) {
     let Pairs { terms, pairs, .. } = Pairs::of(entries, dispatch);
     let (mut posted, of_term, common) = rank(&terms, entries.len());
@@ -99,13 +99,13 @@ pub(super) fn index(entries: &[Arc<Entry>], dispatch: Option<usize>) -> (Posting
     (Postings::from_sorted(postings), common)
 }
 
-/// The terms that are posted, ascending, with where their entries begin; which of them each is; and those that are common
-/// among so many objects.
+/// The indexed terms in ascending order with the start of their entries, their number by term, and the common terms
+/// among this number of objects.
 fn rank(terms: &[Found<'_>], objects: usize) -> (Vec<Posted>, Vec<Option<u32>>, CommonTerms) {
     let ascending = order(terms, Found::text);
     let (mut posted, mut of_term, mut common) = (Vec::new(), vec![None; terms.len()], CommonTerms::default());
     let mut next = 0;
-    // A text that is there at two addresses is one term.
+    // Equal texts at two addresses are one term.
     for same in ascending.chunk_by(|a, b| terms[*a as usize].text() == terms[*b as usize].text()) {
         let Some(term) = Term::new(&terms[same[0] as usize].text()) else { continue };
         let count = same.iter().map(|term| terms[*term as usize].count).sum();

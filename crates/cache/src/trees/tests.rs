@@ -1,7 +1,7 @@
-//! Selections of snapshots against a look at every entry, while terms become common and rare again.
+//! Selections of snapshots compared with a scan, while terms become common and rare again.
 //!
-//! Random steps change what objects have, and each selection is compared with a scan, so that an index which was dropped or
-//! made anew never shows another answer.
+//! Random steps change objects, and each selection is compared with a scan, so that a dropped or rebuilt index never
+//! changes a result.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const APPS: u8 = 4;
 const NODES: u8 = 3;
 const NODE: &str = "spec.nodeName";
 
-/// What an object has of what the index knows.
+/// The indexed terms of an object.
 type Body = (Option<u8>, Option<u8>);
 type Model = BTreeMap<String, Body>;
 
@@ -27,11 +27,11 @@ type Model = BTreeMap<String, Body>;
 enum Step {
     Put(u8, Body),
     Remove(u8),
-    /// Gives each of a stretch the same.
+    /// Gives each object of a range the same terms.
     PutStretch(u8, u8, Body),
     RemoveStretch(u8, u8),
     Clone,
-    /// Makes trees of the entries anew.
+    /// Rebuilds the trees from the entries.
     Load,
 }
 
@@ -80,7 +80,7 @@ fn entry(key: &str, (app, node): Body, decoder: &Decoder) -> Arc<Entry> {
     Arc::new(decoder.decode(key.into(), &Bytes::from(value), Revision::new(1)).unwrap())
 }
 
-/// Trees and what they should hold.
+/// Trees and their expected contents.
 #[derive(Clone)]
 struct World {
     trees: Trees,
@@ -147,7 +147,7 @@ impl World {
         self.check_terms();
     }
 
-    /// Every term is either posted for each that has it or counted, and none is counted that hardly any has.
+    /// Every term is either posted for each object with it or counted, and no rare term is counted.
     fn check_terms(&self) {
         let mut terms: BTreeMap<String, usize> = BTreeMap::new();
         for (app, node) in self.model.values() {

@@ -1,8 +1,8 @@
-//! Views that were made, kept for who asks the same again: those of all collections together, within a bound of bytes.
+//! A cache of built views for equal queries: those of all collections together, within a limit of bytes.
 //!
-//! A view is kept with the snapshot that it is of, so that it is found again for just that one, and brought from there to others. A full
-//! store of views drops one of the user whose views take most, the one that was not used for longest. So no user's queries push out
-//! those of all others. None outlives the history of its collection: it would hold objects that nothing else does.
+//! A view is kept with its snapshot. It is found for exactly that one, or updated to another. At the limit, the least
+//! recently used view is dropped of the user whose views take most, so one user's queries do not evict those of all
+//! others. No view outlives the history of its collection, since it would be the only owner of old objects.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -17,45 +17,45 @@ use super::{Room, View, ViewOwner};
 use crate::snapshot::Snapshot;
 use crate::written::DecoderId;
 
-/// Views that are being made may take so many times as much as those that are kept: what was gathered for them, and they themselves.
+/// The limit of views being built, as a multiple of the kept ones: gathered data and the views themselves.
 const MAKING: u64 = 2;
-/// How many views are kept, so that looking for one among them takes little.
+/// The maximum number of kept views, which bounds the lookup.
 const MOST_KEPT: usize = 1024;
-/// What a view takes beside its pairs and its name: the snapshot and its place here.
+/// The memory of a view in addition to its pairs and name: the snapshot and its entry here.
 const VIEW_BYTES: u64 = 1 << 10;
-/// Of how many views it is remembered how often they would have been of use.
+/// The number of views with remembered misses.
 const MISSED: usize = 256;
-/// How many moments of one view are kept.
+/// The maximum number of snapshots of one view.
 const MOMENTS: usize = 4;
 
-/// What is kept that is of use for a view of a snapshot.
+/// The result of a lookup for a view of a snapshot.
 pub enum Found {
-    /// The view.
+    /// The view itself.
     Exact(View),
-    /// The same view of another moment.
+    /// This view of another snapshot.
     Near {
-        /// The moment.
+        /// The other snapshot.
         snapshot: Snapshot,
         /// Its view.
         view: View,
     },
-    /// Nothing.
+    /// No view.
     Nothing,
 }
 
-/// The views that are kept.
+/// The kept views.
 pub(crate) struct KeptViews {
-    /// How many bytes they may take together.
+    /// The limit of their total size in bytes.
     bytes: u64,
-    /// The room for those that are being made.
+    /// The memory for views being built.
     making: Arc<AllRoom>,
     /// Least recently used first.
     kept: Mutex<Vec<Kept>>,
-    /// Who makes which view now.
+    /// The locks for building views.
     turns: Mutex<Vec<Turn>>,
-    /// Views that are not kept and would have been of use, with how often; the one that was missed last stands last.
+    /// Missed views with the number of misses, most recently missed last.
     missed: Mutex<Vec<(DecoderId, Arc<str>, usize)>>,
-    /// How many are kept, to be read without the lock.
+    /// The number of kept views, read without the lock.
     count: AtomicUsize,
 }
 
@@ -72,12 +72,12 @@ enum Content {
     Index(KeptIndex),
 }
 
-/// What queries are answered from and is no view. This crate does not know what it is.
+/// An index for queries that is not a view. This crate must not know its type.
 #[derive(Clone)]
 pub struct KeptIndex {
     /// The index.
     pub index: Arc<dyn Any + Send + Sync>,
-    /// About how many bytes it takes.
+    /// Its approximate size in bytes.
     pub bytes: u64,
 }
 
@@ -105,7 +105,7 @@ struct Turn {
 }
 
 impl KeptViews {
-    /// None, which may take so many bytes together.
+    /// An empty cache with this limit.
     pub(crate) fn new(bytes: u64) -> Self {
         Self {
             bytes,
@@ -117,17 +117,17 @@ impl KeptViews {
         }
     }
 
-    /// How many bytes all that is kept may take.
+    /// The limit of the total size in bytes.
     pub(crate) const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Room for a view that is to be made for a user.
+    /// The memory reservation for building a view for a user.
     pub(crate) fn room(&self, owner: ViewOwner) -> Room {
         self.making.room(owner)
     }
 
-    /// What is kept of a view of a collection.
+    /// Finds a view of a collection.
     pub(crate) fn find(&self, of: DecoderId, name: &str, snapshot: &Snapshot) -> Found {
         let mut kept = self.kept.lock();
         let is_it = |kept: &Kept| kept.of == of && *kept.name == *name;
@@ -137,7 +137,7 @@ impl KeptViews {
             && let Some(view) = kept[place].view().cloned()
         {
             let mut found = kept.remove(place);
-            // It is that of the newer moment too, and outlives the history of the older one.
+            // It also belongs to the newer revision, and outlives the history of the older one.
             found.snapshot.revision = found.snapshot.revision.max(snapshot.revision);
             kept.push(found);
             return Found::Exact(view);
@@ -151,7 +151,7 @@ impl KeptViews {
             .map_or(Found::Nothing, |(snapshot, view)| Found::Near { snapshot: snapshot.clone(), view: view.clone() })
     }
 
-    /// The index of a collection that is kept under a name, and the moment that it is of. It counts as used.
+    /// The index of a collection with this name, and its snapshot. Counts as a use.
     pub(crate) fn find_index(&self, of: DecoderId, name: &str) -> Option<(Snapshot, KeptIndex)> {
         let mut kept = self.kept.lock();
         let place = kept.iter().position(|kept| kept.of == of && *kept.name == *name)?;
@@ -162,7 +162,7 @@ impl KeptViews {
         Some(found)
     }
 
-    /// Keeps an index in place of that of another moment, unless it alone takes too much.
+    /// Keeps an index in place of that of another snapshot, unless it alone exceeds the limit.
     pub(crate) fn keep_index(
         &self,
         owner: ViewOwner,
@@ -170,7 +170,8 @@ impl KeptViews {
         snapshot: &Snapshot,
         index: KeptIndex,
     ) {
-        // ORDER: declared before the lock, and so dropped without it: a state may be the last that holds many objects.
+        // ORDER: declared before the lock and therefore dropped after it, because a state may be the last owner of many
+        // objects.
         let _before: Vec<Kept>;
         let mut kept = self.kept.lock();
         _before = kept.extract_if(.., |kept| kept.of == of && *kept.name == *name).collect();
@@ -180,7 +181,7 @@ impl KeptViews {
         }
     }
 
-    /// Keeps a view, unless it alone takes too much.
+    /// Keeps a view, unless it alone exceeds the limit.
     pub(crate) fn keep(&self, owner: ViewOwner, (of, name): (DecoderId, &str), snapshot: &Snapshot, view: &View) {
         if view.bytes() > self.bytes {
             return;
@@ -199,7 +200,8 @@ impl KeptViews {
         self.add(&mut kept, Kept { owner, of, name, snapshot, content });
     }
 
-    /// Adds what is used last, in place of what was used least of the user whose views take most.
+    /// Adds an entry as the most recently used one, and evicts the least recently used ones of the user whose views
+    /// take most.
     fn add(&self, kept: &mut Vec<Kept>, added: Kept) {
         kept.push(added);
         let mut by_owner: HashMap<ViewOwner, u64> = HashMap::new();
@@ -217,7 +219,7 @@ impl KeptViews {
         self.count.store(kept.len(), Ordering::Relaxed);
     }
 
-    /// Notes that a view would have been of use, and tells how often that was so.
+    /// Records a missing view. Returns the number of its misses.
     pub(crate) fn miss(&self, of: DecoderId, name: &str) -> usize {
         let mut missed = self.missed.lock();
         let known = missed.iter().position(|(known, named, _)| *known == of && **named == *name);
@@ -232,7 +234,7 @@ impl KeptViews {
         times + 1
     }
 
-    /// The turn to make a view: who waits for it finds what the one before has made.
+    /// The lock for building a view. A waiting caller finds the one built before.
     pub(crate) fn turn(&self, of: DecoderId, name: &str) -> Arc<tokio::sync::Mutex<()>> {
         let mut turns = self.turns.lock();
         turns.retain(|turn| Arc::strong_count(&turn.turn) > 1);
@@ -244,17 +246,17 @@ impl KeptViews {
         turn
     }
 
-    /// Lets go of what is of moments before `oldest`: of one collection, or of all.
+    /// Drops views of snapshots before `oldest`, of one collection or of all.
     pub(crate) fn trim(&self, of: Option<DecoderId>, oldest: Revision) {
         self.retain(|kept| of.is_some_and(|of| kept.of != of) || kept.snapshot.revision >= oldest);
     }
 
-    /// Lets go of all views of a collection.
+    /// Drops all views of a collection.
     pub(crate) fn forget(&self, of: DecoderId) {
         self.retain(|kept| kept.of != of);
     }
 
-    /// How many are kept, and about how many bytes they take.
+    /// The number of kept views, and their approximate size in bytes.
     pub(crate) fn sizes(&self) -> (usize, u64) {
         let kept = self.kept.lock();
         (kept.len(), kept.iter().map(Kept::bytes).sum())
@@ -264,7 +266,7 @@ impl KeptViews {
         if self.count.load(Ordering::Relaxed) == 0 {
             return;
         }
-        // ORDER: dropped without the lock: a state may be the last that holds many objects.
+        // ORDER: dropped after the lock, because a state may be the last owner of many objects.
         let gone: Vec<Kept> = {
             let mut kept = self.kept.lock();
             let gone = kept.extract_if(.., |kept| !wanted(kept)).collect();

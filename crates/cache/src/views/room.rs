@@ -1,8 +1,8 @@
-//! Room for views while they are made, of which the memory is bounded.
+//! Memory reservations for building views, within a limit.
 //!
-//! Whoever makes a view takes room for what it gathers and builds before it goes on, and gives it back as a whole. All that are made at a
-//! time share the room, of which those of one user take no more than three quarters. A view that would need more can't be made at all, and
-//! others may try again.
+//! The builder of a view reserves memory before it gathers and builds more, and releases all of it at the end. All
+//! concurrent builds share the limit, of which one user gets at most three quarters. A view that needs more can't be
+//! built. Otherwise a failed build may be retried.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -11,24 +11,24 @@ use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
 
-/// The part of the room that one user's views leave to those of others: one in so many.
+/// The divisor for the part of the memory that one user leaves to others.
 const LEFT_PART: u64 = 4;
 
-/// Hashes the names of users. Seeded at random, so that no name can be chosen that shares the count of another.
+/// Hashes the names of users. Seeded randomly, so that no name can be chosen to share the count of another.
 static HASH: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// The user that views are made and kept for; none by default, for views that all users have in common.
+/// The user of a view. The default is for views common to all users.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ViewOwner(Option<u64>);
 
 impl ViewOwner {
-    /// The user of a name.
+    /// The user with this name.
     pub fn of(name: &str) -> Self {
         Self(Some(HASH.hash_one(name)))
     }
 }
 
-/// The room for all views that are being made.
+/// The memory for all views being built.
 pub(super) struct AllRoom {
     bytes: u64,
     taken: Mutex<Taken>,
@@ -40,21 +40,21 @@ struct Taken {
     by_owner: HashMap<ViewOwner, u64>,
 }
 
-/// Room that the making of one view takes. Given back when it is dropped.
+/// The reservation for one view, released on drop.
 pub struct Room {
     all: Arc<AllRoom>,
     owner: ViewOwner,
     own: AtomicU64,
-    /// How much this one may take.
+    /// The limit of this reservation.
     most: u64,
 }
 
-/// There is no more room.
+/// There is no more memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoom {
-    /// The view takes more than it may, or than there is for one user.
+    /// The view exceeds its limit, or that of one user.
     Ever,
-    /// Others are being made.
+    /// Other views are being built.
     Now,
 }
 
@@ -63,7 +63,7 @@ impl AllRoom {
         Arc::new(Self { bytes, taken: Mutex::default() })
     }
 
-    /// The bytes that the views of one user may take together.
+    /// The limit of one user's views in bytes.
     const fn of_one(&self) -> u64 {
         self.bytes - self.bytes / LEFT_PART
     }
@@ -74,17 +74,17 @@ impl AllRoom {
 }
 
 impl Room {
-    /// Bounds what this one may take by so many bytes.
+    /// Limits this reservation to `most` bytes.
     #[must_use]
     pub fn at_most(mut self, bytes: u64) -> Self {
         self.most = self.most.min(bytes);
         self
     }
 
-    /// Takes so many bytes more.
+    /// Reserves further bytes.
     ///
     /// # Errors
-    /// When there are not as many. Then they are not taken.
+    /// There are not enough. Nothing is reserved then.
     pub fn take(&self, bytes: u64) -> Result<(), NoRoom> {
         let grown = |taken: u64, most: u64| taken.checked_add(bytes).filter(|grown| *grown <= most);
         grown(self.own.load(Ordering::Relaxed), self.most).ok_or(NoRoom::Ever)?;

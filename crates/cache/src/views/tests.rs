@@ -1,6 +1,6 @@
-//! Views against a sorted list of all entries, while objects come, change and go.
+//! Views compared with a sorted list of all entries, while objects are added, changed and removed.
 //!
-//! However a view was made, from all entries or from the view of another moment, it is the one that a look at every entry gives.
+//! However a view was built, it equals the one from evaluating every entry.
 
 use bytes::Bytes;
 use keelson_meta::Revision;
@@ -13,7 +13,7 @@ use crate::spec::Layout;
 use crate::trees::Trees;
 use crate::written::DecoderId;
 
-/// Stands by the letters of its label, each of which is a group; one that has none is in no view.
+/// Sorts by the letters of a label, each of which is a group. An entry without it is in no view.
 struct ByLetters;
 
 impl Sight for ByLetters {
@@ -153,7 +153,7 @@ proptest! {
         moments.push(Snapshot { revision: Revision::new(revision), trees });
         let first = gathered(&moments[0], parts);
         let (mut view, mut at) = (first, 0);
-        // There and back again.
+        // Forward and backward.
         for next in (0..moments.len()).chain((0..moments.len()).rev()) {
             view = caught_up(&view, &moments[at], &moments[next]);
             at = next;
@@ -201,7 +201,7 @@ fn views_are_kept_within_bounds_and_no_longer_than_their_history() {
         Found::Near { snapshot, .. } => assert_eq!(snapshot.revision, Revision::new(3)),
         Found::Exact(_) | Found::Nothing => panic!("the nearest moment is found"),
     }
-    // The same state is that of later revisions as well.
+    // An unchanged state also belongs to later revisions.
     assert!(is_exact(&Snapshot { revision: Revision::new(9), trees: moments[4].trees.clone() }));
     views.trim(None, Revision::new(6));
     assert_eq!(moments.iter().map(is_exact).collect::<Vec<_>>(), [false, false, false, false, true, true]);

@@ -1,6 +1,6 @@
-//! The parts that tests of the cache share: a store of pods, and a model that remembers every revision.
+//! Common parts of the cache's tests: a store of pods, and a model that remembers every revision.
 //!
-//! The model is a plain map, so that it is easier to trust than the trees that are compared with it.
+//! The model is a plain map, which is easier to verify than the trees compared with it.
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
 use std::collections::BTreeMap;
@@ -18,12 +18,12 @@ use keelson_storage::{Store, StoreKey, Transaction, Write};
 
 pub const PODS: &str = "/registry/pods/";
 pub const NODES: &str = "/registry/minions/";
-/// The field that pods are dispatched by.
+/// The dispatch field of pods.
 pub const NODE: &str = "spec.nodeName";
-/// Long enough that only a bug reaches it.
+/// A timeout that only a bug reaches.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the tests vary in an object.
+/// The varied parts of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body {
     pub app: Option<u8>,
@@ -31,7 +31,7 @@ pub struct Body {
     pub number: u32,
 }
 
-/// One change, as the model saw it.
+/// One change in the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happened {
     pub revision: u64,
@@ -79,7 +79,7 @@ pub fn on_node(node: &str) -> Scope {
     Scope::Field { path: NODE.to_owned(), value: node.to_owned() }
 }
 
-/// The events of pods that have a label or a text in a field, and that are of this namespace and of this app, as far as these are given.
+/// The events of pods with this term and, if given, this namespace and app.
 pub fn selected(term: ScopeTerm, namespace: Option<&str>, app: Option<u8>) -> Scope {
     let (within, label) = (namespace.map(str::to_owned), app.map(|app| format!("a{app}")));
     let demanded = term.clone();
@@ -98,7 +98,7 @@ pub fn selected(term: ScopeTerm, namespace: Option<&str>, app: Option<u8>) -> Sc
     Scope::Selected(SelectedScope { term, namespace, name, test: Arc::new(test) })
 }
 
-/// What the model knows of a selected scope: the test above, of a body.
+/// The model's evaluation of a selected scope for a body.
 fn is_selected(key: &str, body: &Body, scope: &SelectedScope) -> bool {
     let app = body.app.map(|app| format!("a{app}"));
     let (namespace, name) = key.split_once('/').unwrap_or(("", key));
@@ -184,14 +184,14 @@ pub async fn commit(store: &dyn Store, key: &str, body: Option<&Body>) -> Revisi
     store.commit(transaction).await.unwrap().revisions[0]
 }
 
-/// Starts a cache that has its history of before.
+/// Starts a cache and waits for its backfill.
 pub async fn start_filled(store: &MemoryStore, config: CacheConfig) -> Arc<Cache> {
     let cache = start_with(store, config).await;
     filled(&cache).await;
     cache
 }
 
-/// Waits until a cache has all the history of before its start that it will have.
+/// Waits until the backfill of a cache is complete.
 pub async fn filled(cache: &Cache) {
     cache.wait_for_history(Revision::ZERO, PATIENCE).await;
 }
@@ -222,7 +222,7 @@ pub fn state_of<'a>(entries: impl Iterator<Item = &'a Arc<Entry>>) -> State {
     entries.map(|entry| (entry.key.to_string(), (entry.revision.get(), body_of(entry)))).collect()
 }
 
-/// Checks everything a snapshot can be asked against the model's state.
+/// Checks all queries of a snapshot against the model's state.
 pub fn check_snapshot(snapshot: &Snapshot, model: &State) {
     assert_eq!(state_of(snapshot.range("", None)), *model, "at {}", snapshot.revision);
     assert_eq!(snapshot.len(), model.len());
@@ -258,7 +258,7 @@ fn check_selections(snapshot: &Snapshot, expected: &State, from: &str, to: Optio
     let all = state_of(snapshot.range("", None));
     let selects = |term: IndexTerm<'_>, wanted: &dyn Fn(&Body) -> bool| {
         let (selected, matching) = (select(&[term]), matching(wanted));
-        // A term that at least one in four objects has may be counted instead of indexed: then the whole range is selected.
+        // A term of at least one in four objects may be counted instead of indexed. The whole range is then selected.
         let may_be_common = all.len() <= 4 * all.values().filter(|(_, body)| wanted(body)).count();
         assert!(selected == matching || may_be_common && selected == *expected, "{selected:?} instead of {matching:?}");
     };

@@ -1,5 +1,5 @@
-//! Literals, checked before an expression ever runs: durations, times, regular expressions and formats that can't be read,
-//! lists and maps of mixed types.
+//! Checks literals before an expression runs: invalid durations, times, regular expressions and formats, and lists and
+//! maps of mixed types.
 
 use super::Checked;
 use crate::ast::{Call, Expr, ExprKind, Literal};
@@ -10,7 +10,7 @@ use crate::types::Type;
 /// Functions whose arguments may be lists of mixed types.
 const MIXED: [&str; 1] = ["format"];
 
-/// What is wrong with the literals of an expression.
+/// The faults of the literals of an expression.
 pub(super) fn check(checked: &Checked) -> Vec<Issue> {
     let mut found = Found { checked, issues: Vec::new() };
     checked.expr.walk(&mut |expr, calls| {
@@ -50,7 +50,7 @@ impl Found<'_> {
         self.same(elements, true);
     }
 
-    /// Whether all have the type of the first; in a list, only the first that has not is told.
+    /// Checks that all elements have the type of the first. With `only_first`, only the first mismatch is reported.
     fn same<'e>(&mut self, elements: impl Iterator<Item = (&'e Expr, bool)>, only_first: bool) {
         let mut expected: Option<Type> = None;
         for (element, is_optional) in elements {

@@ -1,7 +1,8 @@
-//! Counts what an expression costs while it runs, and ends it when that is too much.
+//! Meters the cost of an expression while it runs, and ends it at a limit.
 //!
-//! Besides upstream's count there are two of our own for what its model takes to be free and is not here: what one evaluation copies, and
-//! the time that all evaluations for an object take to copy, to compare, and to compile and match regular expressions.
+//! Two more limits cover work that upstream's model counts as free and that is not free here. One bounds the copies of
+//! an evaluation. The other bounds the time that all evaluations for an object spend on copies, comparisons and regular
+//! expressions.
 
 use super::limits::WORK;
 use super::{AUTHORIZE, CHARACTER, MAKE_LIST, STEP, regex, selector, times};
@@ -9,30 +10,30 @@ use crate::library::formats::MAX_REGEX;
 use crate::overloads::CostRule;
 use crate::values::{EvalError, Value};
 
-/// How many elements may be copied from list to list, and what is as much work, for each step that an expression may take.
-/// Upstream joins lists without copying them, so that its model does not count it.
+/// The number of elements that may be copied between lists for each allowed step, or equal work. Upstream concatenates
+/// lists without copying, so its model does not count it.
 const COPIED_PER_STEP: u64 = 2;
-/// How many may be copied at most.
+/// The maximum number of copies.
 const MAX_COPIED: u64 = 2_000_000;
-/// How many keys are looked at for what an element takes to be copied.
+/// The number of keys searched for the cost of one copy.
 const SEARCHED: u64 = 16;
-/// How much work it is to count a value and to compare it, in nanoseconds.
+/// The time to count and compare a value, in nanoseconds.
 const COMPARE: u64 = 15;
-/// How many bytes of a text are compared in that time.
+/// The bytes of a text compared in that time.
 const COMPARED_AT_ONCE: u64 = 64;
-/// How many bytes of a text are looked at or copied in that time.
+/// The bytes of a text read or copied in that time.
 const CARRIED: u64 = 1024;
-/// How much work an element is that is copied, in nanoseconds.
+/// The time to copy an element, in nanoseconds.
 const COPY: u64 = 100;
-/// How much work it is to compile a regular expression, and a state of it.
+/// The time to compile a regular expression, and for each of its states, in nanoseconds.
 const COMPILE: u64 = 30_000;
 const COMPILE_STATE: u64 = 500;
-/// How much work it is to read a byte of a regular expression that is not known before.
+/// The time to parse a byte of a dynamic regular expression, in nanoseconds.
 const READ_PATTERN: u64 = 50;
-/// How many states are looked at for a byte of a text at a time, where it is searched again behind a match.
+/// The number of states simulated together for each byte in repeated searches.
 const STATES_AT_ONCE: u64 = 4;
 
-/// Counts.
+/// A meter of costs.
 #[derive(Debug)]
 pub struct Meter {
     used: u64,
@@ -43,27 +44,27 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A count that may come to so much.
+    /// A meter with this limit.
     pub fn new(limit: u64) -> Self {
         Self { used: 0, limit, copied: 0, work: 0, most_work: WORK }
     }
 
-    /// The same with so much work of what is not in upstream's count, in nanoseconds.
+    /// Sets the limit of work outside of upstream's model, in nanoseconds.
     pub fn with_work(self, most_work: u64) -> Self {
         Self { most_work, ..self }
     }
 
-    /// What it has come to.
+    /// The cost so far.
     pub fn used(&self) -> u64 {
         self.used
     }
 
-    /// How much work it was besides.
+    /// The work so far, in nanoseconds.
     pub fn work(&self) -> u64 {
         self.work
     }
 
-    /// Counts so much more.
+    /// Charges a cost.
     #[inline]
     pub(crate) fn charge(&mut self, cost: u64) -> Result<(), EvalError> {
         self.used = self.used.saturating_add(cost);
@@ -85,27 +86,28 @@ impl Meter {
         if self.work > self.most_work { Err(EvalError::TooCostly) } else { Ok(()) }
     }
 
-    /// Counts reading a regular expression that is not written in the program.
+    /// Charges for parsing a dynamic regular expression.
     pub(crate) fn read_pattern(&mut self, pattern: &str) -> Result<(), EvalError> {
         self.toil(READ_PATTERN.saturating_mul(pattern.len() as u64))
     }
 
-    /// Counts matching a text, each state with each byte at the worst, and compiling the expression if that was needed.
+    /// Charges for matching a text, in the worst case each state with each byte, and for compiling the expression if it
+    /// is new.
     pub(crate) fn match_text(&mut self, states: u64, is_new: bool, text: &str) -> Result<(), EvalError> {
         let compiling = if is_new { COMPILE + COMPILE_STATE * states } else { 0 };
         self.toil(compiling.saturating_add(states.saturating_mul(text.len() as u64 + 1)))
     }
 
-    /// Counts searching the rest of a text behind a match.
+    /// Charges for searching the rest of a text after a match.
     pub(crate) fn search_on(&mut self, states: u64, rest: usize) -> Result<(), EvalError> {
         self.toil((states / STATES_AT_ONCE + 1).saturating_mul(rest as u64))
     }
 
-    /// Counts a call before it is made; `after` counts the few that depend on what comes out.
+    /// Charges for a call before it runs. `after` charges the few costs that depend on the result.
     pub(crate) fn before(&mut self, rule: CostRule, args: &[Value<'_>]) -> Result<(), EvalError> {
         let work = match (rule, args) {
             (CostRule::AddList | CostRule::One, [Value::List(a), Value::List(b)]) => (a.len() + b.len()) as u64,
-            // The model counts the elements that are compared, not what is in them.
+            // The model counts compared elements, not their contents.
             (
                 CostRule::Equal
                 | CostRule::NotEqual
@@ -116,7 +118,7 @@ impl Meter {
                 | CostRule::Scan,
                 _,
             ) => {
-                // To count on would be work itself.
+                // Counting further would be work itself.
                 let most = self.most_work.saturating_sub(self.work) / COMPARE + 1;
                 let values = args.iter().fold(0, |sum: u64, value| sum.saturating_add(values(value, most)));
                 self.toil(values.saturating_mul(COMPARE))?;
@@ -130,17 +132,17 @@ impl Meter {
         self.charge(cost)
     }
 
-    /// Counts a call with a regular expression that is compiled already.
+    /// Charges for a call with a compiled regular expression.
     pub(crate) fn charge_known(&mut self, rule: CostRule, args: &[Value<'_>]) -> Result<(), EvalError> {
         self.charge(cost(rule, args))
     }
 
-    /// Counts looking for a key among so many: upstream has them hashed and does not.
+    /// Charges for searching a key among `keys`. Upstream uses a hash map and has no such cost.
     pub(crate) fn charge_search(&mut self, keys: usize) -> Result<(), EvalError> {
         self.copy(keys as u64 / SEARCHED)
     }
 
-    /// Counts a call that was made, as far as its cost depends on what came out.
+    /// Charges the part of a call's cost that depends on its result.
     pub(crate) fn after(&mut self, rule: CostRule, result: &Value<'_>) -> Result<(), EvalError> {
         if rule == CostRule::Join { self.charge(times(result.size(), 2.0 * CHARACTER)) } else { Ok(()) }
     }
@@ -205,12 +207,12 @@ fn cost(rule: CostRule, args: &[Value<'_>]) -> u64 {
     }
 }
 
-/// A list of so many elements with so much work for each.
+/// The cost of a list of `count` elements.
 fn made(count: u64, factor: f64) -> u64 {
     ((count as f64 * factor) as u64).saturating_add(STEP + MAKE_LIST)
 }
 
-/// Comparing each element of a list with each.
+/// The cost of comparing all pairs of elements of a list.
 fn compared(list: Option<&Value<'_>>) -> u64 {
     let Some(Value::List(list)) = list else { return STEP + MAKE_LIST };
     let is_text = matches!(list.get(0), Some(Value::String(_) | Value::Bytes(_)));
@@ -218,7 +220,7 @@ fn compared(list: Option<&Value<'_>>) -> u64 {
     made(count.saturating_mul(count), if is_text { 2.0 + CHARACTER } else { 2.0 })
 }
 
-/// Whether two of these are compared in one step.
+/// Returns true for values that are compared in one step.
 fn is_one_step(value: &Value<'_>) -> bool {
     matches!(
         value,
@@ -232,7 +234,7 @@ fn is_one_step(value: &Value<'_>) -> bool {
     )
 }
 
-/// How many values there are to compare in one, and itself; it is counted up to so many.
+/// The number of values compared within a value, including itself, counted up to `most`.
 fn values(value: &Value<'_>, most: u64) -> u64 {
     let mut sum: u64 = 1;
     let mut add = |value: &Value<'_>| {
@@ -257,7 +259,7 @@ fn add_bytes(sum: &mut u64, bytes: usize) {
     *sum = sum.saturating_add(bytes as u64 / COMPARED_AT_ONCE);
 }
 
-/// Going once through all of a value.
+/// The cost of traversing a value once.
 fn traversal(value: &Value<'_>) -> u64 {
     let part = |size: usize| (size as f64 * CHARACTER) as u64;
     match value {

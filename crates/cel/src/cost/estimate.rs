@@ -1,7 +1,7 @@
-//! Estimates what an expression costs at least and at most, from the sizes that are declared.
+//! Estimates the minimum and maximum cost of an expression from the declared sizes.
 //!
-//! Where upstream's model has its oddities (an element of a literal list is taken for the root, a step into nothing too),
-//! they are here as well: they decide which rules are refused.
+//! Oddities of upstream's model are kept, since they decide which rules are refused. For example, an element of a
+//! literal list counts as the root, and so does a step into nothing.
 
 mod calls;
 
@@ -15,19 +15,19 @@ use crate::stack::with_room;
 use crate::types::Type;
 use std::collections::HashMap;
 
-/// At least and at most: of a cost, or of a size.
+/// The minimum and maximum of a cost or a size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// At least.
+    /// The minimum.
     pub min: u64,
-    /// At most.
+    /// The maximum.
     pub max: u64,
 }
 
 impl Bounds {
     const UNKNOWN: Self = Self { min: 0, max: u64::MAX };
 
-    /// Exactly so much.
+    /// Equal minimum and maximum.
     pub const fn exactly(count: u64) -> Self {
         Self { min: count, max: count }
     }
@@ -49,7 +49,7 @@ impl Bounds {
     }
 }
 
-/// What a checked expression costs.
+/// The estimated cost of a checked expression.
 pub fn estimate(checked: &Checked, environment: &Environment) -> Bounds {
     let root = environment.variables().iter().find_map(|variable| variable.decl.as_deref());
     let mut estimator = Estimator {
@@ -64,20 +64,20 @@ pub fn estimate(checked: &Checked, environment: &Environment) -> Bounds {
     estimator.cost(&checked.expr)
 }
 
-/// Where in the declared data a value stands.
+/// The place of a value in the declared data.
 #[derive(Clone, Copy)]
 enum Origin<'e> {
-    /// It is not in the data.
+    /// A value outside of the data.
     Nowhere,
-    /// It is, but not where anything is declared.
+    /// A value in the data without a declaration.
     Undeclared,
-    /// It is the key of a map, whose size counts for nothing.
+    /// A map key, whose size is not counted.
     Key,
-    /// It is declared.
+    /// A declared value.
     Declared(&'e Decl),
 }
 
-/// The sizes of what a list or a map has in it.
+/// The sizes of the contents of a list or map.
 #[derive(Clone, Copy)]
 struct Entries {
     is_list: bool,
@@ -127,7 +127,7 @@ impl<'e> Estimator<'e> {
     /// The place one step below another.
     fn below(&self, place: Origin<'e>, step: impl Fn(&'e Decl) -> Origin<'e>) -> Origin<'e> {
         match place {
-            // The first step of a path is the variable, whichever it is.
+            // The first step of a path starts at the root, whatever the variable.
             Origin::Nowhere => self.root.map_or(Origin::Undeclared, Origin::Declared),
             Origin::Declared(decl) => step(decl),
             Origin::Undeclared | Origin::Key => Origin::Undeclared,
@@ -138,7 +138,7 @@ impl<'e> Estimator<'e> {
         self.below(place, |decl| decl.element().map_or(Origin::Undeclared, |element| Origin::Declared(element)))
     }
 
-    /// The size of a value, if anything is known of it.
+    /// The size of a value, if known.
     fn size(&self, expr: &Expr) -> Option<Bounds> {
         if let Some(size) = self.sizes.get(&expr.id) {
             return Some(*size);
@@ -188,7 +188,7 @@ impl<'e> Estimator<'e> {
         match &expr.kind {
             ExprKind::Error | ExprKind::Literal(_) => Bounds::default(),
             ExprKind::Ident(name) => {
-                // Any other name, a type's too, is taken for the root.
+                // Any other name counts as the root, even that of a type.
                 let root = self.root.map_or(Origin::Undeclared, Origin::Declared);
                 let place = self.local(name).map_or(root, |local| local.place);
                 self.places.insert(expr.id, place);
@@ -340,7 +340,7 @@ impl<'e> Estimator<'e> {
         target.plus(cost.unwrap_or_default())
     }
 
-    /// Whether what stands before the dot is part of the function's name.
+    /// Returns true if the target is a part of the function's qualified name.
     fn is_namespaced(&self, call: &Call) -> bool {
         let Some(qualified) = call.target.as_ref().and_then(|target| target.as_qualified_name()) else { return false };
         let name = format!("{}.{}", qualified.trim_start_matches('.'), call.function);
@@ -348,7 +348,7 @@ impl<'e> Estimator<'e> {
     }
 }
 
-/// The size of what is empty, to be widened by each element.
+/// The size of an empty list or map, to be widened by each element.
 fn nothing(is_empty: bool) -> Bounds {
     Bounds { min: if is_empty { 0 } else { u64::MAX }, max: 0 }
 }

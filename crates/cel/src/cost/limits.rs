@@ -1,34 +1,34 @@
-//! Limits for what expressions may cost, and how upstream says that one might cost more.
+//! Cost limits of expressions, and upstream's messages for exceeding them.
 //!
-//! Rules are held to these when a definition is written, by their estimates, and when an object is, by what they use.
+//! Estimates are checked when a definition is written, and actual costs when an object is.
 
-/// What one rule of a definition may be estimated to cost for a whole object.
+/// The maximum estimated cost of one rule of a definition.
 pub const RULE: u64 = 10_000_000;
-/// What all rules of a definition's schema may.
+/// The maximum estimated cost of all rules of a schema.
 pub const SCHEMA: u64 = 100_000_000;
-/// What one evaluation of an expression may use.
+/// The maximum cost of one evaluation.
 pub const EVALUATION: u64 = 1_000_000;
-/// What all evaluations for one object may.
+/// The maximum cost of all evaluations for one object.
 pub const OBJECT: u64 = 10_000_000;
 
-/// What all evaluations for one object may do of what upstream's count leaves out: in nanoseconds, about. Upstream's counts keep
-/// nobody from letting a short expression compare or match for minutes.
+/// The maximum work outside of upstream's cost model for all evaluations of one object, in nanoseconds, approximately.
+/// By upstream's model alone, a short expression could compare or match for minutes.
 pub const WORK: u64 = 5_000_000_000;
 
-/// The bytes that a request may have.
+/// The maximum size of a request in bytes.
 const MAX_REQUEST: u64 = 3 * 1024 * 1024;
-/// From which factor on no number is said.
+/// The factor from which no number is reported.
 const FAR: f64 = 100.0;
-/// Up to which factor all digits are said.
+/// The factor up to which all digits are reported.
 const NEAR: f64 = 1.5;
 
-/// How often a value of so many bytes can be in a request whose lists and maps have no bound.
+/// The maximum number of values of this size in a request with unbounded lists and maps.
 pub fn most_values(min_size: u64) -> u64 {
-    // There is at least a comma between two of them.
+    // At least a comma separates two values.
     MAX_REQUEST / min_size.saturating_add(1)
 }
 
-/// How many times a limit an estimate is, as upstream writes it; `None` if it is within it.
+/// An estimate as a multiple of a limit, in upstream's format. `None` within the limit.
 pub fn excess(cost: u64, limit: u64) -> Option<String> {
     if cost <= limit {
         return None;
@@ -43,7 +43,7 @@ pub fn excess(cost: u64, limit: u64) -> Option<String> {
     })
 }
 
-/// What is said of what might cost more than its limit; `None` if it may not.
+/// The message for a cost above its limit. `None` within the limit.
 pub fn complaint(what: &str, cost: u64, limit: u64) -> Option<String> {
     let factor = excess(cost, limit)?;
     Some(format!(

@@ -1,24 +1,24 @@
-//! The names of fields in expressions, where not every name can be written.
+//! Names of fields in expressions, where not every name can be written.
 //!
-//! What has no name there can't be seen by rules, and is no fault.
+//! Fields without such a name are invisible to rules. This is not an error.
 
 use crate::parser::RESERVED;
 
-/// Words that are values or operators, and no names of anything.
+/// Words that are values or operators.
 const WORDS: [&str; 4] = ["true", "false", "null", "in"];
 
-/// Whether a variable can have this name. The empty text is one, which upstream's pattern lets pass as well.
+/// Returns true if a variable can have this name. As in upstream's pattern, the empty text passes.
 pub fn is_identifier(text: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     text.bytes().all(plain) && !text.starts_with(|first: char| first.is_ascii_digit()) && !is_reserved(text)
 }
 
-/// Whether the name is a word of the language.
+/// Returns true for a word of the language.
 pub(super) fn is_reserved(name: &str) -> bool {
     WORDS.contains(&name) || RESERVED.contains(&name)
 }
 
-/// A field's name as expressions write it; `None` if they can't.
+/// The name of a field in expressions. `None` if it can't be written.
 pub fn escape(name: &str) -> Option<String> {
     if is_reserved(name) {
         return Some(format!("__{name}__"));

@@ -1,27 +1,27 @@
-//! Declarations from a structural schema, as definitions of custom resources have them.
+//! Declarations from a structural schema of a custom resource.
 //!
-//! The sizes are upstream's: they decide which rules are refused for what they might cost.
+//! Sizes are upstream's, since they decide which rules are refused for their estimated cost.
 
 use super::{Decl, ListKind};
 use keelson_meta::json::Value;
 use std::sync::Arc;
 
-/// The bytes that a request may have.
+/// The maximum size of a request in bytes.
 const MAX_REQUEST: u64 = 3 * 1024 * 1024;
-/// The bytes of quotation marks or brackets around a value.
+/// The size of quotation marks or brackets around a value in bytes.
 const BRACKETS: u64 = 2;
-/// The characters of the longest duration.
+/// The length of the longest duration in characters.
 const MAX_DURATION: u64 = 32;
-/// The bytes of the shortest duration, quoted.
+/// The size of the shortest quoted duration in bytes.
 const MIN_DURATION: u64 = 3;
-/// The characters of the longest and the bytes of the shortest time, and of a date, all of them quoted.
+/// The length of the longest time, and the sizes of the shortest time and date, all quoted.
 const MAX_DATE_TIME: u64 = 32;
 const MIN_DATE_TIME: u64 = 21;
 const DATE: u64 = 12;
-/// How deep schemas are followed.
+/// The maximum depth of schemas.
 const MAX_DEPTH: u32 = 200;
 
-/// What a schema declares, under a type's name; `None` if expressions can't see such values.
+/// The declaration of a schema's values. `None` if expressions can't represent them.
 pub fn from_schema(schema: &Value, name: &str, is_root: bool) -> Option<Arc<Decl>> {
     declare(schema, name, is_root, 0)
 }
@@ -39,14 +39,14 @@ fn declare(schema: &Value, name: &str, is_root: bool, depth: u32) -> Option<Arc<
     if depth > MAX_DEPTH {
         return None;
     }
-    // A code point may take four bytes.
+    // A code point takes up to four bytes.
     let length = limit(schema, "maxLength").map(|length| length.saturating_mul(4));
     if is_set(schema, "x-kubernetes-int-or-string") {
         return Some(Decl::int_or_string(length.unwrap_or(MAX_REQUEST - BRACKETS)));
     }
     let below =
         |schema: &Value, name: &str| declare(schema, name, is_set(schema, "x-kubernetes-embedded-resource"), depth + 1);
-    // The root of a resource is an object, whatever else is said of it.
+    // The root of a resource is always an object.
     let kind = schema.get("type").and_then(Value::as_str).unwrap_or(if is_root { "object" } else { "" });
     match kind {
         "array" => {
@@ -57,7 +57,7 @@ fn declare(schema: &Value, name: &str, is_root: bool, depth: u32) -> Option<Arc<
         "object" => match schema.get("additionalProperties") {
             Some(values @ Value::Object(_)) => {
                 let values = below(values, &format!("{name}.@elem"))?;
-                // An entry has a key in quotation marks, a colon and a comma besides.
+                // An entry also has a quoted key, a colon and a comma.
                 let most = limit(schema, "maxProperties").unwrap_or((MAX_REQUEST - BRACKETS) / (values.min_size + 6));
                 Some(Decl::map(values, most))
             }

@@ -1,6 +1,6 @@
 //! IP addresses and networks.
 //!
-//! Only canonical kinds are read: no leading zeros, no IPv4 in IPv6, no zones; faults are told in Go's words.
+//! Only canonical forms are parsed: no leading zeros, no IPv4 in IPv6, no zones. Errors have Go's texts.
 
 use super::no_overload_of;
 use crate::values::{EvalError, Outcome, Value};
@@ -47,7 +47,7 @@ pub(super) fn find(name: &str) -> Option<super::Native> {
         "containsIP" => |args| match args {
             [Value::Cidr(base, bits), Value::Ip(inner)] => Ok(Value::Bool(is_in(*inner, *base, *bits))),
             [Value::Cidr(base, bits), Value::String(text)] => {
-                // Upstream says no more than this of a text that is no address.
+                // Upstream's error has no details for an invalid address.
                 let inner = address(text).map_err(|_| EvalError::no_overload())?;
                 Ok(Value::Bool(is_in(inner, *base, *bits)))
             }
@@ -122,7 +122,7 @@ fn address(text: &str) -> Result<IpAddr, String> {
     }
 }
 
-/// Reads an address and says in Go's words what is wrong with it.
+/// Parses an address, with Go's error texts.
 fn parse(text: &str) -> Result<IpAddr, String> {
     let fault = |why: String| Err(format!("ParseAddr({}): {why}", quote(text)));
     for c in text.chars() {
@@ -190,7 +190,7 @@ fn parse_v4(text: &str) -> Result<Ipv4Addr, String> {
     <[u8; 4]>::try_from(octets).map(Ipv4Addr::from).map_err(|_| "IPv4 address too short".to_owned())
 }
 
-/// Reads an address with the length of its prefix.
+/// Parses an address with a prefix length.
 fn network(text: &str) -> Result<(IpAddr, u8), String> {
     const SAID: &str = "network address parse error during conversion from string: ";
     let fault = |why: &str| format!("{SAID}netip.ParsePrefix({}): {why}", quote(text));

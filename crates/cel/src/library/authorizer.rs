@@ -1,55 +1,55 @@
-//! Asking, in an expression, what the user of a request may do.
+//! Authorization checks of expressions: the permissions of a request's user.
 //!
-//! Who answers is handed in; here a question is only put together.
+//! This module only builds the check. An [`Authorizer`] answers it.
 
 use super::no_overload_of;
 use crate::values::{EvalError, Outcome, Value};
 use keelson_meta::go_format::quote;
 use std::rc::Rc;
 
-/// Who knows what users may do.
+/// Answers authorization checks.
 pub trait Authorizer: std::fmt::Debug {
-    /// Answers a question.
+    /// Answers a check.
     fn authorize(&self, question: &Question) -> Decision;
 }
 
-/// What is asked.
+/// A check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
-    /// The namespace and name of the service account that it is asked for, instead of the request's user.
+    /// Namespace and name of the service account to check instead of the request's user.
     pub service_account: Option<(String, String)>,
     /// The verb.
     pub verb: String,
-    /// The path, if it is no resource.
+    /// The path of a non-resource check.
     pub path: Option<String>,
     /// The resource's group.
     pub group: String,
     /// The resource.
     pub resource: String,
-    /// Its part.
+    /// The subresource.
     pub subresource: String,
     /// The object's namespace.
     pub namespace: String,
     /// The object's name.
     pub name: String,
-    /// What is selected by fields.
+    /// The field selector.
     pub field_selector: String,
-    /// What is selected by labels.
+    /// The label selector.
     pub label_selector: String,
 }
 
-/// An answer.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// Whether it is allowed.
+    /// True if allowed.
     pub allowed: bool,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// What went wrong.
+    /// The error.
     pub error: Option<String>,
 }
 
-/// A question on its way, or its answer.
+/// A check under construction, or its result.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)] // Each says what it is.
 pub enum Authorization<'a> {
@@ -74,12 +74,12 @@ impl Authorization<'_> {
 }
 
 impl<'a> Value<'a> {
-    /// The authorizer as an expression sees it.
+    /// The value of `authorizer`.
     pub fn authorizer(by: &'a dyn Authorizer) -> Self {
         Self::Authorization(Rc::new(Authorization::Authorizer(by, Question::default())))
     }
 
-    /// A question about a resource as an expression sees it, which lacks but the verb.
+    /// A resource check without a verb, the value of `authorizer.requestResource`.
     pub fn resource_check(by: &'a dyn Authorizer, question: Question) -> Self {
         Self::Authorization(Rc::new(Authorization::Resource(by, question)))
     }

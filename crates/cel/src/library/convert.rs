@@ -1,6 +1,6 @@
 //! Conversions between types.
 //!
-//! What they accept of a text is what Go's own parsers accept.
+//! Strings are accepted as Go's parsers accept them.
 
 use super::numbers::{double_text, parse_double};
 use super::times;
@@ -60,7 +60,7 @@ pub(super) fn find(name: &str) -> Option<super::Native> {
     })
 }
 
-/// Whether a function converts, so that upstream does it with a literal when the expression is compiled.
+/// Returns true for conversions, which upstream applies to literals at compile time.
 pub fn is_conversion(name: &str) -> bool {
     matches!(name, "bool" | "bytes" | "double" | "duration" | "dyn" | "int" | "string" | "timestamp" | "uint")
 }

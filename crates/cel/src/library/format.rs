@@ -1,6 +1,6 @@
-//! `format`: a text with values put in.
+//! `format`: a string with values inserted.
 //!
-//! The same pieces serve the check of literals, which knows types, and the call, which knows values.
+//! The pieces serve the check of literals, which knows types, and the call, which knows values.
 
 use super::convert::text_of;
 use super::numbers::{double_text, grouped, hex, scientific};
@@ -11,28 +11,28 @@ use keelson_meta::go_format::quote;
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// How many digits behind the point may be asked for.
+/// The maximum precision.
 const MAX_PRECISION: usize = 1000;
-/// How many there are if nothing is asked for.
+/// The default precision.
 const PRECISION: usize = 6;
 
 /// A piece of a format.
 #[derive(Debug, PartialEq)]
 pub enum Piece {
-    /// Text as it is.
+    /// Literal text.
     Text(String),
     /// A place for a value.
     Value(Clause),
 }
 
-/// How a value is written.
+/// The form of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clause {
     verb: char,
     precision: usize,
 }
 
-/// The pieces of a format for so many values, up to the first that is wrong.
+/// The pieces of a format for this number of values, up to the first fault.
 pub fn pieces(format: &str, values: usize) -> impl Iterator<Item = Result<Piece, String>> {
     let mut rest = format.chars().peekable();
     let (mut used, mut is_over) = (0, false);
@@ -94,7 +94,7 @@ fn clause(rest: &mut Peekable<Chars<'_>>) -> Result<Clause, String> {
 }
 
 impl Clause {
-    /// What it says of a value of another type.
+    /// The fault of a value of another type.
     fn fault(self, found: &str) -> String {
         let only = match self.verb {
             's' => {
@@ -110,7 +110,7 @@ impl Clause {
         format!("{only}, was given {found}")
     }
 
-    /// What is wrong with a value of this type, if anything.
+    /// The fault of a value of this type, if any.
     pub fn type_fault(self, of: &Type) -> Option<String> {
         let fits = match (self.verb, of) {
             (_, Type::Dyn | Type::Error) => true,
@@ -161,10 +161,10 @@ fn hex_number(value: u64, upper: bool) -> String {
     if upper { format!("{value:X}") } else { format!("{value:x}") }
 }
 
-/// A format with values put in.
+/// Formats values.
 ///
 /// # Errors
-/// A format that can't be read, and values that do not fit it.
+/// An invalid format, and values that do not fit it.
 pub fn write(format: &str, values: &List<'_>) -> Result<String, EvalError> {
     let mut out = String::new();
     let mut used = 0;

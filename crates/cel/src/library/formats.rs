@@ -1,6 +1,6 @@
-//! Formats by name, of which a text may be asked what is wrong with it.
+//! Named formats that validate strings.
 //!
-//! Those of names are the rules that objects themselves are held to.
+//! Formats of names are the rules for objects' names.
 
 use super::url::Url;
 use super::{no_overload_of, times};
@@ -28,7 +28,7 @@ pub enum NamedFormat {
     DateTime,
 }
 
-/// The length of the longest regular expression of a format, by which asking is counted before it happens.
+/// The length of the longest regular expression of a format, for charging a check in advance.
 pub const MAX_REGEX: u64 = 128;
 
 impl NamedFormat {
@@ -51,7 +51,7 @@ impl NamedFormat {
         })
     }
 
-    /// The length of the regular expression that upstream counts for it.
+    /// The length of the format's regular expression, which upstream's cost counts.
     pub fn regex_size(self) -> u64 {
         match self {
             Self::Dns1123Label | Self::Dns1123LabelPrefix => 30,
@@ -62,7 +62,7 @@ impl NamedFormat {
         }
     }
 
-    /// What is wrong with a text.
+    /// The faults of a text.
     pub fn faults(self, text: &str) -> Vec<String> {
         let unless = |holds: bool, fault: &str| if holds { Vec::new() } else { vec![fault.to_owned()] };
         match self {

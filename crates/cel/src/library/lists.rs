@@ -1,14 +1,14 @@
-//! Lists and sets.
+//! Functions of lists and sets.
 //!
-//! A set is a list here too. Nothing compares each element with each: what looks for many of them hashes them first.
+//! Sets are lists. Functions that match many elements hash them, and none compares all pairs.
 
 use super::{no_overload_of, strings};
 use crate::values::{Elements, EvalError, List, Outcome, Value, compare, equals};
 use std::cmp::Ordering;
 
-/// How many numbers `lists.range` makes at most.
+/// The maximum length of `lists.range`.
 const MAX_RANGE: i64 = 10_000_000;
-/// How deep `flatten` goes.
+/// The maximum depth of `flatten`.
 const MAX_FLATTEN: i64 = 250;
 
 pub(super) fn find(name: &str) -> Option<super::Native> {
@@ -52,7 +52,7 @@ pub(super) fn find(name: &str) -> Option<super::Native> {
 
 fn order(left: &Value<'_>, right: &Value<'_>) -> Result<Ordering, EvalError> {
     match compare(left, right) {
-        // What is not a number is taken for the same as any.
+        // NaN counts as equal to every number.
         Some(order) => Ok(order.unwrap_or(Ordering::Equal)),
         None => Err(EvalError::no_overload()),
     }

@@ -1,13 +1,13 @@
-//! Numbers as texts, in the forms of Go, in which users know them.
+//! Numbers as strings, in Go's forms.
 //!
-//! Messages and names that expressions make are compared by clients, down to the last digit.
+//! Clients compare messages and names that expressions create, down to the last digit.
 
 use std::fmt::Write;
 
-/// From how many digits before the point on a number is written with an exponent.
+/// The number of digits before the point from which a number has an exponent.
 const SHORT: i32 = 6;
 
-/// A double as `%g` writes it, with no more digits than it needs.
+/// A double as `%g` writes it, with the fewest digits.
 pub fn double_text(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();
@@ -29,7 +29,7 @@ fn with_exponent(digits: &str, exponent: i32) -> String {
     format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
 }
 
-/// A double with so many digits behind the point and commas between the thousands.
+/// A double with this number of decimals, and commas between thousands.
 pub fn grouped(number: f64, digits: usize) -> String {
     if number.is_nan() {
         return "NaN".to_owned();
@@ -54,7 +54,7 @@ pub fn grouped(number: f64, digits: usize) -> String {
     out
 }
 
-/// A double with one digit before the point, six behind it, and the power of ten in small figures.
+/// A double with one digit before the point, six after it, and the exponent in superscript digits.
 pub fn scientific(number: f64) -> String {
     if !number.is_finite() {
         return grouped(number, 0);
@@ -75,7 +75,7 @@ pub fn scientific(number: f64) -> String {
     out
 }
 
-/// The bytes in hexadecimal figures.
+/// Bytes in hexadecimal.
 pub fn hex(bytes: &[u8], upper: bool) -> String {
     let mut out = String::with_capacity(bytes.len() * 2);
     for byte in bytes {
@@ -85,7 +85,7 @@ pub fn hex(bytes: &[u8], upper: bool) -> String {
     out
 }
 
-/// Reads a double as Go does: with underscores between digits, hexadecimal too, `inf` and `nan`.
+/// Parses a double as Go does, including underscores between digits, hexadecimal, `inf` and `nan`.
 pub fn parse_double(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let sign = if text.starts_with('-') { -1.0 } else { 1.0 };

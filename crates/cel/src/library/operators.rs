@@ -1,6 +1,6 @@
 //! Operators: arithmetic, order, membership, elements, sizes.
 //!
-//! Nothing wraps around: what does not fit is an error.
+//! Overflow is an error.
 
 use super::times;
 use crate::values::{EvalError, Map, Outcome, Value, compare, equals, joined};
@@ -58,7 +58,7 @@ fn unsigned_overflow() -> EvalError {
 fn ordered<'a>(args: &[Value<'a>], holds: fn(Ordering) -> bool) -> Outcome<'a> {
     let [a, b] = args else { return Err(EvalError::no_overload()) };
     match compare(a, b) {
-        // Nothing is before or behind what is not a number.
+        // Comparisons with NaN are false.
         Some(order) => Ok(Value::Bool(order.is_some_and(holds))),
         None => Err(EvalError::no_overload()),
     }
@@ -137,7 +137,7 @@ fn contains<'a>(args: &[Value<'a>]) -> Outcome<'a> {
     }
 }
 
-/// A number as the place of an element.
+/// A number as an index.
 fn place(index: &Value<'_>) -> Result<i64, EvalError> {
     match index {
         Value::Int(index) => Ok(*index),
@@ -147,7 +147,7 @@ fn place(index: &Value<'_>) -> Result<i64, EvalError> {
     }
 }
 
-/// A key as a message shows it.
+/// A key as messages show it.
 pub fn key_text(key: &Value<'_>) -> String {
     match key {
         Value::String(text) => text.to_string(),
@@ -159,7 +159,7 @@ pub fn key_text(key: &Value<'_>) -> String {
     }
 }
 
-/// The element at a place or the value of a key, and what is wrong if there is none.
+/// The element at an index or the value of a key, or the error for its absence.
 fn index<'a>(args: &[Value<'a>]) -> Outcome<'a> {
     let [target, key] = args else { return Err(EvalError::no_overload()) };
     if let Value::Optional(target) = target {

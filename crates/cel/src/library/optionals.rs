@@ -1,6 +1,6 @@
-//! Values that may be absent: made, asked, and taken out.
+//! Functions of optional values.
 //!
-//! Choosing between one and another (`or`, `orValue`) is the planner's.
+//! The planner handles `or` and `orValue`.
 
 use super::no_overload_of;
 use crate::values::{EvalError, Outcome, Value};

@@ -1,6 +1,6 @@
-//! Quantities of resources, read and reckoned with.
+//! Parsing and arithmetic of resource quantities.
 //!
-//! Their order is with that of versions in `semver`, whose functions have the same names.
+//! Comparison is in `semver`, whose functions have the same names.
 
 use super::no_overload_of;
 use crate::values::{EvalError, Outcome, Value};
@@ -43,7 +43,7 @@ pub(super) fn find(name: &str) -> Option<super::Native> {
     })
 }
 
-/// What is wrong with a text that is no quantity.
+/// The fault of a text that is not a quantity.
 fn fault(text: &str) -> String {
     const FORM: &str = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
     canonical(text).err().unwrap_or_else(|| FORM.to_owned())

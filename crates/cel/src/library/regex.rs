@@ -1,7 +1,7 @@
-//! Regular expressions with the syntax and the meaning of Go's, matched in linear time.
+//! Regular expressions with the syntax and semantics of Go's, matched in linear time.
 //!
-//! `parser` and `classes` parse them, with the tables of `unicode`; `compiled` compiles and caches them. The functions that match are here.
-//! `tests/go_regexp` has the answers of Go that the tests compare with.
+//! `parser` and `classes` parse them, with the tables of `unicode`. `compiled` compiles and caches them. The matching
+//! functions are here. `tests/go_regexp` has Go's results, which the tests compare with.
 
 mod classes;
 mod code_points;
@@ -17,10 +17,10 @@ use crate::values::{EvalError, Outcome, Text, Value};
 
 pub use compiled::{Compiled, MAX_STATES, Pattern, check, compiled};
 
-/// What is asked of a regular expression.
+/// The functions of regular expressions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegexCall {
-    /// Whether it matches.
+    /// Returns true if the text matches.
     Matches,
     /// The first match.
     Find,
@@ -29,7 +29,7 @@ pub enum RegexCall {
 }
 
 impl RegexCall {
-    /// What a function of that name asks.
+    /// The function of this name.
     pub fn of(name: &str) -> Option<Self> {
         Some(match name {
             "matches" => Self::Matches,
@@ -39,7 +39,7 @@ impl RegexCall {
         })
     }
 
-    /// What is said of an expression that can't be read.
+    /// The error for an invalid expression.
     fn fault(self, fault: String) -> EvalError {
         match self {
             Self::Matches => EvalError::new(fault),
@@ -56,7 +56,7 @@ impl RegexCall {
     }
 }
 
-/// Asks a regular expression of the arguments of a call: `known`, or else that which is the second.
+/// Runs a call with its constant expression `known`, or with its second argument.
 pub(crate) fn ask<'a>(known: Option<&Pattern>, call: RegexCall, args: &[Value<'a>], meter: &mut Meter) -> Outcome<'a> {
     let asked = match (known, args) {
         (Some(pattern), _) => pattern.compiled(),
@@ -72,7 +72,7 @@ pub(crate) fn ask<'a>(known: Option<&Pattern>, call: RegexCall, args: &[Value<'a
     run(&pattern, call, text, args.get(2), meter)
 }
 
-/// Asks of a text, of whose matches so many are wanted.
+/// Searches a text for up to this number of matches.
 fn run<'a>(
     pattern: &Compiled,
     call: RegexCall,
@@ -107,10 +107,10 @@ fn run<'a>(
 mod tests {
     use super::{check, compiled};
 
-    /// Inputs, then expressions with the place of the first match in each input, or with the error: what Go 1.26 answered.
+    /// Inputs, then expressions with the first match in each input, or the error, from Go 1.26.
     const PATTERNS: &str = include_str!("../../tests/go_regexp/patterns.txt");
 
-    /// A text of the table without its escapes.
+    /// Unescapes a text of the table.
     fn plain(text: &str) -> String {
         let mut plain = String::new();
         let mut chars = text.chars();
@@ -132,7 +132,7 @@ mod tests {
         plain
     }
 
-    /// The answer to an expression, as the table has it.
+    /// The result for an expression in the table's form.
     fn answer(pattern: &str, inputs: &[String]) -> String {
         let (checked, made) = (check(pattern), compiled(pattern));
         assert_eq!(checked.clone().err(), made.as_ref().err().cloned(), "{pattern}");
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn names_of_scripts_of_several_words_are_accepted() {
-        // Go 1.26 refuses these by mistake; its versions before and after it accept them.
+        // Go 1.26 refuses these by mistake. Earlier and later versions accept them.
         for pattern in [r"\p{Old_Italic}", r"\p{Phags_Pa}", r"\p{SignWriting}"] {
             assert_eq!(check(pattern), Ok(()), "{pattern}");
         }

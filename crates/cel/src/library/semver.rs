@@ -1,20 +1,20 @@
-//! Semantic versions (semver.org, 2.0.0), with the faults that upstream finds in them.
+//! Semantic versions (semver.org, 2.0.0), with upstream's errors.
 //!
-//! The functions for their order serve quantities too, which are compared under the same names.
+//! Functions of their order also serve quantities, which have the same names.
 
 use super::no_overload_of;
 use crate::values::{EvalError, Outcome, Value};
 use keelson_meta::go_format::quote;
 use std::cmp::Ordering;
 
-/// A version. What stands behind a plus sign counts for nothing.
+/// A version. Build metadata is ignored.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Version {
     numbers: [u64; 3],
     pre: Vec<Identifier>,
 }
 
-/// A part of what stands behind the dash. Numbers come before texts.
+/// A pre-release identifier. Numbers come before texts.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Identifier {
     Number(u64),
@@ -22,10 +22,10 @@ enum Identifier {
 }
 
 impl Version {
-    /// Reads a version.
+    /// Parses a version.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault.
     pub fn parse(text: &str) -> Result<Self, String> {
         const NAMES: [&str; 3] = ["Major", "Minor", "Patch"];
         if text.is_empty() {
@@ -53,10 +53,10 @@ impl Version {
         Ok(Self { numbers, pre })
     }
 
-    /// Reads a version that may have a `v` in front, less than three numbers, and zeros before them.
+    /// Parses a version that may have a leading `v`, fewer than three numbers, and leading zeros.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault.
     pub fn parse_tolerant(text: &str) -> Result<Self, String> {
         let text = text.strip_prefix('v').unwrap_or(text);
         let mut parts: Vec<String> = text.splitn(3, '.').map(str::to_owned).collect();
@@ -77,7 +77,7 @@ impl Version {
 }
 
 impl Version {
-    /// Whether this is `0.0.0`.
+    /// Returns true for `0.0.0`.
     #[must_use]
     pub fn is_zero(&self) -> bool {
         self.numbers == [0; 3] && self.pre.is_empty()

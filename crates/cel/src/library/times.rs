@@ -1,17 +1,17 @@
-//! Times and durations: reading, writing, adding, and the parts that can be asked for.
+//! Times and durations: parsing, formatting, arithmetic, and their parts.
 //!
-//! A time keeps the offset with which it was written, because it is written with it again; two are the same at one instant.
+//! A time keeps its original offset for output. Equality compares instants.
 
 use super::zones;
 use crate::values::{EvalError, Outcome, Value};
 use std::fmt;
 
-/// A point in time and the offset from UTC with which it was written, in seconds.
+/// A point in time, and its original offset from UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timestamp {
     /// Since 1970 in UTC.
     pub seconds: i64,
-    /// Besides.
+    /// Nanoseconds of the second.
     pub nanos: u32,
     /// The offset from UTC in seconds.
     pub offset: i32,
@@ -33,7 +33,7 @@ struct Civil {
 }
 
 impl Timestamp {
-    /// The point in time alone.
+    /// The point in time without the offset.
     pub fn instant(self) -> (i64, u32) {
         (self.seconds, self.nanos)
     }
@@ -45,7 +45,7 @@ impl Timestamp {
         Civil { year, month, day, second_of_day: local.rem_euclid(DAY), days }
     }
 
-    /// So many nanoseconds later.
+    /// The time `nanos` nanoseconds later.
     fn plus(self, nanos: i128) -> Result<Self, EvalError> {
         let total = i128::from(self.seconds) * i128::from(NANOS) + i128::from(self.nanos) + nanos;
         let seconds = total.div_euclid(i128::from(NANOS));
@@ -75,7 +75,7 @@ impl fmt::Display for Timestamp {
 
 /// The date of a day since 1970.
 fn date_of(days: i64) -> (i64, i64, i64) {
-    // Counted from the first of March of a year that 400 divides, leap days are the last of each four years.
+    // Counting from the first of March of a year divisible by 400, each leap day ends its four years.
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let of_era = days.rem_euclid(146_097);
@@ -132,7 +132,7 @@ pub fn parse_timestamp(text: &str) -> Option<Timestamp> {
         _ => return None,
     };
     let days = day_of(year, month, day);
-    // A date that there is not comes back as another one.
+    // An invalid date converts back to another one.
     if date_of(days) != (year, month, day) || hour > 23 || minute > 59 || second > 59 {
         return None;
     }
@@ -141,7 +141,7 @@ pub fn parse_timestamp(text: &str) -> Option<Timestamp> {
     (FIRST..=LAST).contains(&seconds).then_some(Timestamp { seconds, nanos: u32::try_from(nanos).ok()?, offset })
 }
 
-/// So many seconds after the start of 1970, if that is in the range of times.
+/// The time `seconds` after the start of 1970, if it is in range.
 pub fn from_seconds(seconds: i64) -> Option<Timestamp> {
     (FIRST..=LAST).contains(&seconds).then_some(Timestamp { seconds, nanos: 0, offset: 0 })
 }
@@ -206,7 +206,7 @@ pub(super) fn add(time: Timestamp, nanos: i64) -> Outcome<'static> {
     time.plus(nanos.into()).map(Value::Timestamp)
 }
 
-/// A duration before a time.
+/// The time before a duration.
 pub(super) fn subtract(time: Timestamp, nanos: i64) -> Outcome<'static> {
     time.plus(-i128::from(nanos)).map(Value::Timestamp)
 }
@@ -241,7 +241,7 @@ pub(super) fn find(name: &str) -> Option<super::Native> {
     })
 }
 
-/// A part of a time, or how many of a unit a duration has.
+/// A part of a time, or a duration in a unit.
 fn part<'a>(args: &[Value<'a>], unit: i64, of: fn(&Civil) -> i64) -> Outcome<'a> {
     match args {
         [Value::Duration(nanos)] => Ok(Value::Int(nanos / unit)),

@@ -1,13 +1,13 @@
-//! URLs, absolute ones and absolute paths, as Go reads them.
+//! Absolute URLs and absolute paths, parsed as by Go.
 //!
-//! A crate for URLs would read them as browsers do, which mend much of what is refused here.
+//! A URL crate would parse them as browsers do, which repair much of what is refused here.
 
 use super::no_overload_of;
 use crate::values::{EvalError, Outcome, Value};
 use keelson_meta::go_format::quote;
 use percent_encoding::percent_decode_str;
 
-/// A URL taken apart.
+/// A parsed URL.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Url {
     text: String,
@@ -18,15 +18,15 @@ pub struct Url {
 }
 
 impl Url {
-    /// The text that it was read from, by which two are the same.
+    /// The source text, which determines equality.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Reads an absolute URL or an absolute path.
+    /// Parses an absolute URL or an absolute path.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The fault.
     pub fn parse(text: &str) -> Result<Self, String> {
         let fault = |why: &str| format!("parse {}: {why}", quote(text));
         if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
@@ -36,7 +36,7 @@ impl Url {
             return Err(fault("empty url"));
         }
         let (scheme, rest) = split_scheme(text).map_err(&fault)?;
-        // A fragment belongs to no part that can be asked for.
+        // No function returns the fragment.
         let rest = rest.split_once('#').map_or(rest, |(rest, _)| rest);
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         if !rest.starts_with('/') {
@@ -56,7 +56,7 @@ impl Url {
             path = &behind[end..];
             host = authority(&behind[..end]).map_err(|why| fault(&why))?;
         } else if scheme.is_empty() && rest.starts_with("//") && !rest.starts_with("///") {
-            // A request's URI that starts with two slashes is a path.
+            // A request URI that starts with two slashes is a path.
             path = rest;
         }
         check_escapes(path).map_err(|why| fault(&why))?;
@@ -72,7 +72,7 @@ impl Url {
         self.host.rsplit_once(':').filter(|(_, port)| is_port(port)).map_or("", |(_, port)| port)
     }
 
-    /// The path with everything escaped that has to be.
+    /// The escaped path.
     fn escaped_path(&self) -> String {
         let mut out = String::with_capacity(self.path.len());
         for byte in self.path.bytes() {
@@ -85,7 +85,7 @@ impl Url {
         out
     }
 
-    /// The names of the query in order, each with its values. Pairs that can't be read are left out.
+    /// The names of the query in order, each with its values. Invalid pairs are skipped.
     fn query(&self) -> Vec<(String, Vec<String>)> {
         let mut out: Vec<(String, Vec<String>)> = Vec::new();
         for pair in self.query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')) {
@@ -135,7 +135,7 @@ fn split_scheme(text: &str) -> Result<(String, &str), &'static str> {
     Ok((String::new(), text))
 }
 
-/// The host and port behind the user.
+/// The host and port after the user.
 fn authority(text: &str) -> Result<String, String> {
     let host = text.rsplit_once('@').map_or(text, |(_, host)| host);
     if let Some(user) = text.rsplit_once('@').map(|(user, _)| user) {

@@ -1,10 +1,10 @@
-//! Offsets of time zones, by name or written out as `+02:00`.
+//! Offsets of time zones, by name or as `+02:00`.
 //!
-//! Names are those of the zone database, which is built in: what a rule says must not depend on the host's files.
+//! Names come from the built-in zone database, so that results do not depend on the host's files.
 
 use crate::values::EvalError;
 
-/// The offset from UTC in seconds that a zone has at a time.
+/// The offset of a zone from UTC at a time, in seconds.
 pub(super) fn offset(zone: &str, at: i64) -> Result<i64, EvalError> {
     if matches!(zone, "" | "UTC") {
         return Ok(0);

@@ -1,10 +1,10 @@
-//! The declarations themselves, a text for each library.
+//! The declarations, one text for each library.
 //!
-//! They are upstream's of this version: a function more would let definitions in that its servers refuse.
+//! They are those of the supported upstream version. An extra function would admit definitions that its servers refuse.
 
 use super::CostRule;
 
-/// What every environment has.
+/// The libraries of every environment.
 pub(super) const KUBERNETES: &[&str] = &[
     OPERATORS,
     CONVERSIONS,
@@ -23,7 +23,7 @@ pub(super) const KUBERNETES: &[&str] = &[
     AUTHORIZATION,
 ];
 
-/// The rule of a name.
+/// The rule of this name.
 pub(super) fn rule(name: &str) -> Option<CostRule> {
     Some(match name.trim() {
         "dyn" => CostRule::Dyn,
@@ -422,7 +422,7 @@ const AUTHORIZATION: &str = "
 .reason (kubernetes.authorization.Decision) -> string
 ";
 
-/// What is there where patches are made.
+/// The library of patches.
 pub(super) const JSON_PATCH: &str = "
 jsonpatch.escapeKey (string) -> string #read-sized
 ";

@@ -1,13 +1,13 @@
-//! Values that are written out: numbers, texts, bytes.
+//! Literals: numbers, strings, bytes.
 //!
-//! The lexer has seen to their form; what is left is what they mean, and whether it fits.
+//! The lexer has validated their form. This module converts them and checks their range.
 
 use super::Parser;
 use crate::ast::{Expr, ExprKind, Literal};
 use crate::lexer::{Token, TokenKind};
 
 impl Parser<'_> {
-    /// A value that is written out, with its sign.
+    /// A literal with its sign.
     pub(super) fn literal(&mut self) -> Expr {
         let first = self.peek_token();
         let is_negative = first.kind == TokenKind::Minus;
@@ -67,12 +67,12 @@ impl Parser<'_> {
     }
 }
 
-/// What a text in quotes means; in bytes, an escape is a byte rather than a character.
+/// The content of a quoted literal. In bytes, an escape is a byte and not a character.
 fn unescape(text: &str, is_bytes: bool) -> Option<Vec<u8>> {
     let (text, is_raw) = text.strip_prefix(['r', 'R']).map_or((text, false), |rest| (rest, true));
     let quotes = if text.len() >= 6 && (text.starts_with("'''") || text.starts_with("\"\"\"")) { 3 } else { 1 };
     let inner = text.get(quotes..text.len() - quotes)?;
-    // A line break is a line feed, however it was written.
+    // Every line break becomes a line feed.
     let inner = inner.replace("\r\n", "\n").replace('\r', "\n");
     if is_raw {
         return Some(inner.into_bytes());

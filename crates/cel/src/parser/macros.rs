@@ -1,21 +1,21 @@
-//! Macros: calls that become something else while they are read, mostly loops over their target.
+//! Macros: calls that are expanded while parsing, mostly to loops over their target.
 //!
-//! What they become is written with variables that no text can name.
+//! Expansions use variables that no text can name.
 
 use super::{MAX_NODES, Parser};
 use crate::ast::{Call, Expr, ExprKind, Fold, FoldKind, Literal, MapEntry, StructField};
 
-/// The variable in which a loop gathers its result. No text can name it.
+/// The accumulator of a loop. No text can name it.
 const GATHERED: &str = "@result";
-/// The variable of a loop over nothing.
+/// The variable of a loop over an empty list.
 const UNUSED: &str = "#unused";
-/// The variable for what `sortBy` sorts.
+/// The variable for the input of `sortBy`.
 const SORTED: &str = "@__sortBy_input__";
 
 type Expansion = Result<Expr, (u32, String)>;
 
 impl Parser<'_> {
-    /// A function's call, or what the macro of that name becomes.
+    /// A function call, or the expansion of the macro of this name.
     pub(super) fn function(&mut self, position: u32, name: &str, mut args: Vec<Expr>) -> Expr {
         if name == "has" && args.len() == 1 {
             let argument = args.remove(0);
@@ -30,7 +30,7 @@ impl Parser<'_> {
         self.call(position, name, None, args)
     }
 
-    /// A method's call, or what the macro of that name becomes.
+    /// A method call, or the expansion of the macro of this name.
     pub(super) fn method(&mut self, position: u32, target: Expr, name: &str, args: Vec<Expr>) -> Expr {
         let expanded = match (name, args.len()) {
             ("all" | "exists" | "exists_one" | "existsOne", 2 | 3) => self.quantifier(position, target, name, args),
@@ -118,7 +118,7 @@ impl Parser<'_> {
         self.call(position, function, None, vec![gathered, operand])
     }
 
-    /// The step if the predicate holds, else what is gathered already.
+    /// The step if the predicate holds, otherwise the accumulator.
     fn if_holds(&mut self, position: u32, predicate: Expr, step: Expr) -> Expr {
         let gathered = self.gathered(position);
         self.call(position, "_?_:_", None, vec![predicate, step, gathered])
@@ -176,7 +176,7 @@ impl Parser<'_> {
         Ok(self.fold(position, variables, target, parts))
     }
 
-    /// A value under a name: a loop over nothing.
+    /// A bound value: a loop over an empty list.
     fn bound(&mut self, position: u32, name: &str, value: Expr, result: Expr) -> Expr {
         let fold = Fold {
             shape: FoldKind::Bind,
@@ -234,7 +234,7 @@ impl Parser<'_> {
         Ok(self.bound(position, SORTED, target, sorted))
     }
 
-    /// The same tree with numbers of its own.
+    /// A copy of the tree with new ids.
     fn copied(&mut self, expr: &Expr) -> Expr {
         if self.positions.len() >= MAX_NODES {
             return self.node(0, ExprKind::Error);
@@ -306,7 +306,7 @@ impl Variables {
     }
 }
 
-/// A loop without what it loops over.
+/// A loop without its range.
 struct FoldBody {
     shape: FoldKind,
     init: Expr,

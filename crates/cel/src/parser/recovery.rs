@@ -1,15 +1,15 @@
-//! The parser where the text is wrong: its messages, and where it goes on.
+//! Error recovery of the parser: messages, and the place to continue.
 //!
-//! One mistake is told once: until a word is understood again nothing more is said.
+//! An error is reported once. Further errors are suppressed until a token matches.
 
 use super::Parser;
 use crate::lexer::{Token, TokenKind, shown};
 use crate::source::Issue;
 
-/// How often the parser goes on after a mistake.
+/// The maximum number of recoveries.
 const MAX_RECOVERIES: u32 = 30;
 
-/// What starts an operand.
+/// The tokens that start an operand.
 const OPERAND: [TokenKind; 15] = [
     TokenKind::LeftBracket,
     TokenKind::LeftBrace,
@@ -28,7 +28,7 @@ const OPERAND: [TokenKind; 15] = [
     TokenKind::Ident,
 ];
 
-/// What may follow an expression at the place where it stands.
+/// The tokens that may follow an expression at its place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Follow {
     End,
@@ -55,7 +55,7 @@ impl Follow {
 }
 
 impl TokenKind {
-    /// Whether an operand may start with it.
+    /// Returns true if an operand may start with this token.
     pub(super) fn starts_operand(self) -> bool {
         OPERAND.contains(&self)
     }
@@ -78,7 +78,7 @@ impl Parser<'_> {
         self.tokens[(self.at + ahead).min(self.tokens.len() - 1)].kind
     }
 
-    /// Takes the word that is next.
+    /// Consumes the next token.
     pub(super) fn advance(&mut self) -> Token {
         self.is_recovering = false;
         let token = self.tokens[self.at];
@@ -94,7 +94,7 @@ impl Parser<'_> {
         self.issues.push(Issue { offset: Some(offset), message: message.to_owned() });
     }
 
-    /// Tells a mistake at the word that is next, unless it follows from one that was told.
+    /// Reports an error at the next token, unless it follows from a reported one.
     fn syntax_error(&mut self, message: &str) {
         if !self.is_recovering && self.stop.is_none() {
             let offset = self.peek_token().start;
@@ -108,7 +108,7 @@ impl Parser<'_> {
         format!("'{}'", text.chars().flat_map(shown).collect::<String>())
     }
 
-    /// Whether an operand or one of these is next, if need be after dropping a word.
+    /// Returns true if an operand or one of `others` is next, after dropping a token if necessary.
     pub(super) fn expect_operand(&mut self, others: &[TokenKind]) -> bool {
         let fits = |kind: TokenKind| kind.starts_operand() || others.contains(&kind);
         if fits(self.peek()) {
@@ -129,13 +129,13 @@ impl Parser<'_> {
         self.at += 1;
     }
 
-    /// Tells what was expected and goes on where something may follow.
+    /// Reports the expected tokens and skips to one that may follow.
     pub(super) fn mismatch(&mut self, expected: &[TokenKind]) {
         self.syntax_error(&format!("mismatched input {} expecting {}", self.quoted(), names(expected)));
         self.recover();
     }
 
-    /// Tells that nothing fits from here to the word so far ahead.
+    /// Reports that no alternative fits from here to the token `ahead`.
     pub(super) fn no_alternative(&mut self, ahead: usize) {
         let first = self.peek_token();
         let last = (self.at + ahead).min(self.tokens.len() - 1);
@@ -145,7 +145,7 @@ impl Parser<'_> {
         self.recover();
     }
 
-    /// The words from one to another with the blanks between them, without what could not be read.
+    /// The source between two tokens, without unreadable text.
     fn source_between(&self, first: Token, last: Token) -> String {
         let mut out = self.source.slice(first.start, first.end);
         let gap = self.source.slice(first.end, last.start);
@@ -169,8 +169,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Takes a word of this kind; if it is not there, a word may be dropped, or it is thought of where what follows it is
-    /// already here.
+    /// Consumes a token of this kind. If it is missing, one token may be dropped, or the missing one is assumed if its
+    /// successor is next.
     pub(super) fn expect(&mut self, kind: TokenKind, follows: impl Fn(TokenKind) -> bool) -> bool {
         if self.peek() == kind {
             self.advance();
@@ -189,7 +189,7 @@ impl Parser<'_> {
         false
     }
 
-    /// Takes what closes a construct.
+    /// Consumes the closing token of a construct.
     pub(super) fn expect_close(&mut self, kind: TokenKind) -> bool {
         let enclosing = self.follow.last().copied().unwrap_or(Follow::End);
         self.expect(kind, |next| {
@@ -197,7 +197,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Behind an element: whether there is another one.
+    /// After an element: returns true if another one follows.
     pub(super) fn separated(&mut self, close: TokenKind) -> bool {
         let fits = |kind: TokenKind| kind == TokenKind::Comma || kind == close;
         if !fits(self.peek()) && !self.is_recovering {
@@ -215,7 +215,7 @@ impl Parser<'_> {
         false
     }
 
-    /// Takes what closes a list or a map. That it is missing was told before.
+    /// Consumes the closing token of a list or map, unless its absence was reported before.
     pub(super) fn close(&mut self, close: TokenKind) {
         if self.peek() == close {
             self.advance();
@@ -224,7 +224,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Nothing may stand behind the expression.
+    /// Checks that the expression is at its end.
     pub(super) fn expect_end(&mut self) {
         if self.peek() != TokenKind::End {
             self.expect(TokenKind::End, |_| false);

@@ -1,7 +1,7 @@
 //! Runs the steps of a program.
 //!
-//! Each step is counted before it costs anything. An error is a value until somebody needs it: `&&`, `||` and the macros
-//! that ask for one or all may not. That it costs too much outweighs everything.
+//! Each step is charged before it runs. Errors are values that `&&`, `||` and the macros `all` and `exists` may absorb.
+//! Exceeding the limit ends every evaluation.
 
 use super::{CallNode, FoldNode, Node, RegexNode};
 use crate::ast::FoldKind;
@@ -11,7 +11,7 @@ use crate::stack::with_room;
 use crate::values::{EvalError, List, Map, Outcome, Value};
 use std::rc::Rc;
 
-/// What steps count for.
+/// The costs of steps.
 const STEP: u64 = 1;
 const MAKE_LIST: u64 = 10;
 const MAKE_MAP: u64 = 30;
@@ -21,7 +21,7 @@ const MAKE_MESSAGE: u64 = 40;
 pub(super) struct Run<'r, 'a> {
     variables: &'r [Value<'a>],
     meter: &'r mut Meter,
-    /// The variables of loops, and what they gather.
+    /// The variables and accumulators of loops.
     slots: Vec<Outcome<'a>>,
 }
 
@@ -45,7 +45,7 @@ impl<'r, 'a> Run<'r, 'a> {
         }
     }
 
-    /// A step that has others below it.
+    /// A step with steps below it.
     fn eval_within(&mut self, node: &'a Node) -> Outcome<'a> {
         match node {
             Node::Constant(_) | Node::Variable(_) | Node::Local(_) => self.eval(node),
@@ -90,7 +90,7 @@ impl<'r, 'a> Run<'r, 'a> {
         }
     }
 
-    /// Both: what is false on either side outweighs an error on the other.
+    /// Logical and: false on either side absorbs an error on the other.
     fn and(&mut self, left: &'a Node, right: &'a Node) -> Outcome<'a> {
         let left = self.eval(left);
         if matches!(left, Ok(Value::Bool(false)) | Err(EvalError::TooCostly)) {
@@ -105,7 +105,7 @@ impl<'r, 'a> Run<'r, 'a> {
         }
     }
 
-    /// One of them: what is true on either side outweighs an error on the other.
+    /// Logical or: true on either side absorbs an error on the other.
     fn or(&mut self, left: &'a Node, right: &'a Node) -> Outcome<'a> {
         let left = self.eval(left);
         if matches!(left, Ok(Value::Bool(true)) | Err(EvalError::TooCostly)) {
@@ -121,7 +121,7 @@ impl<'r, 'a> Run<'r, 'a> {
     }
 
     fn call(&mut self, call: &'a CallNode) -> Outcome<'a> {
-        // Hardly any function has more than two arguments, and none that is called often.
+        // Nearly every call has at most two arguments.
         let result = match call.args.as_slice() {
             [] => self.called(call, &[]),
             [one] => {
@@ -193,7 +193,7 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn append(&mut self, slot: usize, element: &'a Node) -> Outcome<'a> {
         let element = self.eval(element)?;
-        // The name, the list and the joining.
+        // The name, the list and the concatenation.
         self.meter.charge(STEP + MAKE_LIST + STEP)?;
         match std::mem::replace(&mut self.slots[slot], Ok(Value::Null))? {
             Value::List(List::Made(mut elements)) => {
@@ -218,7 +218,7 @@ impl<'r, 'a> Run<'r, 'a> {
             Value::Map(Map::Made(mut entries)) => {
                 let gathered = Rc::make_mut(&mut entries);
                 for (key, value) in added {
-                    // Looking for a key goes through those that are there.
+                    // A key is searched among the existing ones.
                     self.meter.charge_search(gathered.len())?;
                     if gathered.iter().any(|(other, _)| crate::values::equals(other, &key)) {
                         let text = crate::library::operators::key_text(&key);
@@ -281,7 +281,7 @@ impl<'r, 'a> Run<'r, 'a> {
         result
     }
 
-    /// One step of a loop; whether another one may follow.
+    /// Runs one step of a loop. Returns false if the loop ends.
     fn iterate(&mut self, fold: &'a FoldNode, first: Value<'a>, second: Value<'a>) -> Result<bool, EvalError> {
         let slot = fold.slot;
         self.slots.truncate(slot + 3);
@@ -294,13 +294,13 @@ impl<'r, 'a> Run<'r, 'a> {
                 if !matches!(self.eval(&fold.condition), Ok(Value::Bool(true))) {
                     return Ok(false);
                 }
-                // A step that fails ends the loop: nothing that is gathered from an error is anything else.
+                // A failed step ends the loop, since an accumulator that is an error stays one.
                 let gathered = self.eval(&fold.step)?;
                 self.slots[slot] = Ok(gathered);
                 return Ok(true);
             }
         };
-        // Looking at what is gathered, negated where one is looked for.
+        // Reads the accumulator, negated for `exists`.
         self.meter.charge(if is_all { 2 * STEP } else { 3 * STEP })?;
         if matches!(self.slots[slot], Ok(Value::Bool(value)) if value == decided) {
             return Ok(false);
@@ -322,7 +322,7 @@ fn is_key(key: &Value<'_>) -> bool {
     matches!(key, Value::String(_) | Value::Int(_) | Value::Uint(_) | Value::Bool(_) | Value::Double(_))
 }
 
-/// What an optional value holds.
+/// The value of an optional.
 fn optional(value: Value<'_>) -> Result<Option<Value<'_>>, EvalError> {
     match value {
         Value::Optional(value) => Ok(value.map(|value| (*value).clone())),
@@ -363,7 +363,7 @@ fn optional_select<'a>(operand: &Value<'a>, field: &str) -> Outcome<'a> {
     }
 }
 
-/// A message of fields: for the well-known ones what they stand for, for others the fields.
+/// Creates a message. Well-known messages become the values they represent.
 fn message<'a>(name: &str, fields: Vec<(Value<'a>, Value<'a>)>) -> Outcome<'a> {
     let field = |wanted: &str| {
         fields.iter().find(|(key, _)| matches!(key, Value::String(text) if **text == *wanted)).map(|(_, value)| value)

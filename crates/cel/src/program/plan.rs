@@ -1,6 +1,6 @@
-//! Makes steps of a checked expression.
+//! Plans the steps of a checked expression.
 //!
-//! What is known beforehand is done here: conversions of literals, regular expressions, lists of constants.
+//! Constant work happens here: conversions of literals, regular expressions, lists of constants.
 
 use super::{CallNode, Constant, FoldNode, Node, RegexNode};
 use crate::ast::{Call, Expr, ExprKind, Fold, FoldKind, Literal};
@@ -14,17 +14,17 @@ use crate::stack::with_room;
 use crate::types::Type;
 use crate::values::{EvalError, Value};
 
-/// What is made of an expression.
+/// A planned expression.
 pub(super) struct Plan {
     /// Its steps.
     pub(super) root: Node,
     /// The variables that it uses.
     pub(super) used: Vec<usize>,
-    /// How many states its regular expressions have.
+    /// The number of states of its regular expressions.
     pub(super) states: u64,
 }
 
-/// The steps of an expression.
+/// Plans the steps of an expression.
 pub(super) fn plan(checked: &Checked, environment: &Environment) -> Result<Plan, EvalError> {
     let mut planner = Planner { checked, environment, locals: Vec::new(), used: Vec::new(), states: 0 };
     let root = planner.node(&checked.expr)?;
@@ -124,11 +124,11 @@ impl Planner<'_> {
         let slot = self.locals.len();
         self.locals.push(fold.gathered.clone());
         self.locals.push(fold.variable.clone());
-        // A loop has places for both variables, used or not.
+        // A loop has slots for both variables, used or not.
         self.locals.push(fold.second.clone().unwrap_or_default());
         let condition = self.node(&fold.condition)?;
         let step = match fold.shape {
-            // The predicate alone: joining it to what is gathered is the loop's part.
+            // Only the predicate is planned. The loop joins it with the accumulator.
             FoldKind::All | FoldKind::Exists => match &fold.step.kind {
                 ExprKind::Call(Call { args, .. }) if args.len() == 2 => self.node(&args[1])?,
                 _ => self.node(&fold.step)?,
@@ -143,7 +143,7 @@ impl Planner<'_> {
         Ok(Node::Fold(Box::new(fold)))
     }
 
-    /// A step of a loop, which adds to what is gathered instead of copying it.
+    /// A step of a loop, which adds to the accumulator in place.
     fn step(&mut self, step: &Expr, slot: usize) -> Planned {
         let is_gathered = |expr: &Expr| expr.as_ident().is_some_and(|name| name == self.locals[slot]);
         if let ExprKind::Call(call) = &step.kind {
@@ -183,7 +183,7 @@ impl Planner<'_> {
                     return Ok(Node::OptionalSelect(self.boxed(operand)?, field.as_str().into()));
                 }
             }
-            // These take what they do not need only if they must.
+            // These evaluate their alternative only if necessary.
             ("or", [other]) | ("orValue", [other]) => {
                 if let Some(target) = &call.target {
                     return self.or(expr, call, target, other);
@@ -215,7 +215,7 @@ impl Planner<'_> {
         Ok(Node::Call(Box::new(CallNode { native, rule, args })))
     }
 
-    /// `or` and `orValue`, as a choice.
+    /// `or` and `orValue`, as a conditional.
     fn or(&mut self, expr: &Expr, call: &Call, target: &Expr, other: &Expr) -> Planned {
         let name = if call.function == "or" { "or" } else { "orValue" };
         let args = vec![self.node(target)?, self.node(other)?];
@@ -223,7 +223,7 @@ impl Planner<'_> {
         Ok(Node::Call(Box::new(CallNode { native, rule: self.rule(expr), args })))
     }
 
-    /// The regular expression that an argument is, if it is written there.
+    /// The constant regular expression of an argument, if it is a literal.
     fn pattern(&mut self, arg: Option<&Node>) -> Result<Option<Pattern>, EvalError> {
         let Some(Node::Constant(Constant::String(text))) = arg else {
             self.states = self.states.saturating_add(MAX_STATES);
@@ -234,7 +234,7 @@ impl Planner<'_> {
         Ok(Some(pattern))
     }
 
-    /// How a call is counted: by its one overload, or by what all of them have in common.
+    /// The cost rule of a call: that of its overload, if all candidates agree.
     fn rule(&self, expr: &Expr) -> CostRule {
         let rules = self.checked.calls.get(&expr.id).map_or(&[][..], Vec::as_slice);
         match rules.split_first() {
@@ -243,7 +243,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The function's whole name, if what stands before the dot is a part of it.
+    /// The function's qualified name, if the target is a part of it.
     fn qualified(&self, call: &Call) -> Option<String> {
         let target = call.target.as_ref()?.as_qualified_name()?;
         let name = format!("{}.{}", target.trim_start_matches('.'), call.function);
@@ -263,7 +263,7 @@ fn native(name: &str) -> Option<Native> {
             [Value::Optional(None), other] => Ok(other.clone()),
             _ => Err(EvalError::no_overload()),
         }),
-        // What a loop gathers is added to in place; these are for what only looks like it.
+        // Accumulators of loops are extended in place. These serve other calls of the same form.
         "cel.@mapInsert" => None,
         name => find(name),
     }

@@ -1,16 +1,16 @@
-//! The fields that a program reads of a variable, by the ways that lead to them.
+//! The fields of a variable that a program reads, as paths.
 //!
-//! Looks at the steps of a program alone, and at no value.
+//! The analysis uses the steps of a program and no values.
 
 use super::{FoldNode, Node, Program};
 use crate::stack::with_room;
 
-/// Fields, one below the other.
+/// A path of fields.
 type Way<'p> = Vec<&'p str>;
 
 impl Program {
-    /// The ways to all that is read of a variable, an empty one where that is all of it. What is not on one of them, and not behind one,
-    /// changes nothing about what an evaluation comes to.
+    /// The paths of a variable that the program reads. An empty path means the whole variable. Fields outside of these
+    /// paths, and not below one, do not affect the result.
     pub fn reads(&self, variable: &str) -> Vec<Vec<&str>> {
         let mut reads = Reads { place: self.names.iter().position(|name| name == variable), ways: Vec::new() };
         reads.look(&self.root);
@@ -32,7 +32,7 @@ impl<'p> Reads<'p> {
         }
     }
 
-    /// The way that a step goes, if it is one from the variable through its fields.
+    /// The path of a step that selects fields of the variable.
     fn way(&self, node: &'p Node) -> Option<Way<'p>> {
         let (mut node, mut way) = (node, Way::new());
         loop {

@@ -1,14 +1,14 @@
-//! Values that are looked up by what they are: each is found in the time that it takes to read it, however many there are.
+//! Hash lookup of values: each lookup takes the time to read the value, whatever their number.
 //!
-//! Values that are the same have the same hash, lists and maps in any order of what is in them, as such may be the same. The hashes
-//! have a secret, so that nobody can choose values for theirs.
+//! Equal values have equal hashes. Lists and maps are hashed regardless of order, since some are equal in any order.
+//! Hashes are keyed with a secret, so that clients cannot provoke collisions.
 
 use super::{Value, equals};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::mem::discriminant;
 
-/// Values in the order in which they were added.
+/// Values in order of insertion.
 #[derive(Debug, Default)]
 pub struct Elements<'a> {
     values: Vec<Value<'a>>,
@@ -17,18 +17,18 @@ pub struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    /// Where one that is the same as this stands: the first that was added.
+    /// The index of the first equal value.
     pub fn place_of(&self, value: &Value<'_>) -> Option<usize> {
         let places = self.places.get(&hash(&self.secret, value))?;
         places.iter().copied().find(|place| equals(&self.values[*place], value))
     }
 
-    /// Whether there is one that is the same as this.
+    /// Returns true if there is an equal value.
     pub fn contains(&self, value: &Value<'_>) -> bool {
         self.place_of(value).is_some()
     }
 
-    /// Adds a value behind the others.
+    /// Appends a value.
     pub fn push(&mut self, value: Value<'a>) {
         let places = self.places.entry(hash(&self.secret, &value)).or_default();
         places.push(self.values.len());
@@ -54,7 +54,7 @@ fn hash(secret: &RandomState, value: &Value<'_>) -> u64 {
     let sum = |sum: u64, hash: u64| sum.wrapping_add(hash);
     match value {
         Value::Bool(value) => secret.hash_one(value),
-        // Numbers of different types may be the same.
+        // Numbers of different types may be equal.
         Value::Int(number) => of_number(secret, *number as f64),
         Value::Uint(number) => of_number(secret, *number as f64),
         Value::Double(number) => of_number(secret, *number),
@@ -76,7 +76,7 @@ fn hash(secret: &RandomState, value: &Value<'_>) -> u64 {
         Value::Ip(address) => secret.hash_one(address),
         Value::Cidr(address, bits) => secret.hash_one((address, bits)),
         Value::Quantity(quantity) => secret.hash_one(quantity),
-        // There is one of the first, and of the others an object has none.
+        // Null has one value, and objects contain none of the others.
         Value::Null | Value::Semver(_) | Value::Format(_) | Value::Authorization(_) | Value::Fields(_) => {
             secret.hash_one(of)
         }
@@ -84,7 +84,7 @@ fn hash(secret: &RandomState, value: &Value<'_>) -> u64 {
 }
 
 fn of_number(secret: &RandomState, number: f64) -> u64 {
-    // Zero is one number with two signs.
+    // Turns -0.0 into 0.0.
     secret.hash_one((number + 0.0).to_bits())
 }
 

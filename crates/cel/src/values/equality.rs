@@ -1,14 +1,14 @@
-//! Equality of two values, and their order.
+//! Equality and order of values.
 //!
-//! Numbers of different types are compared as numbers. Values of different types are different, never an error. Lists of the
-//! tree that were declared as sets, or as maps, are the same in any order.
+//! Numbers of different types are compared by value. Other values of different types are unequal, which is not an
+//! error. Lists of the tree that are declared as sets or maps are equal in any order.
 
 use super::{Elements, List, Map, Value};
 use crate::decl::{Decl, DeclKind, ListKind};
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-/// Whether two values are the same.
+/// Returns true for equal values.
 pub fn equals(left: &Value<'_>, right: &Value<'_>) -> bool {
     match (left, right) {
         (Value::Null, Value::Null) => true,
@@ -36,7 +36,7 @@ pub fn equals(left: &Value<'_>, right: &Value<'_>) -> bool {
     }
 }
 
-/// Whether one is less than the other; `None` if they have no order, `Some(None)` if one is not a number at all.
+/// The order of two values. `None` for types without an order, `Some(None)` for NaN.
 pub fn compare(left: &Value<'_>, right: &Value<'_>) -> Option<Option<Ordering>> {
     Some(Some(match (left, right) {
         (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
@@ -48,7 +48,7 @@ pub fn compare(left: &Value<'_>, right: &Value<'_>) -> Option<Option<Ordering>> 
     }))
 }
 
-/// The order of two numbers of any types; `None` if they are no numbers.
+/// The order of two numbers of any types. `None` for other values.
 fn numbers(left: &Value<'_>, right: &Value<'_>) -> Option<Option<Ordering>> {
     Some(match (left, right) {
         (Value::Int(a), Value::Int(b)) => Some(a.cmp(b)),
@@ -64,7 +64,7 @@ fn numbers(left: &Value<'_>, right: &Value<'_>) -> Option<Option<Ordering>> {
     })
 }
 
-/// Upstream compares such numbers as doubles where the double is in the range of the other type.
+/// As upstream, such numbers are compared as doubles if the double is in the range of the other type.
 fn double_and_whole(double: f64, whole: i128) -> Option<Ordering> {
     const BOUND: f64 = 1e30;
     if double.is_nan() {
@@ -87,10 +87,10 @@ fn same_lists(left: &List<'_>, right: &List<'_>) -> bool {
     if left.len() != right.len() {
         return false;
     }
-    // The left list says how, as upstream's does.
+    // As upstream, the left list determines the comparison.
     match list_kind(left) {
         Some(ListKind::Set | ListKind::Map(_)) => {
-            // Nearly always they are in one order.
+            // Nearly all lists have the same order.
             let same = left.iter().zip(right.iter()).take_while(|(a, b)| equals(a, b)).count();
             if same == left.len() {
                 return true;
@@ -115,7 +115,7 @@ fn same_maps(left: &Map<'_>, right: &Map<'_>) -> bool {
     })
 }
 
-/// Two lists one behind the other. Sets and map lists of the tree take what is new, and what has the same keys in its place.
+/// Concatenates two lists. Sets and map lists of the tree append new elements and replace those with equal keys.
 pub fn joined<'a>(left: &List<'a>, right: &List<'a>) -> Vec<Value<'a>> {
     match list_kind(left) {
         Some(ListKind::Set) => {
@@ -129,7 +129,7 @@ pub fn joined<'a>(left: &List<'a>, right: &List<'a>) -> Vec<Value<'a>> {
         }
         Some(ListKind::Map(keys)) => {
             let mut out: Vec<Value<'a>> = left.iter().collect();
-            // What has no fields has no keys either, and is like nothing else.
+            // An element that is not an object has no keys and equals no other.
             let mut known: Elements<'a> =
                 out.iter().map(|element| keys_of(element, keys).unwrap_or(Value::Null)).collect();
             for element in right.iter() {
@@ -152,7 +152,7 @@ pub fn joined<'a>(left: &List<'a>, right: &List<'a>) -> Vec<Value<'a>> {
     }
 }
 
-/// The fields by which an item of a map list is told apart.
+/// The key fields of an item of a map list.
 fn keys_of<'a>(element: &Value<'a>, keys: &[String]) -> Option<Value<'a>> {
     let Value::Map(fields) = element else { return None };
     Some(Value::list(keys.iter().map(|key| Value::Optional(fields.field(key).map(Rc::new))).collect()))

@@ -1,15 +1,15 @@
-//! Values as they are put into an object.
+//! Converts values to JSON.
 //!
-//! Upstream makes protocol buffers of them on the way, and its faults say so.
+//! Upstream converts them by way of protocol buffers, which its errors mention.
 
 use super::Value;
 use crate::library::times::duration_text;
 use keelson_meta::json;
 
-/// A value of the tree with what an expression came to.
+/// Converts the result of an expression to JSON.
 ///
 /// # Errors
-/// Why there is none, in upstream's words.
+/// The reason in upstream's words.
 pub fn to_json(value: &Value<'_>) -> Result<json::Value, String> {
     Ok(match value {
         Value::Null => json::Value::Null,

@@ -1,7 +1,7 @@
-//! Values of the tree that an object is.
+//! Values of an object's tree.
 //!
-//! Where there is a declaration, a value is read as it says: a text may be a time. A declared object has the fields that are
-//! declared and not null, under their names in expressions; a map and data without a declaration have what they have.
+//! A declaration determines the reading of a value, such as a string as a time. A declared object has its declared
+//! fields that are not null, under their names in expressions. Maps and undeclared data have all their members.
 
 use super::{List, Map, Text, Value};
 use crate::decl::{Decl, DeclKind};
@@ -15,7 +15,7 @@ pub struct TreeMap<'a> {
     decl: Option<&'a Decl>,
 }
 
-/// A value of the tree, read as it was declared.
+/// A value of the tree, read by its declaration.
 pub fn from_tree<'a>(value: &'a json::Value, decl: Option<&'a Decl>) -> Value<'a> {
     match value {
         json::Value::Null => Value::Null,
@@ -37,7 +37,7 @@ pub fn from_tree<'a>(value: &'a json::Value, decl: Option<&'a Decl>) -> Value<'a
     }
 }
 
-/// An object of the tree, read as it was declared.
+/// An object of the tree, read by its declaration.
 pub fn from_map<'a>(fields: &'a json::Map, decl: Option<&'a Decl>) -> Value<'a> {
     let decl = decl.filter(|decl| matches!(decl.kind, DeclKind::Map(_) | DeclKind::Object(_)));
     Value::Map(Map::Tree(TreeMap { fields, decl }))
@@ -48,7 +48,7 @@ fn whole(number: &json::Number) -> Option<i64> {
     (number.fract() == 0.0 && number.abs() < 9.2e18).then_some(number as i64)
 }
 
-/// A text, or what it was declared to mean; one that does not mean that stays a text, as its format is checked elsewhere.
+/// A string, read by its declaration. An unreadable one stays a string, since formats are validated elsewhere.
 fn from_text<'a>(text: &'a str, decl: Option<&Decl>) -> Value<'a> {
     let plain = Value::String(Text::Borrowed(text));
     match decl.map(|decl| &decl.kind) {
@@ -75,7 +75,7 @@ impl<'a> TreeMap<'a> {
         self.keys().map(|(name, value)| (Value::text(name), from_tree(value, self.decl_of(name)))).collect()
     }
 
-    /// The declaration of what stands under this name in the data.
+    /// The declaration of the member with this name in the data.
     fn decl_of(&self, name: &str) -> Option<&'a Decl> {
         match &self.decl?.kind {
             DeclKind::Map(values) => Some(values),
@@ -87,7 +87,7 @@ impl<'a> TreeMap<'a> {
         }
     }
 
-    /// The value under a name of expressions.
+    /// The value of a name in expressions.
     pub(super) fn get(&self, name: &str) -> Option<Value<'a>> {
         match self.decl {
             None => self.fields.get(name).map(|value| from_tree(value, None)),

@@ -1,7 +1,7 @@
-//! Writing objects in canonical form.
+//! Encodes objects canonically.
 //!
-//! Notes on the way where the members of the object, of its metadata and of what else it holds end, so that who looks for
-//! one of them next steps over the others. What is further down is written at one stroke.
+//! It records the extents of members of the object, of its metadata and of its other parts, so that later readers can
+//! skip them. Deeper values are written without extents.
 
 use keelson_meta::Object;
 use keelson_meta::json::{Map, Value};
@@ -10,34 +10,33 @@ use super::{DETAILS, IDENTITY, MANAGED_FIELDS, METADATA_START, NEVER_STORED, wri
 use crate::cursor::Extents;
 use crate::json;
 
-/// How many levels of members are noted below the object's own: those of `spec`, but not those of `spec.template`.
+/// The depth of recorded members below the object's own: those of `spec`, but not those of `spec.template`.
 const LEVELS: usize = 1;
 
-/// The text of an object and what is noted of it. Also serves for the next object.
+/// The text of an object and its extents. Reused for the next object.
 #[derive(Default)]
 pub(super) struct Canonical {
     pub(super) text: Vec<u8>,
     pub(super) extents: Extents,
-    /// Whether no member of the object that is being written stands before the next.
+    /// True before the first member of the current object.
     first: bool,
 }
 
 impl Canonical {
-    /// Forgets everything, for another object.
+    /// Clears the text and extents.
     pub(super) fn clear(&mut self) {
         self.text.clear();
         self.extents.clear();
     }
 
-    /// Forgets everything and gives back the memory beyond so many bytes for each of both.
+    /// Clears the text and extents, and frees memory beyond this number of bytes of each.
     pub(super) fn keep_at_most(&mut self, bytes: usize) {
         self.clear();
         self.text.shrink_to(bytes);
         self.extents.shrink_to(bytes);
     }
 
-    /// Writes an object and gives the marks: where its metadata and where its resourceVersion begin. Nothing must be written
-    /// yet.
+    /// Encodes an object into an empty text and returns the offsets of its metadata and resourceVersion.
     pub(super) fn write(&mut self, object: &Object, managed_fields: Option<&str>) -> (usize, usize) {
         write_header(&mut self.text, object.kind().unwrap_or_default(), object.api_version().unwrap_or_default());
         let body = self.text.len();
@@ -60,7 +59,7 @@ impl Canonical {
         (body, splice)
     }
 
-    /// Writes the fields of the metadata and gives the place of the resourceVersion.
+    /// Writes the fields of the metadata and returns the offset of the resourceVersion.
     fn metadata(&mut self, metadata: &Map, managed_fields: Option<&str>) -> usize {
         let managed_fields = managed_fields.filter(|_| !metadata.contains_key(MANAGED_FIELDS));
         self.known(&IDENTITY, metadata, managed_fields);
@@ -75,7 +74,7 @@ impl Canonical {
         splice
     }
 
-    /// Writes those of these fields that there are.
+    /// Writes those of these fields that are present.
     fn known(&mut self, names: &[&str], metadata: &Map, managed_fields: Option<&str>) {
         for name in names {
             if let Some(text) = managed_fields.filter(|_| *name == MANAGED_FIELDS) {
@@ -99,7 +98,7 @@ impl Canonical {
         self.text.push(b':');
     }
 
-    /// Writes a value. Of its members, so many levels are noted.
+    /// Writes a value, with extents for this number of levels of members.
     fn value(&mut self, value: &Value, levels: usize) {
         if !matches!(value, Value::Object(_) | Value::Array(_)) {
             return json::write(value, &mut self.text);

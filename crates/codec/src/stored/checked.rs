@@ -1,8 +1,8 @@
-//! A stored object with what the check of its text has told of it.
+//! A stored object with the extents of its text.
 //!
-//! Whoever takes bytes from a store looks into them several times: for the marks, for what is selected by, for what they
-//! lack. The check, which reads every byte anyway, notes where each array and object ends, so that the others step over
-//! what they don't look at. Who writes an object notes as much of it as is looked for in what one has written oneself.
+//! Stored bytes are read several times: for the offsets, for selected fields, for missing defaults. Validation reads
+//! every byte and records the end of each array and object, so that later readers can skip them. Encoding records the
+//! extents needed for own writes.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{DecodeError, ENCRYPTED_START, FieldPath, StoredObject, Summary, find
 use crate::cursor::{Cursor, Extents};
 use crate::{json, syntax};
 
-/// An object that was just read or written, and where things in its text end.
+/// A just parsed or encoded object, and the extents of its text.
 #[derive(Clone, Debug)]
 pub struct Checked {
     object: StoredObject,
@@ -22,10 +22,10 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// Takes bytes that were stored, as [`StoredObject::parse`] does.
+    /// Decodes stored bytes, as [`StoredObject::parse`] does.
     ///
     /// # Errors
-    /// When the bytes are neither a JSON object nor a built-in kind in protobuf.
+    /// Bytes that are neither a JSON object nor a built-in kind in protobuf.
     pub fn parse(bytes: Bytes) -> Result<Self, DecodeError> {
         if bytes.starts_with(&keelson_protobuf::PREFIX) {
             return Ok(StoredObject::encode(&keelson_protobuf::decode(&bytes)?.object).into());
@@ -45,7 +45,7 @@ impl Checked {
         }
     }
 
-    /// Writes the object as [`StoredObject::encode_with`] does.
+    /// Encodes the object, as [`StoredObject::encode_with`] does.
     pub fn encode_with(object: &Object, managed_fields: Option<&str>) -> Self {
         let (object, extents) = written(object, managed_fields, Extents::clone);
         Self { object, extents }
@@ -56,23 +56,23 @@ impl Checked {
         &self.object
     }
 
-    /// How many bytes this takes.
+    /// The memory in bytes.
     pub fn memory(&self) -> usize {
         self.object.bytes.len() + self.extents.memory()
     }
 
-    /// The object without its own copy of what others have, too: `keep` is shown each such text and gives the one that is kept of
-    /// it. Places in the text are others in the [skeleton](StoredObject::skeleton).
+    /// The object with its repeated parts shared: `keep` receives each such text and returns the shared copy. Offsets
+    /// then refer to the [skeleton](StoredObject::skeleton).
     pub fn shared(&self, keep: impl FnMut(&[u8]) -> Arc<[u8]>) -> StoredObject {
         self.object.cut(self.cursor(), keep).unwrap_or_else(|| self.object.clone())
     }
 
-    /// The object alone.
+    /// The object without the extents.
     pub fn into_object(self) -> StoredObject {
         self.object
     }
 
-    /// At the beginning of the object's text.
+    /// A cursor at the start of the object's text.
     pub fn cursor(&self) -> Cursor<'_> {
         Cursor::over(&self.object.bytes, 0, &self.extents)
     }
@@ -80,13 +80,13 @@ impl Checked {
     /// As [`StoredObject::summary`].
     ///
     /// # Errors
-    /// When a field of the metadata has a type that no stored object has.
+    /// A field of the metadata has a type that no stored object has.
     pub fn summary(&self, fields: &[FieldPath]) -> Result<Summary<'_>, DecodeError> {
         summary::read(Cursor::over(&self.object.bytes, self.object.body as usize, &self.extents), fields)
     }
 }
 
-/// Of an object that was written here: its text is valid and only looked through.
+/// Computes the extents of an object encoded here, without validation.
 impl From<StoredObject> for Checked {
     fn from(object: StoredObject) -> Self {
         let extents = syntax::check(&object.bytes).map(|layout| layout.extents).unwrap_or_default();

@@ -1,13 +1,13 @@
-//! The encoding of a stored value: the version of its kind that it is in, and its form.
+//! The encoding of a stored value: the version of its kind, and its form.
 //!
-//! Whether a value has to be written anew is asked here, not of its version alone: one that another server has written in protobuf is
-//! read, but would not be written so.
+//! An outdated form requires a rewrite too, not only an outdated version. For example, protobuf from another server is
+//! read but never written.
 
 use std::fmt;
 
 use super::StoredObject;
 
-/// How a stored value is encoded.
+/// The encoding of a stored value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Encoding {
     form: Form,
@@ -22,17 +22,17 @@ enum Form {
 }
 
 impl Encoding {
-    /// That of a value, which is this object.
+    /// The encoding of a value with this object.
     pub fn of(value: &[u8], object: &StoredObject) -> Self {
         Self { form: Form::of(value), api_version: object.api_version().into() }
     }
 
-    /// Whether it is that of a value, which is this object.
+    /// Returns true if this is the encoding of a value with this object.
     pub fn is_of(&self, value: &[u8], object: &StoredObject) -> bool {
         self.form == Form::of(value) && *self.api_version == *object.api_version()
     }
 
-    /// Whether an object that is stored in this `apiVersion` would be written so today.
+    /// Returns true if the server would write the object with this `apiVersion` and form now.
     pub fn is_current(&self, api_version: &str) -> bool {
         self.form == Form::Json && *self.api_version == *api_version
     }

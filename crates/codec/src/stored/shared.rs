@@ -1,8 +1,8 @@
-//! Parts that many objects have alike, kept once for all of them.
+//! Shares parts that are equal in many objects.
 //!
-//! Which fields have which owner (`fieldsV1` in `metadata.managedFields`) is often half of an object, and the same in all objects that
-//! came about in the same way. Whoever keeps many objects has these members cut out of their bytes and holds each text once. What is
-//! left is still JSON, the skeleton, into which the parts are put back while it is copied.
+//! Field ownership (`fieldsV1` in `metadata.managedFields`) is often half of an object, and equal in all objects with
+//! the same history. Caches cut these members out of the bytes and keep each text once. The rest is still JSON, the
+//! skeleton. The parts are inserted again while it is copied.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,24 +12,24 @@ use bytes::Bytes;
 use super::{MANAGED_FIELDS, METADATA_START, StoredObject};
 use crate::cursor::Cursor;
 
-/// The member that is cut out, where it is not the first one of its object, which it never is.
+/// The member that is cut out, unless it is the first of its object, which does not occur.
 const MEMBER: &str = "fieldsV1";
-/// What is shorter is not worth the pointer to it.
+/// The minimum size of a shared part in bytes. Shorter ones do not pay for the pointer.
 const LEAST_BYTES: usize = 128;
 
-/// A text that was cut out, and the place in the skeleton where it goes.
+/// A shared text, and its offset in the skeleton.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) at: u32,
     pub(super) text: Arc<[u8]>,
 }
 
-/// What was cut out of an object, in order. `None` of most.
+/// The shared parts of an object, in order. `None` for most objects.
 pub(super) type Parts = Option<Arc<[Part]>>;
 
 impl StoredObject {
-    /// The same object without its own copy of what others have, too: `keep` is shown each such text, and gives the one that is kept of
-    /// it. `cursor` stands at the beginning of the text. `None` where nothing is cut out.
+    /// The object with its repeated parts shared: `keep` receives each such text and returns the shared copy. `cursor`
+    /// is at the start of the text. `None` if nothing is shared.
     pub(super) fn cut(&self, cursor: Cursor<'_>, mut keep: impl FnMut(&[u8]) -> Arc<[u8]>) -> Option<Self> {
         let members = members(cursor, self.body as usize);
         if members.is_empty() || self.parts.is_some() {
@@ -48,17 +48,17 @@ impl StoredObject {
         Some(Self { bytes: Bytes::from(skeleton), parts: Some(parts.into()), ..*self })
     }
 
-    /// The object's text without what it shares with others: JSON that lacks nothing but which fields have which owner.
+    /// The object's JSON without shared parts. It lacks only field ownership.
     pub fn skeleton(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The same as text.
+    /// The skeleton as text.
     pub fn skeleton_text(&self) -> &str {
         std::str::from_utf8(&self.bytes).unwrap_or_default()
     }
 
-    /// Where in the skeleton a place of the text is, which is in no shared part.
+    /// The offset in the skeleton of an offset in the text, which must not be in a shared part.
     pub fn place_of(&self, in_text: u32) -> u32 {
         let mut gone = 0;
         for part in self.parts.as_deref().unwrap_or_default() {
@@ -70,12 +70,12 @@ impl StoredObject {
         in_text.saturating_sub(gone)
     }
 
-    /// Appends what of the text stands at these places of the skeleton.
+    /// Appends the text of a range of the skeleton.
     pub(super) fn write_range(&self, range: Range<usize>, out: &mut Vec<u8>) {
         self.pieces(range).for_each(|piece| out.extend_from_slice(piece));
     }
 
-    /// The pieces that the text is put together of, from one place of the skeleton to another.
+    /// The pieces of the text for a range of the skeleton.
     pub(super) fn pieces(&self, range: Range<usize>) -> impl Iterator<Item = &[u8]> {
         let (mut parts, mut from, mut part) = (self.parts.as_deref().unwrap_or_default().iter(), range.start, None);
         let mut is_over = false;
@@ -94,7 +94,7 @@ impl StoredObject {
     }
 }
 
-/// Where the members are that can be cut out, each with the comma before it.
+/// The ranges of the members to cut out, each with its preceding comma.
 fn members(mut cursor: Cursor<'_>, body: usize) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     cursor.advance(body);

@@ -1,7 +1,7 @@
-//! The summary of an object that a cache keeps: names, labels, owners and some fields, picked out of its bytes while the rest
-//! is skipped.
+//! The summary of an object for a cache: names, labels, owners and some fields, read from its bytes while the rest is
+//! skipped.
 //!
-//! The bytes were checked before, so that nothing here can fail but the bounds of the summary itself.
+//! The bytes are validated before, so only the limits of the summary can fail.
 
 use std::borrow::Cow;
 use std::num::NonZeroU32;
@@ -12,41 +12,41 @@ use crate::cursor::{Cursor, RawText};
 /// Keys and values of labels.
 type Labels<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 
-/// What a cache needs to know about an object: texts of its bytes, but where these hold escapes.
+/// The summary of an object. Texts borrow from its bytes, unless they have escapes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary<'a> {
     /// `metadata.name`.
     pub name: Cow<'a, str>,
-    /// `metadata.namespace`, empty when the object is cluster scoped.
+    /// `metadata.namespace`. Empty for a cluster-scoped object.
     pub namespace: Cow<'a, str>,
     /// `metadata.uid`.
     pub uid: Cow<'a, str>,
     /// `metadata.labels`, sorted by key.
     pub labels: Labels<'a>,
-    /// The text of every field that was asked for, in the order it was asked for: strings as they are, numbers and
-    /// booleans as JSON writes them, the empty string for fields that are absent, null, or not scalar.
+    /// The text of every requested field, in this order: strings unescaped, numbers and booleans as in JSON. Empty for
+    /// fields that are absent, null, or not scalar.
     pub fields: Vec<Cow<'a, str>>,
     /// `metadata.deletionTimestamp`.
     pub deletion_timestamp: Option<Cow<'a, str>>,
     /// `metadata.generation`.
     pub generation: Option<i64>,
-    /// Where the value of `metadata.ownerReferences` begins in the bytes, unless it is null.
+    /// The offset of the value of `metadata.ownerReferences`, unless it is null.
     pub owners: Option<NonZeroU32>,
-    /// Where the parts of the object begin.
+    /// The offsets of parts of the object.
     pub marks: Marks,
 }
 
-/// Where parts of a stored object begin in its bytes, or nothing: who looks for a member of one part need not walk over the others.
+/// The offsets of parts of a stored object, if known, from which a search for a member can start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// Behind the metadata, which nearly always is before the spec; 0 where nothing is known.
+    /// The end of the metadata, which nearly always precedes the spec. 0 if unknown.
     behind_metadata: u32,
-    /// Before the key `status`, or at the end of an object that has none.
+    /// The offset before the key `status`, or the end of an object without it.
     status: u32,
 }
 
 impl Marks {
-    /// Where to look for a member of the object: before the next key, as a cursor in an object stands. `None` where nothing is known.
+    /// The position from which a cursor finds a member of the object. `None` if unknown.
     pub fn before(&self, member: &str) -> Option<usize> {
         match member {
             "kind" | "apiVersion" | "metadata" => None,
@@ -55,14 +55,14 @@ impl Marks {
         }
     }
 
-    /// The same in the [skeleton](StoredObject::skeleton) of the object.
+    /// The offsets in the [skeleton](StoredObject::skeleton) of the object.
     #[must_use]
     pub fn in_skeleton_of(self, object: &StoredObject) -> Self {
         let Self { behind_metadata, status } = self;
         Self { behind_metadata: object.place_of(behind_metadata), status: object.place_of(status) }
     }
 
-    /// The cursor stands behind the metadata.
+    /// Finds the offsets from a cursor at the end of the metadata.
     fn find(mut cursor: Cursor<'_>) -> Self {
         let mark = |at: usize| u32::try_from(at).unwrap_or_default();
         let behind_metadata = mark(cursor.position());
@@ -76,26 +76,26 @@ impl Marks {
     }
 }
 
-/// The way to a field from the root of an object, such as `spec.nodeName`. Elements of arrays have no path.
+/// The path of a field from the root of an object, such as `spec.nodeName`. Elements of arrays have no path.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FieldPath(Vec<String>);
 
 impl FieldPath {
-    /// Reads a path whose steps are separated by dots. Keys that hold a dot cannot be named.
+    /// Parses a path with steps separated by dots. Keys with a dot are not supported.
     pub fn parse(path: &str) -> Self {
         Self(path.split('.').map(str::to_owned).collect())
     }
 
-    /// The keys from the root to the field; never empty.
+    /// The keys from the root to the field. Never empty.
     pub fn steps(&self) -> &[String] {
         &self.0
     }
 }
 
-/// How many paths one pass can follow: one bit each.
+/// The maximum number of paths in one pass: one bit each.
 const PATHS_PER_PASS: usize = u64::BITS as usize;
 
-/// Reads the summary. The cursor stands on the key `metadata`, which is the first one after kind and apiVersion.
+/// Reads the summary. The cursor is on the key `metadata`, the first one after kind and apiVersion.
 pub(super) fn read<'a>(mut cursor: Cursor<'a>, paths: &[FieldPath]) -> Result<Summary<'a>, DecodeError> {
     let mut summary = Summary { fields: vec![Cow::default(); paths.len()], ..Summary::default() };
     cursor.take(b"\"metadata\":");
@@ -138,7 +138,7 @@ fn read_metadata<'a>(cursor: &mut Cursor<'a>, summary: &mut Summary<'a>) -> Resu
     Ok(())
 }
 
-/// A string; null counts as the empty one, as it does for Go.
+/// A string. Null counts as empty, as in Go.
 fn text<'a>(cursor: &mut Cursor<'a>, field: &'static str) -> Result<Cow<'a, str>, DecodeError> {
     match cursor.peek() {
         b'"' | b'n' => Ok(cursor.scalar().unwrap_or_default()),
@@ -161,14 +161,14 @@ fn labels<'a>(cursor: &mut Cursor<'a>) -> Result<Labels<'a>, DecodeError> {
     Ok(labels)
 }
 
-/// Follows up to 64 paths at once; a set of paths is a mask of their indexes.
+/// Follows up to 64 paths at once. A set of paths is a mask of their indexes.
 struct Follow<'p, 'f, 'a> {
     paths: &'p [FieldPath],
     found: &'f mut [Cow<'a, str>],
 }
 
 impl<'a> Follow<'_, '_, 'a> {
-    /// Visits the members of the root object and stops as soon as every path was met.
+    /// Visits the members of the root object until every path is resolved.
     fn root(&mut self, mut cursor: Cursor<'a>, mut active: u64) {
         while active != 0
             && let Some(key) = cursor.key()
@@ -178,7 +178,7 @@ impl<'a> Follow<'_, '_, 'a> {
         }
     }
 
-    /// Visits one member of an object at `depth` and says which paths go through it.
+    /// Visits one member of an object at `depth` and returns the paths that lead through it.
     fn member(&mut self, cursor: &mut Cursor<'a>, key: RawText<'a>, depth: usize, active: u64) -> u64 {
         let through = match key.plain() {
             Some(name) => self.matching(active, depth, |step| step.as_bytes() == name),
@@ -195,7 +195,7 @@ impl<'a> Follow<'_, '_, 'a> {
         through
     }
 
-    /// Visits a value that `active` paths lead to in `depth` steps.
+    /// Visits a value that `active` paths reach in `depth` steps.
     fn value(&mut self, cursor: &mut Cursor<'a>, depth: usize, active: u64) {
         if cursor.peek() != b'{' {
             let text = cursor.scalar().unwrap_or_default();

@@ -1,7 +1,7 @@
-//! From the values of a JSON text to YAML text, laid out as `go-yaml` v2 lays it out.
+//! Writes YAML text from the values of a JSON text, in the layout of `go-yaml` v2.
 //!
 //! Block style throughout, two spaces per level, sequences in mappings not indented, lines folded at the first space
-//! past column 80. Strings are plain when they can be, literal blocks when they have line breaks, quoted otherwise.
+//! past column 80. Strings are plain if possible, literal blocks if they have line breaks, and quoted otherwise.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,29 +17,29 @@ use super::tape::{Kind, Tape, TapeIndex};
 /// Lines are folded at the first space after this column.
 const BEST_WIDTH: usize = 80;
 
-/// Longer keys cannot be simple keys and get a `? ` in front.
+/// Longer keys cannot be simple keys and get a leading `? `.
 const MAX_SIMPLE_KEY_BYTES: usize = 128;
 
 const INDENT: usize = 2;
 
-/// A line break and more spaces than most lines begin with.
+/// A line break and more spaces than most indentations.
 const BREAK_AND_SPACES: &[u8; 65] = b"\n                                                                ";
 
 /// Writes the values of a tape.
 ///
-/// What is still to be written is kept on a stack of its own, so that a document can be written piece by piece: the
-/// indentation of a deep one is hundreds of times as long as what it holds.
+/// Unfinished values are on an explicit stack, so that a document can be written in pieces. The indentation of a deep
+/// one is hundreds of times as long as its content.
 #[derive(Debug)]
 pub(super) struct Emitter<T> {
     tape: Tape<T>,
-    /// The sequences and mappings that are being written, outermost first.
+    /// The open sequences and mappings, outermost first.
     open: Vec<Open>,
     /// The members of those mappings, outermost first.
     members: Vec<TapeIndex>,
     writer: Writer,
 }
 
-/// A sequence or a mapping of which a part is written.
+/// A partly written sequence or mapping.
 #[derive(Clone, Copy, Debug)]
 enum Open {
     Sequence {
@@ -47,7 +47,7 @@ enum Open {
         end: TapeIndex,
         indent: usize,
     },
-    /// Its members lie from `start` to `end` on the stack of members.
+    /// Its members are at `start` to `end` on the stack of members.
     Mapping {
         start: usize,
         next: usize,
@@ -56,26 +56,26 @@ enum Open {
     },
 }
 
-/// What stands before a nested node.
+/// The text before a nested node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Context {
     /// The document itself.
     Root,
-    /// A key and a colon, in a mapping at some indentation.
+    /// A key and a colon, in a mapping.
     Value,
     /// A dash, or the `? ` or `: ` of a long key, after which a nested node starts on the same line.
     Item,
 }
 
 impl<T: AsRef<str>> Emitter<T> {
-    /// Writes a whole document, appended to `out`, which ends in a whole line or is empty.
+    /// Writes a whole document, appended to `out`, which is empty or ends in a line break.
     pub(super) fn document(tape: Tape<T>, out: Vec<u8>) -> Vec<u8> {
         let mut emitter = Self::of_document(tape, out);
         emitter.write(usize::MAX);
         emitter.writer.out
     }
 
-    /// Writes a whole document in which bidirectional controls are escapes too.
+    /// Writes a whole document with bidirectional controls escaped.
     pub(super) fn document_for_terminals(tape: Tape<T>) -> Vec<u8> {
         let mut emitter = Self::new(tape, Vec::new());
         emitter.writer.for_terminals = true;
@@ -92,14 +92,14 @@ impl<T: AsRef<str>> Emitter<T> {
         emitter.writer.out
     }
 
-    /// Begins a document, which [`Self::piece`] then gives.
+    /// Begins a document, which [`Self::piece`] returns.
     pub(super) fn of_document(tape: Tape<T>, out: Vec<u8>) -> Self {
         let mut emitter = Self::new(tape, out);
         emitter.node(emitter.tape.root(), 0, Context::Root);
         emitter
     }
 
-    /// The next piece of the document, of about this many bytes; `None` when there is none left.
+    /// The next piece of the document, of about this number of bytes. `None` at the end.
     pub(super) fn piece(&mut self, length: usize) -> Option<Vec<u8>> {
         self.write(length);
         Some(std::mem::take(&mut self.writer.out)).filter(|piece| !piece.is_empty())
@@ -110,7 +110,7 @@ impl<T: AsRef<str>> Emitter<T> {
         Self { tape, open: Vec::with_capacity(16), members: Vec::with_capacity(64), writer }
     }
 
-    /// Writes until there is nothing left to write or the output has this length.
+    /// Writes until the document is complete or the output has this length.
     fn write(&mut self, length: usize) {
         while self.writer.out.len() < length {
             match self.open.last().copied() {
@@ -137,7 +137,7 @@ impl<T: AsRef<str>> Emitter<T> {
         }
     }
 
-    /// Writes a node whose parent is indented by `indent`, or begins it if it has parts.
+    /// Writes a scalar whose parent is indented by `indent`, or begins a collection.
     fn node(&mut self, value: TapeIndex, indent: usize, context: Context) {
         let below = if context == Context::Root { 0 } else { indent + INDENT };
         match self.tape.kind(value) {
@@ -174,7 +174,7 @@ impl<T: AsRef<str>> Emitter<T> {
         let end = self.members.len();
         let members = &mut self.members[start..];
         let compare = |a: &TapeIndex, b: &TapeIndex| order::natural(tape.key(*a), tape.key(*b));
-        // Most are in order already.
+        // Most are sorted already.
         if !members.is_sorted_by(|a, b| compare(a, b).is_le()) {
             members.sort_by(compare);
         }
@@ -199,21 +199,21 @@ impl<T: AsRef<str>> Emitter<T> {
     }
 }
 
-/// Returns true for a character that a terminal acts on, other than a line feed or a tab, which the styles look after.
+/// Returns true for a character that a terminal interprets, except line feeds and tabs, which the styles handle.
 fn acts_on_a_terminal(char: char) -> bool {
     !matches!(char, '\n' | '\t') && acts(char)
 }
 
-/// Writes texts and indicators, and keeps track of the line.
+/// Writes texts and indicators, and tracks the column.
 #[derive(Debug)]
 struct Writer {
     out: Vec<u8>,
     column: usize,
     /// The last character was a space that separates tokens.
     whitespace: bool,
-    /// Nothing but indentation and indicators that start a nested node stands on the line so far.
+    /// The current line has only indentation and indicators that start a nested node.
     indention: bool,
-    /// True for escapes in place of characters that a terminal acts on, which `go-yaml` prints as they are.
+    /// True to escape characters that a terminal interprets, which `go-yaml` prints literally.
     for_terminals: bool,
 }
 
@@ -224,7 +224,7 @@ impl Writer {
         }
     }
 
-    /// Writes a string. Lines after the first are indented by `indent`; a simple key has only one line.
+    /// Writes a string. Lines after the first are indented by `indent`. A simple key has only one line.
     fn text(&mut self, text: &str, look: Look, indent: usize, key: bool) {
         let stays = key || look.lacks(SPACE) || self.column + text.len() < BEST_WIDTH;
         match look.verdict(text) {
@@ -241,7 +241,7 @@ impl Writer {
         }
     }
 
-    /// Writes a text of ASCII that is not folded, between these quotes.
+    /// Writes an ASCII text without folding, between these quotes.
     fn short(&mut self, quote: &str, text: &str) {
         let space = if self.whitespace { "" } else { " " };
         for part in [space, quote, text, quote] {
@@ -267,7 +267,7 @@ impl Writer {
         self.indicator("'", false);
     }
 
-    /// Writes text without line breaks, folding at single spaces inside it and doubling one character.
+    /// Writes text without line breaks, folding at single spaces and doubling one character.
     fn words(&mut self, text: &str, fold: bool, indent: usize, doubled: Option<char>) {
         let stays = !fold || self.column + text.len() <= BEST_WIDTH || !text.contains(' ');
         if stays && doubled.is_none_or(|doubled| !text.contains(doubled)) {
@@ -374,7 +374,7 @@ impl Writer {
         }
     }
 
-    /// Starts a line at `indent`, or stays on the line when only indentation and dashes stand on it.
+    /// Starts a line at `indent`, or stays on a line that has only indentation and dashes.
     fn indent(&mut self, indent: usize) {
         let breaks = !self.indention || self.column > indent || (self.column == indent && !self.whitespace);
         if breaks {
@@ -393,7 +393,7 @@ impl Writer {
         self.whitespace = true;
     }
 
-    /// An indicator after which nothing may start on the same line without a space.
+    /// Writes an indicator that needs a space before the next token.
     fn indicator(&mut self, indicator: &str, separate: bool) {
         if separate && !self.whitespace {
             self.put(' ');
@@ -403,7 +403,7 @@ impl Writer {
         self.indention = false;
     }
 
-    /// An indicator after which a nested node may start on the same line.
+    /// Writes an indicator after which a nested node may start on the same line.
     fn nested_indicator(&mut self, indicator: &str) {
         let indention = self.indention;
         self.indicator(indicator, true);
@@ -429,8 +429,8 @@ impl Writer {
     }
 }
 
-/// Numbers as they come out of Go's JSON and YAML writers: floats without a fraction as integers, others in the shortest
-/// form that reads back, with an exponent below 1e-4 and from 1e6 on.
+/// Numbers as Go's JSON and YAML writers format them: integral floats as integers, others in the shortest form that
+/// parses back, with an exponent below 1e-4 and from 1e6.
 fn number_text(number: &str) -> Cow<'_, str> {
     if number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok() {
         return number.into();
@@ -439,7 +439,7 @@ fn number_text(number: &str) -> Cow<'_, str> {
     integral(float).map_or_else(|| float_text(float), |int| int.to_string()).into()
 }
 
-/// A float in the shortest form that reads back.
+/// A float in the shortest form that parses back.
 pub(super) fn float_text(float: impl fmt::Display + fmt::LowerExp) -> String {
     let scientific = format!("{float:e}");
     let Some((mantissa, exponent)) = scientific.split_once('e') else {

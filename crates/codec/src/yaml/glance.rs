@@ -1,17 +1,17 @@
-//! One look at a text: what kinds of characters it has, and from that how it can be written.
+//! Classifies the characters of a text in one pass, to decide how it can be written.
 //!
-//! Decides only where the rules of `go-yaml` leave no doubt; else they have to be asked. It exists because nearly all texts of
-//! objects are names, times, paths and keys, and asking all rules takes ten times as long as writing the text.
+//! It decides only where the rules of `go-yaml` leave no doubt. Nearly all texts of objects are names, times, paths and
+//! keys, and applying all rules takes ten times as long as writing the text.
 
 use super::scalar::{Meaning, meaning};
 
 /// A space.
 pub(super) const SPACE: u8 = 1;
-/// Not printable ASCII: it may need an escape or be a line break, and its width is not its length.
+/// Not printable ASCII: it may need an escape or be a line break, and its width differs from its length.
 pub(super) const ODD: u8 = 1 << 1;
-/// What may end a key or begin a comment: `:` and `#`.
+/// A possible end of a key or start of a comment: `:` and `#`.
 const SEPARATOR: u8 = 1 << 2;
-/// A letter that no number has.
+/// A letter that does not occur in numbers.
 const LETTER: u8 = 1 << 3;
 /// Not a digit.
 const OTHER: u8 = 1 << 4;
@@ -33,50 +33,50 @@ const CLASSES: [u8; 256] = {
     classes
 };
 
-/// Texts of at most this many bytes may be words that mean something other than text, such as `null` and `false`.
+/// The maximum length of words with another meaning than text, such as `null` and `false`.
 const LONGEST_WORD_BYTES: usize = 5;
-/// Digits of a number that surely fits.
+/// The digits of a number that always fits.
 const DIGITS: usize = 18;
-/// A time as objects have it: where the digits are, and the rest.
+/// The form of times in objects.
 const TIME: &[u8; 20] = b"0000-00-00T00:00:00Z";
 
 /// The classes of the characters of a text.
 #[derive(Clone, Copy)]
 pub(super) struct Look(u8);
 
-/// How a text can be written on one line.
+/// The one-line style of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// As it is.
+    /// Plain.
     Plain,
-    /// Between double quotes; nothing in it needs an escape.
+    /// Double quotes, without escapes.
     Quoted,
-    /// The rules have to be asked.
+    /// Undecided: all rules are needed.
     Unknown,
 }
 
-/// Looks at every byte once.
+/// Classifies every byte once.
 pub(super) fn look(text: &[u8]) -> Look {
     Look(text.iter().fold(0, |seen, &byte| seen | CLASSES[usize::from(byte)]))
 }
 
 impl Look {
-    /// Whether no character is of this class.
+    /// Returns true if no character has this class.
     pub(super) fn lacks(self, class: u8) -> bool {
         self.0 & class == 0
     }
 
-    /// What can be said of the text that looks like this.
+    /// The style of a text with these classes.
     pub(super) fn verdict(self, text: &str) -> Verdict {
         let plain = match text.as_bytes() {
             [] => return Verdict::Quoted,
             _ if !self.lacks(ODD) => false,
             [b'/' | b'(' | b'$' | b';' | b'^', ..] => true,
-            // The key that stands for a set of fields itself.
+            // The key of a field set's own membership.
             [b'.'] => true,
             [b'-', b'-', third, ..] => third.is_ascii_alphabetic() && !self.lacks(LETTER),
             [b'0'..=b'9', ..] if is_number_or_time(self, text) => return Verdict::Quoted,
-            // What begins like a date may go on as it likes.
+            // A text that begins like a date may be a time.
             [b'0'..=b'9', rest @ ..] => !self.lacks(LETTER) && rest.get(3) != Some(&b'-'),
             [first, ..] if first.is_ascii_alphabetic() => {
                 text.len() > LONGEST_WORD_BYTES || meaning(text) == Meaning::Text
@@ -86,7 +86,7 @@ impl Look {
         if plain && self.ends_plain(text.as_bytes()) { Verdict::Plain } else { Verdict::Unknown }
     }
 
-    /// Whether nothing behind the beginning of a text of ASCII would be taken for the end of a key or for a comment.
+    /// Returns true if no part of an ASCII text would end a key or start a comment.
     fn ends_plain(self, text: &[u8]) -> bool {
         let separates = |pair: &[u8]| matches!(pair, [b':', b' '] | [b' ', b'#']);
         !matches!(text.last(), Some(b':' | b' '))
@@ -94,7 +94,7 @@ impl Look {
     }
 }
 
-/// Whether the text is a number without sign and fraction, or a time to the second.
+/// Returns true for a number without sign and fraction, or a time with whole seconds.
 fn is_number_or_time(look: Look, text: &str) -> bool {
     if look.lacks(OTHER) {
         return text.len() <= DIGITS;

@@ -1,7 +1,7 @@
-//! The frame around the items of a list in YAML.
+//! The frame around the items of a YAML list.
 //!
 //! The keys of a document are sorted, so the metadata comes after the items: `apiVersion`, `items`, `kind`, `metadata`.
-//! A table has its rows last. Items are written one by one, so that a list never has to be a value tree as a whole.
+//! A table has its rows last. Items are written one by one, so that a list is never a value tree as a whole.
 
 use keelson_meta::json::{Map, Value};
 
@@ -9,19 +9,19 @@ use super::emit::Emitter;
 use super::order;
 use super::tape::Tape;
 
-/// Writes a list item by item. What it appends, taken together, is the document `sigs.k8s.io/yaml` would print. It does not
-/// change, so that parts of a list can be written beside each other.
+/// Writes a list item by item. The concatenated output is the document of `sigs.k8s.io/yaml`. The writer does not
+/// change, so parts of a list can be written in parallel.
 #[derive(Clone, Debug)]
 pub struct ListWriter {
     /// The key of the items.
     key: String,
-    /// What stands after the items.
+    /// The text after the items.
     tail: Vec<u8>,
 }
 
 impl ListWriter {
-    /// Appends what stands before the items. `head` is compact JSON up to and including the bracket that opens them, as
-    /// the last member.
+    /// Appends the text before the items. `head` is compact JSON up to and including the opening bracket of the items,
+    /// its last member.
     pub fn start(head: &[u8], out: &mut Vec<u8>) -> Self {
         let mut members: Map = serde_json::from_slice(&[head, b"]}"].concat()).unwrap_or_default();
         let key = members.keys().next_back().unwrap_or_default().to_owned();
@@ -31,7 +31,7 @@ impl ListWriter {
         Self { key, tail: document(after) }
     }
 
-    /// Appends an item, given as compact JSON; `first` if none stands before it.
+    /// Appends an item, given as compact JSON. `first` marks the first one.
     pub fn item(&self, compact: &[u8], first: bool, out: &mut Vec<u8>) {
         if first {
             out.extend_from_slice(self.key.as_bytes());
@@ -41,7 +41,7 @@ impl ListWriter {
         *out = Emitter::item(tape, std::mem::take(out));
     }
 
-    /// Appends what stands after the items; `empty` if there are none.
+    /// Appends the end. `empty` marks a list without items.
     pub fn finish(&self, empty: bool, out: &mut Vec<u8>) {
         if empty {
             out.extend_from_slice(self.key.as_bytes());
@@ -51,7 +51,7 @@ impl ListWriter {
     }
 }
 
-/// The members as a document, which is empty when there are none.
+/// The members as a document. Empty without members.
 fn document(members: Map) -> Vec<u8> {
     if members.is_empty() { Vec::new() } else { super::to_vec(&Value::Object(members)) }
 }

@@ -1,13 +1,12 @@
-//! The order `go-yaml` gives the keys of a mapping: like a person would, `a2` before `a10`, letters after the rest.
+//! The natural order of keys in `go-yaml`: `a2` before `a10`, and letters after other characters.
 //!
-//! Keys are sorted so where YAML is written, since clients compare files that `kubectl` wrote.
+//! Written YAML has this order, since clients compare files from `kubectl`.
 
 use std::cmp::Ordering;
 
-/// Compares two keys: the first character that differs decides, letters after other characters, runs of digits by
-/// their value.
+/// Compares two keys by the first difference: letters after other characters, runs of digits by value.
 pub(super) fn natural(a: &str, b: &str) -> Ordering {
-    // Most keys differ first in a letter, and that decides.
+    // Most keys differ first in a letter, which decides.
     let differing = a.bytes().zip(b.bytes()).find(|(a, b)| a != b);
     if let Some((next_a, next_b)) = differing
         && next_a.is_ascii_alphabetic()
@@ -32,7 +31,7 @@ pub(super) fn natural(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Whether the text ends in digits that are not all zero: a zero that follows counts then.
+/// Returns true if the text ends in digits that are not all zero, in which case a following zero counts.
 fn ends_in_number(text: &str) -> bool {
     text.chars().rev().take_while(char::is_ascii_digit).any(|digit| digit != '0')
 }

@@ -1,7 +1,7 @@
-//! From the tokens of a YAML text to a value tree.
+//! Builds a value tree from the tokens of a YAML text.
 //!
-//! The grammar is YAML 1.1 as `go-yaml` v2 reads it, and errors have its words. Plain scalars get their types in `scalar.rs`. Anchors
-//! and aliases are refused, so that a document can't become larger than its text.
+//! The grammar is YAML 1.1 as `go-yaml` v2 reads it, with its error texts. Plain scalars get their types in
+//! `scalar.rs`. Anchors and aliases are refused, so that a document can't become larger than its text.
 
 use std::borrow::Cow;
 
@@ -16,13 +16,13 @@ use super::text::{Mark, check_characters};
 use crate::json::{Duplicates, MAX_DEPTH, Parsed};
 use crate::room::{Rest, count_any};
 
-/// How many members of a mapping are collected before a map is made of them.
+/// The number of members of a mapping that are collected before a map is allocated.
 const LARGE_MAPPING: usize = 4096;
-/// The prefix of the tags of YAML itself.
+/// The prefix of YAML's own tags.
 const CORE: &str = "tag:yaml.org,2002:";
-/// The most handles of tags that a document has. Each tag is compared with them.
+/// The maximum number of tag handles of a document. Each tag is compared with them.
 const MAX_HANDLES: usize = 64;
-/// The key of a mapping that is merged into the one around it.
+/// The merge key.
 const MERGE: &str = "<<";
 
 /// Reads the only document of the text.
@@ -46,10 +46,10 @@ pub(super) fn document(text: &str) -> Result<Parsed, YamlError> {
 
 struct Reader<'t> {
     scanner: Scanner<'t>,
-    /// The prefixes that directives give to handles of tags.
+    /// The prefixes of tag handles, from directives.
     handles: Vec<(&'t str, Cow<'t, str>)>,
     duplicates: Duplicates,
-    /// Members of the mappings that are being read. Each takes its own off the end when all are known.
+    /// Members of the open mappings. A complete mapping drains its own.
     members: Vec<Slot>,
     /// Their keys.
     keys: Vec<Stands>,
@@ -60,14 +60,14 @@ struct Reader<'t> {
 enum Place {
     /// In a collection in flow style: nothing in block style.
     Flow,
-    /// Anything but a sequence that is not indented.
+    /// Any value except a sequence that is not indented.
     Block,
-    /// Anything: the key or the value of a mapping in block style.
+    /// Any value: the key or value of a mapping in block style.
     Member,
 }
 
 impl<'t> Reader<'t> {
-    /// The document; null for a text without one.
+    /// The document. Null for a text without one.
     fn document(&mut self) -> Result<Value, YamlError> {
         let (token, _) = self.scanner.peek()?;
         match token {
@@ -115,7 +115,7 @@ impl<'t> Reader<'t> {
         ))
     }
 
-    /// Checks that nothing stands behind the document but empty documents.
+    /// Checks that only empty documents follow.
     fn end(&mut self) -> Result<(), YamlError> {
         let mut begins = false;
         loop {
@@ -156,7 +156,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The tag of the value that comes next, if it has one, in full.
+    /// The full tag of the next value, if it has one.
     fn tag(&mut self) -> Result<Option<Cow<'t, str>>, YamlError> {
         let unsupported = |mark| Err(problem(mark, "anchors and aliases are not supported"));
         match self.scanner.peek()? {
@@ -180,7 +180,7 @@ impl<'t> Reader<'t> {
         Ok(Some([prefix, &suffix].concat().into()))
     }
 
-    /// The entries of a sequence in block style; one that is not indented has no end of its own.
+    /// The entries of a sequence in block style. One that is not indented has no end token.
     fn entries(&mut self, opened: Mark, depth: usize, is_indented: bool) -> Result<Value, YamlError> {
         let mut array = Vec::new();
         loop {
@@ -220,7 +220,7 @@ impl<'t> Reader<'t> {
         Ok(Value::Array(array))
     }
 
-    /// Returns true if a collection in flow style has one more element. Its end is taken.
+    /// Returns true if a collection in flow style has another element. Otherwise its end is consumed.
     fn goes_on(&mut self, is_first: bool, end: &Token<'_>, problem: &str) -> Result<bool, YamlError> {
         let (token, mark) = self.scanner.peek()?;
         if token != end && !is_first {
@@ -236,7 +236,7 @@ impl<'t> Reader<'t> {
         Ok(goes_on)
     }
 
-    /// A mapping of one member that stands in a sequence in flow style.
+    /// A single-member mapping within a sequence in flow style.
     fn pair(&mut self, depth: usize) -> Result<Value, YamlError> {
         let (_, mark) = self.scanner.take()?;
         let mut map = Map::new();
@@ -249,7 +249,7 @@ impl<'t> Reader<'t> {
         Ok(Value::Object(map))
     }
 
-    /// The value behind a key in flow style, and where it stands; null if there is none before the end of the collection.
+    /// The value of a key in flow style, and its position. Null if there is none before the end of the collection.
     fn flow_value(&mut self, end: &Token<'_>, depth: usize) -> Result<(Value, Mark), YamlError> {
         if *self.scanner.peek()?.0 == Token::Value {
             self.scanner.take()?;
@@ -266,7 +266,7 @@ impl<'t> Reader<'t> {
         let mut mapping = self.begin(opened);
         while self.goes_on(mapping.is_empty(self), &Token::FlowMappingEnd, "did not find expected ',' or '}'")? {
             let (token, mark) = self.scanner.peek()?;
-            // Only what the scanner took for a key has a value.
+            // Only a key found by the scanner has a value.
             let has_value = *token == Token::Key;
             if has_value {
                 self.scanner.take()?;
@@ -305,7 +305,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The value behind a key in block style, and where it stands; null if there is none.
+    /// The value of a key in block style, and its position. Null if there is none.
     fn block_value(&mut self, depth: usize) -> Result<(Value, Mark), YamlError> {
         let (token, mark) = self.scanner.peek()?;
         if *token != Token::Value {
@@ -358,18 +358,18 @@ impl<'t> Reader<'t> {
         Ok(Name { text: name.into(), at: mark, is_text: false })
     }
 
-    /// The part of a collection that is not read yet.
+    /// The unread part of a collection.
     fn rest(&self, opened: Mark, at: Mark) -> Rest<'t> {
         Rest::new(self.scanner.text().as_bytes(), opened.at, at.at)
     }
 }
 
-/// A mapping that is being read.
+/// An open mapping.
 struct Mapping {
     opened: Mark,
     /// The index of its first member among those of all mappings.
     start: usize,
-    /// Members beyond [`LARGE_MAPPING`] go into this map at once, so that repeated keys take no room.
+    /// Members beyond [`LARGE_MAPPING`] go into this map directly, so that repeated keys take no memory.
     large: Option<Map>,
 }
 
@@ -414,7 +414,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The mapping of which the members from `start` on were read.
+    /// The mapping of the members from `start` on.
     fn collect(&mut self, start: usize) -> Map {
         let map = Map::from_slots(self.members.drain(start..), |number, key| {
             self.keys[start + number].note(key, &self.duplicates);
@@ -428,7 +428,7 @@ impl Reader<'_> {
 struct Name {
     text: Text,
     at: Mark,
-    /// True for a key that is a string: `go-yaml` quotes such a key when it reports it as a duplicate.
+    /// True for a string key, which `go-yaml` quotes when it reports a duplicate.
     is_text: bool,
 }
 
@@ -438,7 +438,7 @@ impl Name {
     }
 }
 
-/// The place of a key, and the line of its value, which names a duplicate.
+/// The position of a key, and the line of its value, which the report of a duplicate has.
 struct Stands {
     at: Mark,
     line: usize,
@@ -446,7 +446,7 @@ struct Stands {
 }
 
 impl Stands {
-    /// Notes that the key came before.
+    /// Records a duplicate of the key.
     fn note(&self, key: &str, duplicates: &Duplicates) {
         duplicates.note(self.at.index, || {
             let shown = if self.is_text { quote(key) } else { key.to_owned() };
@@ -455,14 +455,15 @@ impl Stands {
     }
 }
 
-/// How many elements or members a text can have at the most. A comma or a line more in a text costs a place that is not used.
+/// The maximum number of elements or members of a text. Commas and lines within texts are counted too, and only cost
+/// unused capacity.
 fn ends_of_elements(text: &[u8]) -> usize {
     count_any(text, *b",\n")
 }
 
 const NULL_KEY: &str = "a key must not be null";
 
-/// A float as it stands in a key, which Go prints with single precision.
+/// A float key, which Go formats with single precision.
 #[expect(clippy::cast_possible_truncation, reason = "Go rounds it, too")]
 fn float_key(number: f64) -> String {
     match number as f32 {
@@ -504,13 +505,13 @@ fn resolve<'s>(
             }
             found
         }
-        // Tags of applications leave the text as it is.
+        // Application tags leave the text unchanged.
         None | Some(_) => Meaning::Text,
     };
     Ok((resolved, text))
 }
 
-/// The name of a tag of YAML itself.
+/// The name of YAML's own tag.
 fn core_tag(tag: &str) -> Option<&str> {
     tag.strip_prefix(CORE)
 }
@@ -525,7 +526,7 @@ fn fits(tag: &str, meaning: Meaning) -> bool {
     }
 }
 
-/// Go turns YAML into JSON text before it reads it, and prints floats without a fraction as integers.
+/// Go converts YAML to JSON text first and prints integral floats as integers.
 fn json_number(number: f64) -> Option<Number> {
     integral(number).map(Number::from).or_else(|| Number::from_f64(number))
 }
@@ -534,7 +535,7 @@ fn problem(at: Mark, problem: &str) -> YamlError {
     YamlError { line: at.line_number(), problem: problem.to_owned() }
 }
 
-/// The error about a token that stands where another has to: `go-yaml` counts lines from zero here.
+/// The error of a misplaced token. `go-yaml` counts lines from zero here.
 fn misplaced(at: Mark, problem: &str) -> YamlError {
     YamlError { line: at.line, problem: problem.to_owned() }
 }

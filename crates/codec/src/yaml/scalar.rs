@@ -1,6 +1,6 @@
-//! Plain scalars under the rules of `go-yaml` v2, which are those of YAML 1.1 with some mercy.
+//! The types of plain scalars by the rules of `go-yaml` v2, a lenient YAML 1.1.
 //!
-//! The reader uses it to give plain text a type; the writer uses it to find strings that would lose theirs.
+//! The reader uses it to type plain text, the writer to find strings that would lose their type.
 
 use std::borrow::Cow;
 
@@ -14,14 +14,14 @@ pub(super) enum Meaning {
     Unsigned(u64),
     /// May be infinite or not a number, which JSON cannot hold.
     Float(f64),
-    /// Reads as a string, but other readers make a time of it.
+    /// A string that other readers parse as a time.
     Timestamp,
     /// The key `<<`.
     Merge,
     Text,
 }
 
-/// Finds the meaning of a plain scalar.
+/// Determines the meaning of a plain scalar.
 pub(super) fn meaning(text: &str) -> Meaning {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => Meaning::Null,
@@ -39,8 +39,8 @@ pub(super) fn meaning(text: &str) -> Meaning {
     }
 }
 
-/// Whether the text is a number in base 60 for YAML 1.1, such as `12:30:45`. It reads as a string here, but is quoted
-/// on the way out for the sake of other readers.
+/// Returns true for a number in base 60 in YAML 1.1, such as `12:30:45`. It is a string here, but written with quotes
+/// for other readers.
 pub(super) fn is_base_60(text: &str) -> bool {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let (groups, fraction) = digits.split_once('.').map_or((digits, ""), |(groups, fraction)| (groups, fraction));
@@ -72,7 +72,7 @@ fn number(text: &str) -> Meaning {
     integer(&plain).or_else(|| float(&plain)).unwrap_or(Meaning::Text)
 }
 
-/// An integer in base 10, or in the base its prefix names: a bare `0` means octal.
+/// An integer in base 10, or in the base of its prefix. A leading `0` alone means octal.
 fn integer(text: &str) -> Option<Meaning> {
     let (negative, digits) = match text.as_bytes() {
         [b'-', ..] => (true, &text[1..]),
@@ -86,7 +86,7 @@ fn integer(text: &str) -> Option<Meaning> {
         [b'0', _, ..] => (8, &digits[1..]),
         _ => (10, digits),
     };
-    // A second sign would be taken by the standard library's parser.
+    // The standard library's parser would accept a second sign.
     if !digits.starts_with(|first: char| first.is_ascii_alphanumeric()) {
         return None;
     }
@@ -98,7 +98,7 @@ fn integer(text: &str) -> Option<Meaning> {
     }
 }
 
-/// A decimal fraction with an optional exponent. Integers too large for 64 bits end up here as well.
+/// A decimal fraction with an optional exponent, or an integer beyond 64 bits.
 fn float(text: &str) -> Option<Meaning> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let (mantissa, exponent) = match digits.split_once(['e', 'E']) {
@@ -117,8 +117,8 @@ fn float(text: &str) -> Option<Meaning> {
     text.parse().ok().filter(|number: &f64| number.is_finite()).map(Meaning::Float)
 }
 
-/// Whether the text looks like one of the times `go-yaml` knows: a date, or a date and a time of day. The ranges of the
-/// numbers are not checked, so that a few more strings are quoted than need be.
+/// Returns true for the form of `go-yaml`'s times: a date, or a date and a time of day. Ranges are not checked, so a
+/// few more strings than necessary are quoted.
 fn is_timestamp(text: &str) -> bool {
     let bytes = text.as_bytes();
     if bytes.len() < 8 || !bytes[..4].iter().all(u8::is_ascii_digit) || bytes[4] != b'-' {

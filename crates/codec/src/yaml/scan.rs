@@ -1,6 +1,7 @@
-//! The scanner of YAML 1.1: it finds the tokens that `go-yaml` finds. Indentation becomes tokens of its own.
+//! The scanner of YAML 1.1: it finds the tokens that `go-yaml` finds, including tokens for indentation.
 //!
-//! A key is known as one at the `:` behind it. It may take one line and [`KEY_CHARACTERS`] at most, which bounds the tokens that wait.
+//! A key is recognized at the `:` after it. It may take one line and at most [`KEY_CHARACTERS`], which bounds the
+//! pending tokens.
 
 mod scalars;
 mod tags;
@@ -11,12 +12,12 @@ use std::collections::VecDeque;
 use super::YamlError;
 use super::text::{Cursor, Mark};
 
-/// The most characters from the beginning of a key to its `:`.
+/// The maximum length of a key up to its `:`, in characters.
 const KEY_CHARACTERS: usize = 1024;
-/// The most open collections of each style.
+/// The maximum number of open collections of each style.
 const MAX_OPEN: usize = 10_000;
 
-/// A part of a text.
+/// A token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token<'t> {
     StreamEnd,
@@ -41,13 +42,13 @@ pub(super) enum Token<'t> {
     Entry,
     /// `,`.
     FlowEntry,
-    /// `?`, or the beginning of a key.
+    /// `?`, or the start of a key.
     Key,
     /// `:`.
     Value,
     /// `&x` or `*x`.
     Anchor,
-    /// A tag of this handle; of none if it stands there in full.
+    /// A tag with this handle, or a verbatim tag without one.
     Tag {
         handle: &'t str,
         suffix: Cow<'t, str>,
@@ -58,15 +59,15 @@ pub(super) enum Token<'t> {
     },
 }
 
-/// A token that may turn out to begin a key.
+/// A token that may be the start of a key.
 #[derive(Clone, Copy)]
 struct PossibleKey {
     /// The number of its first token.
     token: usize,
-    /// The number of collections in flow style that it stands in.
+    /// The number of enclosing collections in flow style.
     level: usize,
     mark: Mark,
-    /// Nothing else may stand there.
+    /// Only a key is valid there.
     is_required: bool,
 }
 
@@ -74,13 +75,13 @@ struct PossibleKey {
 pub(super) struct Scanner<'t> {
     cursor: Cursor<'t>,
     tokens: VecDeque<(Token<'t>, Mark)>,
-    /// The number of tokens that were taken.
+    /// The number of consumed tokens.
     taken: usize,
     /// Possible keys in the order of the text, at most one for each level.
     keys: VecDeque<PossibleKey>,
     /// The number of open collections in flow style.
     level: usize,
-    /// The column of the innermost collection in block style; -1 outside of all.
+    /// The column of the innermost collection in block style. -1 outside of all.
     indent: isize,
     indents: Vec<isize>,
     /// True if a key may begin here.
@@ -88,7 +89,7 @@ pub(super) struct Scanner<'t> {
 }
 
 impl<'t> Scanner<'t> {
-    /// The text has only characters of YAML.
+    /// A scanner for a text that [`check_characters`](super::text::check_characters) accepts.
     pub(super) fn new(text: &'t str) -> Self {
         Self {
             cursor: Cursor::new(text),
@@ -107,10 +108,10 @@ impl<'t> Scanner<'t> {
         self.cursor.text()
     }
 
-    /// The next token and where it begins, which stays the next one. The last one is the end of the stream.
+    /// The next token and its position, without consuming it. The last one is the end of the stream.
     ///
     /// # Errors
-    /// For text that begins no token, and for a key without `:`.
+    /// Text that begins no token, and a key without `:`.
     pub(super) fn peek(&mut self) -> Result<(&Token<'t>, Mark), YamlError> {
         while self.waits()? {
             self.fetch()?;
@@ -119,7 +120,7 @@ impl<'t> Scanner<'t> {
         Ok((token, *mark))
     }
 
-    /// Takes the next token.
+    /// Consumes the next token.
     ///
     /// # Errors
     /// As [`Scanner::peek`].
@@ -129,7 +130,7 @@ impl<'t> Scanner<'t> {
         Ok(self.tokens.pop_front().expect("one was looked at"))
     }
 
-    /// Returns true if more has to be read before the next token is known.
+    /// Returns true if more text has to be scanned before the next token is final.
     fn waits(&mut self) -> Result<bool, YamlError> {
         if self.tokens.is_empty() {
             return Ok(true);
@@ -183,7 +184,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Passes over spaces, line breaks and comments. A tab may not stand where a key may begin.
+    /// Skips spaces, line breaks and comments. A tab is invalid where a key may begin.
     fn skip_to_token(&mut self) {
         loop {
             let takes_tabs = self.level > 0 || !self.allows_key;
@@ -200,12 +201,12 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// The column that is read next, as indentation.
+    /// The current column, as indentation.
     fn column(&self) -> isize {
         columns(self.cursor.mark)
     }
 
-    /// Ends the collections in block style that are indented by more than this.
+    /// Ends the collections in block style with a larger indentation.
     fn close_blocks(&mut self, column: isize) {
         while self.level == 0 && self.indent > column {
             self.push(Token::BlockEnd, self.cursor.mark);
@@ -213,8 +214,8 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Begins a collection in block style, if this is indented by more than the one around it. `number` is that of the token before
-    /// which it begins, if that is not the next one.
+    /// Begins a collection in block style if the indentation is larger than that of the enclosing one. `number` is the
+    /// token before which it begins, if that is not the next one.
     fn open_block(&mut self, mark: Mark, number: Option<usize>, token: Token<'t>) -> Result<(), YamlError> {
         let column = columns(mark);
         if self.level > 0 || self.indent >= column {
@@ -232,7 +233,7 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    /// Notes that a key may begin here, if one may.
+    /// Records that a key may begin here, if allowed.
     fn save_key(&mut self) -> Result<(), YamlError> {
         if self.allows_key {
             let is_required = self.level == 0 && self.indent == self.column();
@@ -243,13 +244,13 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    /// Takes off the possible key of this level.
+    /// Removes the possible key of this level.
     fn pop_key(&mut self) -> Option<PossibleKey> {
         let is_here = self.keys.back().is_some_and(|key| key.level == self.level);
         if is_here { self.keys.pop_back() } else { None }
     }
 
-    /// Nothing on this level is a key any more.
+    /// Rules out a key on this level.
     fn forget_key(&mut self) -> Result<(), YamlError> {
         match self.pop_key() {
             Some(key) if key.is_required => Err(self.no_value()),
@@ -257,7 +258,7 @@ impl<'t> Scanner<'t> {
         }
     }
 
-    /// Returns true if a `:` that comes here would still make this a key.
+    /// Returns true if a `:` at this position would still make this a key.
     fn is_possible(&self, key: &PossibleKey) -> Result<bool, YamlError> {
         let mark = self.cursor.mark;
         let is_possible = key.mark.line == mark.line && mark.index <= key.mark.index + KEY_CHARACTERS;
@@ -296,7 +297,7 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    /// A token of one character.
+    /// Adds a token of one character.
     fn indicator(&mut self, token: Token<'t>) {
         self.push(token, self.cursor.mark);
         self.cursor.skip();

@@ -1,10 +1,10 @@
-//! The style in which `go-yaml` writes a string: plain where it can, quoted or as a literal block where it must.
+//! The style in which `go-yaml` writes a string: plain if possible, otherwise quoted or as a literal block.
 //!
-//! Asks all the rules there are; most strings are decided by one [`look`](super::glance::look) before it comes to that.
+//! All rules are applied here. Most strings are decided before by one [`look`](super::glance::look).
 
 use super::scalar::{Meaning, is_base_60, meaning};
 
-/// How a string is written.
+/// The style of a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
     Plain,
@@ -13,7 +13,7 @@ pub(super) enum Style {
     Literal,
 }
 
-/// How a text has to be written. Looks at everything; most texts are known to be plain after one [`look`].
+/// The style of a text by all rules. One [`look`] decides most plain texts without them.
 pub(super) fn style(text: &str, key: bool) -> Style {
     let shape = Styles::of(text);
     let wanted = if text.contains('\n') {
@@ -32,7 +32,7 @@ pub(super) fn style(text: &str, key: bool) -> Style {
     }
 }
 
-/// In which styles a text can be written.
+/// The possible styles of a text.
 struct Styles {
     plain: bool,
     single: bool,
@@ -52,7 +52,7 @@ impl Styles {
     }
 }
 
-/// Whether a plain text would be taken for something else in block style.
+/// Returns true if plain text would have another meaning in block style.
 fn has_indicator(text: &str) -> bool {
     let starts = match text.as_bytes() {
         [] => false,
@@ -71,8 +71,8 @@ pub(super) fn is_break(char: char) -> bool {
     matches!(char, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// The characters `go-yaml` prints as they are. It knows nothing beyond the basic plane; line breaks that are not `\n`
-/// are left out as well, because readers of YAML 1.2 do not take them for line breaks.
+/// Returns true for characters that `go-yaml` prints literally. It supports only the basic plane. Line breaks other
+/// than `\n` are excluded too, because YAML 1.2 does not treat them as line breaks.
 fn is_printable(char: char) -> bool {
     match char {
         ' '..='~' | '\u{a0}'..='\u{d7ff}' => !is_break(char),

@@ -1,38 +1,38 @@
-//! A JSON text as a flat list of its values, in their order: what the emitter goes along, since it has to know the keys of an
-//! object before it writes the first.
+//! A JSON text as a flat list of its values in order, for the emitter, which has to know an object's keys before it
+//! writes the first.
 //!
-//! An [`Outline`](crate::Outline) serves readers who ask for fields; this one is made for each object that is written, and
-//! only tells where things stand in the text. The text must be compact and valid; of other texts the tape is wrong, but
-//! reading it never panics and always ends.
+//! An [`Outline`](crate::Outline) serves readers of fields. A tape is built for each written object, and only has
+//! positions in the text. The text must be compact and valid. On other texts the tape is wrong, but reading it never
+//! panics and always ends.
 
 use crate::cursor::quote_or_backslash;
 use crate::room::{Rest, count_values};
 use crate::syntax::MAX_DEPTH;
 
-/// About how many bytes of an object there are for each value.
+/// The approximate bytes of an object for each value.
 const BYTES_PER_VALUE: usize = 16;
 
-/// The values of one text, which it may borrow or share.
+/// The values of one text, which may be borrowed or shared.
 #[derive(Debug)]
 pub(super) struct Tape<T> {
     text: T,
     values: Vec<Value>,
-    /// The texts that have escapes in JSON, without them.
+    /// The unescaped texts of strings with escapes.
     unescaped: Vec<String>,
 }
 
-/// One value. It stands before the values in it.
+/// One value. It precedes its parts.
 #[derive(Clone, Copy, Debug)]
 struct Value {
     key: Span,
-    /// Where the number stands, or the inside of the string.
+    /// The range of the number, or of the string's content.
     content: Span,
     kind: Kind,
-    /// The place of the first value behind this one and all that is in it.
+    /// The index of the next value after this one and its parts.
     end: u32,
 }
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Null,
@@ -44,7 +44,7 @@ pub(super) enum Kind {
     Object,
 }
 
-/// A part of the text, or one of the texts that had escapes.
+/// A part of the text, or an unescaped text.
 #[derive(Clone, Copy, Debug)]
 enum Span {
     Of { start: u32, end: u32 },
@@ -53,12 +53,12 @@ enum Span {
 
 const NOTHING: Span = Span::Of { start: 0, end: 0 };
 
-/// The place of a value on its tape.
+/// The index of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TapeIndex(u32);
 
 impl<T: AsRef<str>> Tape<T> {
-    /// Reads a text. What lies beyond 4 GiB is not seen.
+    /// Reads a text. Text beyond 4 GiB is ignored.
     pub(super) fn read(text: T) -> Self {
         let values = Vec::with_capacity(text.as_ref().len() / BYTES_PER_VALUE + 1);
         let mut reader = Reader { text: text.as_ref(), values, unescaped: Vec::new(), at: 0 };
@@ -72,7 +72,7 @@ impl<T: AsRef<str>> Tape<T> {
         TapeIndex(0)
     }
 
-    /// What a value is.
+    /// The kind of a value.
     pub(super) fn kind(&self, place: TapeIndex) -> Kind {
         self.value(place).kind
     }
@@ -87,7 +87,7 @@ impl<T: AsRef<str>> Tape<T> {
         self.str(self.value(place).key)
     }
 
-    /// Whether an array or an object has nothing in it.
+    /// Returns true for an empty array or object.
     pub(super) fn is_empty(&self, place: TapeIndex) -> bool {
         self.value(place).end == place.0 + 1
     }
@@ -101,12 +101,12 @@ impl<T: AsRef<str>> Tape<T> {
         })
     }
 
-    /// The place of the first value in an array or an object, and that behind the last one.
+    /// The indexes of the first value in an array or object, and after its last one.
     pub(super) fn inside(&self, place: TapeIndex) -> (TapeIndex, TapeIndex) {
         (TapeIndex(place.0 + 1), self.behind(place))
     }
 
-    /// The place behind a value and all that is in it.
+    /// The index after a value and its parts.
     pub(super) fn behind(&self, place: TapeIndex) -> TapeIndex {
         TapeIndex(self.value(place).end)
     }

@@ -1,7 +1,7 @@
-//! A YAML text and the place in it that is read next, counted as YAML 1.1 does.
+//! A YAML text with the current position, counted as YAML 1.1 does.
 //!
-//! Bytes are looked at one by one. Behind the end of the text they are zero, which no text has: [`check_characters`] refuses control
-//! characters before anything is read.
+//! It reads byte by byte. Bytes after the end are zero, which no valid text contains: [`check_characters`] refuses
+//! control characters first.
 
 use super::YamlError;
 
@@ -19,18 +19,18 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// The line as people count it.
+    /// The line number, counted from one.
     pub(super) fn line_number(self) -> usize {
         self.line + 1
     }
 }
 
-/// Refuses characters that YAML does not have.
+/// Refuses characters that YAML does not allow.
 ///
 /// # Errors
-/// For the first control character but tab, line feed, carriage return and next line, and for what is no character.
+/// The first control character except tab, line feed, carriage return and next line, and the first noncharacter.
 pub(super) fn check_characters(text: &str) -> Result<(), YamlError> {
-    // Bytes first: most texts are printable ASCII.
+    // Bytes first, since most texts are printable ASCII.
     let is_plain = |byte: u8| matches!(byte, b' '..=b'~' | b'\n' | b'\t' | b'\r');
     if text.bytes().fold(true, |plain, byte| plain & is_plain(byte)) {
         return Ok(());
@@ -42,7 +42,7 @@ pub(super) fn check_characters(text: &str) -> Result<(), YamlError> {
     }
 }
 
-/// A text that is read from its beginning on.
+/// A text with the current position.
 pub(super) struct Cursor<'t> {
     text: &'t str,
     pub(super) mark: Mark,
@@ -58,12 +58,12 @@ impl<'t> Cursor<'t> {
         self.text
     }
 
-    /// The text from a place on to the one that is read next.
+    /// The text from a position to the current one.
     pub(super) fn since(&self, start: usize) -> &'t str {
         self.text.get(start..self.mark.at).unwrap_or_default()
     }
 
-    /// The byte so far ahead.
+    /// The byte at this distance.
     #[inline]
     pub(super) fn byte(&self, ahead: usize) -> u8 {
         self.text.as_bytes().get(self.mark.at + ahead).copied().unwrap_or(0)
@@ -74,13 +74,13 @@ impl<'t> Cursor<'t> {
         self.mark.at >= self.text.len()
     }
 
-    /// Returns true if a space or a tab stands so far ahead.
+    /// Returns true if a space or tab is at this distance.
     #[inline]
     pub(super) fn is_blank(&self, ahead: usize) -> bool {
         matches!(self.byte(ahead), b' ' | b'\t')
     }
 
-    /// Returns true if a line break stands so far ahead. NEL, LS and PS are some in YAML 1.1.
+    /// Returns true if a line break is at this distance. NEL, LS and PS are line breaks in YAML 1.1.
     #[inline]
     pub(super) fn is_break(&self, ahead: usize) -> bool {
         match self.byte(ahead) {
@@ -91,13 +91,13 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// Returns true if a line ends so far ahead.
+    /// Returns true if a line ends at this distance.
     #[inline]
     pub(super) fn ends_line(&self, ahead: usize) -> bool {
         self.byte(ahead) == 0 || self.is_break(ahead)
     }
 
-    /// Returns true if a word ends so far ahead.
+    /// Returns true if a word ends at this distance.
     #[inline]
     pub(super) fn ends_word(&self, ahead: usize) -> bool {
         self.is_blank(ahead) || self.ends_line(ahead)
@@ -114,7 +114,7 @@ impl<'t> Cursor<'t> {
         self.mark.column == 0 && (0..3).all(|ahead| self.byte(ahead) == byte) && self.ends_word(3)
     }
 
-    /// Passes over one character that is no line break.
+    /// Skips one character that is not a line break.
     #[inline]
     pub(super) fn skip(&mut self) {
         let width = match self.byte(0) {
@@ -138,7 +138,7 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// Passes over a comment, if one begins here.
+    /// Skips a comment, if one begins here.
     pub(super) fn skip_comment(&mut self) {
         if self.byte(0) == b'#' {
             while !self.ends_line(0) {
@@ -147,7 +147,7 @@ impl<'t> Cursor<'t> {
         }
     }
 
-    /// Passes over a line break, if there is one here; the character that it stands for.
+    /// Skips a line break, if there is one, and returns the character it represents.
     pub(super) fn line_break(&mut self) -> Option<char> {
         let (width, count, char) = match (self.byte(0), self.byte(1)) {
             (b'\r', b'\n') => (2, 2, '\n'),
@@ -164,9 +164,9 @@ impl<'t> Cursor<'t> {
         Some(char)
     }
 
-    /// The error about what stands here.
+    /// An error at this position.
     pub(super) fn error(&self, problem: &str) -> YamlError {
-        // As go-yaml has it, which names no line where it is the first.
+        // As go-yaml, which omits the number of the first line.
         let line = if self.mark.line == 0 { 0 } else { self.mark.line_number() };
         YamlError { line, problem: problem.to_owned() }
     }

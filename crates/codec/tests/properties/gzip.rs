@@ -1,4 +1,4 @@
-//! The gzip member that is put together from blocks, unpacked by another implementation.
+//! A gzip member assembled from blocks, unpacked by another implementation.
 //!
 //! Lists send blocks that were compressed at different times, so any split has to make one valid member.
 
@@ -9,7 +9,7 @@ use keelson_codec::{DeflateBlock, MemberWriter};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Sends blocks as an answer would and unpacks the answer.
+/// Sends blocks as a response and unpacks it.
 fn sent_and_unpacked(texts: &[Vec<u8>], level: u32) -> Vec<u8> {
     let mut member = MemberWriter::new();
     let mut sent = MemberWriter::header().to_vec();

@@ -1,6 +1,6 @@
-//! JSON: it is read as it was written, damage is refused in words, and indenting changes nothing.
+//! JSON: round trips, errors of damaged texts, and unchanged values after indenting.
 //!
-//! Values come from `strategies.rs`; speed is measured elsewhere.
+//! Values come from `strategies.rs`. Speed is measured elsewhere.
 
 use keelson_codec::json::{self, JsonError, MAX_DEPTH};
 use keelson_codec::pretty;
@@ -31,7 +31,7 @@ proptest! {
             (Ok(ours), Ok(theirs)) => prop_assert_eq!(ours.value, theirs),
             (Err(JsonError::Refused(reason)), _) => prop_assert!(false, "no grammar rule explains: {}", reason),
             (Err(_), Err(_)) => {}
-            // Half of a surrogate pair reads as U+FFFD, as Go has it; serde_json refuses it.
+            // A lone surrogate is read as U+FFFD, as in Go. serde_json refuses it.
             (Ok(_), Err(_)) if text.windows(3).any(|part| part == b"\\ud" || part == b"\\uD") => {}
             (ours, theirs) => prop_assert!(false, "we say {:?}, serde_json says {:?}", ours, theirs),
         }

@@ -1,6 +1,6 @@
-//! Objects that share parts of their bytes with others are what they were with all of their own.
+//! Objects with shared parts equal objects without.
 //!
-//! Both forms are shown in every way there is, and compared.
+//! Both forms are written in every supported way, and compared.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 
 use crate::strategies::object;
 
-/// Which fields some manager owns, in any form that text of others may have.
+/// The owned fields of a manager, in any form that foreign text may have.
 fn owned() -> impl Strategy<Value = Value> {
     let fields = |count: usize| (0..count).map(|at| (format!("f:field{at}"), json!({}))).collect::<Value>();
     prop_oneof![
@@ -66,7 +66,7 @@ proptest! {
     }
 }
 
-/// Checks that the shared object shows what the other does.
+/// Checks that the shared object equals the other.
 fn check(checked: &Checked, shared: &StoredObject) {
     let (plain, revision) = (checked.object(), Revision::new(71));
     assert_eq!(shared, plain);
@@ -80,7 +80,7 @@ fn check(checked: &Checked, shared: &StoredObject) {
     assert_eq!(shared.decode_apart(revision), plain.decode_apart(revision));
     assert_eq!(shared.managed_fields_text(), plain.managed_fields_text());
     assert_eq!((shared.uid(), shared.kind(), shared.api_version()), (plain.uid(), plain.kind(), plain.api_version()));
-    // What is left is an object, too, and the summary leads to the same places in it.
+    // The skeleton is an object too, and its summary refers to the same places.
     let _: Value = serde_json::from_slice(shared.skeleton()).unwrap();
     let fields = [FieldPath::parse("status.phase")];
     let (of_plain, of_shared) = (checked.summary(&fields).unwrap(), shared.summary(&fields).unwrap());

@@ -1,6 +1,6 @@
-//! Stored objects come back as they went in, and summaries agree with whole objects.
+//! Stored objects survive a round trip, and summaries agree with whole objects.
 //!
-//! Summaries are read along the bytes, without a tree, so they are compared with what a tree says.
+//! Summaries are read from bytes without a tree, so they are compared with a summary of the tree.
 
 use std::borrow::Cow;
 
@@ -27,7 +27,7 @@ fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     out
 }
 
-/// What the object must look like when it is read at a revision.
+/// The expected object at a revision.
 fn shown(mut object: Map, revision: Revision) -> Map {
     let metadata = object["metadata"].as_object_mut().unwrap();
     metadata.remove("selfLink");
@@ -35,7 +35,7 @@ fn shown(mut object: Map, revision: Revision) -> Map {
     object
 }
 
-/// The summary, made from the value tree.
+/// The summary of a value tree.
 fn summary_of(object: &Map) -> Summary<'static> {
     let object = Value::Object(object.clone());
     let metadata = &object["metadata"];
@@ -180,7 +180,7 @@ proptest! {
     }
 }
 
-/// As kube-apiserver stores JSON: its own order of fields, and a line's end.
+/// JSON as kube-apiserver stores it, with its own order of fields and a final line feed.
 #[test]
 fn json_that_another_server_stored_is_an_object() {
     let stored = br#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","namespace":"b","uid":"u","resourceVersion":"","selfLink":"/x","creationTimestamp":"2026-01-01T00:00:00Z","managedFields":[]},"data":{"k":"v"}}"#;

@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// Texts that some format has trouble with.
+/// Texts that are difficult for some format.
 const AWKWARD: [&str; 46] = [
     "",
     " ",

@@ -1,7 +1,6 @@
-//! Bodies and stored bytes: JSON, YAML, protobuf, stored objects, and the walk over a schema that each body goes through.
+//! Bodies and stored bytes: JSON, YAML, protobuf, stored objects, and the schema walk of each body.
 //!
-//! Each target says what must hold of any input: what is refused is refused without a panic, and what is read and written
-//! again is the same.
+//! The properties hold for every input: refusals do not panic, and accepted values survive a round trip.
 
 use bytes::Bytes;
 use keelson_codec::{StoredObject, json, pretty, yaml};
@@ -70,12 +69,12 @@ pub(super) const JSON: Target = Target {
     },
 };
 
-/// Whether an escape of a surrogate may stand in a text.
+/// Returns true if a text may contain an escaped surrogate.
 fn has_surrogate(input: &[u8]) -> bool {
     input.windows(3).any(|bytes| bytes[..2] == *b"\\u" && bytes[2].eq_ignore_ascii_case(&b'd'))
 }
 
-/// What is indented or written as YAML means the same, and the pieces of a form are the form.
+/// Checks that indented JSON and YAML have the same value, and that the pieces of a form equal the whole.
 fn check_indented(compact: &[u8]) {
     let mut indented = Vec::new();
     pretty::write(compact, 0, &mut indented);
@@ -181,7 +180,7 @@ pub(super) const YAML_TEXT: Target = Target {
         let written = yaml::to_vec(&value);
         let read = yaml::parse(&written).map(|parsed| parsed.value);
         assert_eq!(read, Ok(value), "a text is written as {}", String::from_utf8_lossy(&written));
-        // The style is what follows the key.
+        // The style follows the key.
         written
             .iter()
             .rev()
@@ -202,7 +201,7 @@ pub(super) const PROTOBUF: Target = Target {
     check: |input| match keelson_protobuf::decode(input) {
         Ok(decoded) => {
             let (version, kind) = (decoded.object.api_version().unwrap_or_default(), decoded.object.kind().unwrap_or_default());
-            // What was read has the form of its kind, so it can be written, and is the same when it is read again.
+            // Accepted objects have the shape of their kind, so they survive a round trip.
             let Ok(written) = keelson_protobuf::encode(version, kind, &decoded.object) else {
                 return form(&decoded.object.into_value());
             };

@@ -1,6 +1,6 @@
-//! Expressions of CEL: read, checked and run on a small object; and regular expressions.
+//! CEL expressions, parsed, checked and evaluated on a small object, and regular expressions.
 //!
-//! What one may cost is bounded low, so that what has no bound shows.
+//! The cost limit is low, so that unlimited work is detected.
 
 use super::{Target, refused};
 use keelson_cel::decl::Decl;
@@ -10,12 +10,12 @@ use keelson_meta::json::{Value, json};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
-/// What an expression may cost here.
+/// The cost limit of an expression.
 const LIMIT: u64 = 20_000;
-/// What it may take besides of what its cost does not count, in nanoseconds.
+/// The limit of work outside of the cost model, in nanoseconds.
 const WORK: u64 = 2_000_000;
 
-/// What expressions are run on, made once.
+/// The data of expressions, created once.
 struct World {
     decl: Arc<Decl>,
     environment: Environment,

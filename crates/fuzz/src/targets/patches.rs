@@ -1,6 +1,6 @@
-//! Patches of every form, laid over one object, and the owners of fields.
+//! Patches of every form, applied to one object, and field ownership.
 //!
-//! An input is a patch; the object is the same for all. What a patch leaves has to be a value that can be written and read.
+//! An input is a patch for a constant object. The result must be a value that can be written and parsed.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -30,7 +30,7 @@ fn patch_of(input: &[u8]) -> Option<Value> {
     json::parse(input).ok().map(|parsed| parsed.value)
 }
 
-/// The kind of what a patch leaves, which must be a value like any other.
+/// The kind of a patch's result, which must be a valid value.
 fn left(value: &Value) -> u64 {
     let written = json::to_vec(value);
     let again = json::parse(&written).unwrap_or_else(|error| panic!("what a patch leaves can't be read: {error}"));
@@ -97,7 +97,7 @@ pub(super) const STRATEGIC_PATCH: Target = Target {
     },
 };
 
-/// The one version that the object of these targets has.
+/// The only version of these targets' object.
 struct OneVersion;
 
 impl Versions<'static> for OneVersion {

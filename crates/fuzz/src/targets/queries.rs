@@ -1,6 +1,6 @@
-//! Parameters of queries: read, and applied to a small object.
+//! Query parameters, parsed and applied to a small object.
 //!
-//! What is read writes its place twice alike, a mask shows no more than there is, and nothing takes long.
+//! Sort keys are deterministic, a mask shows no more than the object, and nothing takes long.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

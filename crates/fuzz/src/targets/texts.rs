@@ -1,7 +1,6 @@
 //! Texts of queries, paths and fields: selectors, tokens, quantities, options.
 //!
-//! Each target says what must hold of any text: what is refused is refused without a panic, and what is read and written
-//! again is the same.
+//! The properties hold for every text: refusals do not panic, and accepted values survive a round trip.
 
 use http::{Method, Uri};
 use keelson_http::RequestInfo;
@@ -116,8 +115,8 @@ pub(super) const QUANTITY: Target = Target {
                 let canonical = rewritten.unwrap_or_else(|| text.clone().into_owned());
                 assert_eq!(quantity::canonical(&canonical), Ok(None), "{canonical} is not canonical");
                 if let (Some(given), Some(written)) = (Quantity::parse(&text), Quantity::parse(&canonical)) {
-                    // What is finer than a nano unit is rounded away from zero when it is written, and what is beyond 64
-                    // bits is cut off where it has a binary suffix.
+                    // A value finer than a nano unit is rounded away from zero when written, and one beyond 64 bits
+                    // with a binary suffix is clamped.
                     let (most, least) = (Quantity::units(i64::MAX), Quantity::units(-i64::MAX));
                     let is_cut_off = (written == most && given > most) || (written == least && given < least);
                     let finest = Quantity::parse("1n").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The bodies of single errors: their texts, reasons, codes and details.
+//! The bodies of single errors: texts, reasons, codes and details.
 //!
 //! Only [`ApiError::status`](super::ApiError::status) calls these.
 
@@ -12,21 +12,21 @@ use crate::gvk::{GroupKind, GroupResource};
 use crate::revision::Revision;
 use crate::status::{Status, StatusCause, StatusDetails};
 
-/// How many seconds a client should wait for a revision the server has not reached.
+/// `Retry-After` for a revision that the server has not reached, in seconds.
 const RETRY_REVISION_SECONDS: u32 = 1;
-/// How many seconds a client should wait before it asks for another generated name.
+/// `Retry-After` for exhausted generated names, in seconds.
 const RETRY_GENERATE_NAME_SECONDS: u32 = 1;
 
 pub(super) fn failure(code: u16, reason: &str, message: String) -> Status {
     Status::failure(code, Some(reason), message)
 }
 
-/// A failure without a reason, as upstream passes on what it does not classify.
+/// A failure without a reason, as upstream returns for unclassified ones.
 pub(super) fn unclassified(message: &str) -> Status {
     Status::failure(500, None, message.to_owned())
 }
 
-/// A head of a request that is too long, for which upstream has no reason.
+/// A URL or header fields over the limit, for which upstream has no reason.
 pub(super) fn long_head(error: &ApiError) -> Status {
     let (code, part, limit) = match error {
         ApiError::UrlTooLong { limit } => (414, "URL of a request has", limit),
@@ -36,13 +36,13 @@ pub(super) fn long_head(error: &ApiError) -> Status {
     Status::failure(code, None, format!("the {part} at most {limit} bytes"))
 }
 
-/// A failure that passes, with the time after which to try again, if it is known.
+/// A temporary failure, with the time until a retry if known.
 pub(super) fn unavailable(message: &str, retry_after_seconds: Option<u32>) -> Status {
     let status = failure(503, "ServiceUnavailable", message.to_owned());
     Status { details: retry_after_seconds.map(retry_after), ..status }
 }
 
-/// A failure with details that are there but empty, as upstream's generic answers have them.
+/// A failure with empty details, as in upstream's generic responses.
 pub(super) fn bare(code: u16, reason: &str, message: &str) -> Status {
     failure(code, reason, message.to_owned()).with_details(StatusDetails::default())
 }
@@ -136,7 +136,7 @@ pub(super) fn conflict(resource: &GroupResource, name: &str, kind: &ConflictKind
         .with_details(about(&subject, name))
 }
 
-/// Cuts off what is too long to be told.
+/// Truncates texts over the limit.
 pub(super) fn bound(status: &mut Status) {
     if status.message.len() > TOLD_BYTES_MAX {
         let end = status.message.floor_char_boundary(TOLD_BYTES_MAX);
@@ -149,8 +149,8 @@ pub(super) fn bound(status: &mut Status) {
     }
 }
 
-/// Makes control characters visible in the texts of a status. They can come from webhooks, converters, policies and stored objects,
-/// and clients print them to terminals.
+/// Makes control characters visible in the texts of a status. They can come from webhooks, converters, policies and
+/// stored objects, and clients print them to terminals.
 pub(super) fn make_visible(status: &mut Status) {
     show(&mut status.message);
     let Some(details) = &mut status.details else { return };
@@ -256,7 +256,7 @@ pub(super) fn too_many(message: &str, seconds: u32) -> Status {
     failure(429, "TooManyRequests", message.to_owned()).with_details(retry_after(seconds))
 }
 
-/// KEP-85: the reason of the cause is what tells clients a budget from an overloaded server.
+/// KEP-85: clients distinguish a budget from an overloaded server by the cause's reason.
 pub(super) fn eviction_refused(cause: &str, seconds: u32) -> Status {
     let cause = StatusCause { reason: "DisruptionBudget".to_owned(), message: cause.to_owned(), field: String::new() };
     let message = "Cannot evict pod as it would violate the pod's disruption budget.".to_owned();

@@ -1,6 +1,6 @@
-//! Each error against the body that upstream sends for it.
+//! Each error compared with upstream's body.
 //!
-//! The bodies were taken from the reference server, so that a change of one word shows.
+//! The bodies were captured from kube-apiserver, so that a change of one word is detected.
 
 use crate::json::{Value, json};
 

@@ -1,12 +1,12 @@
 //! Conversions into values, from numbers, texts, lists and maps.
 //!
-//! They are what makes `json!` and inserts short to write. Nothing is converted that JSON can't hold as it is.
+//! They keep `json!` and inserts short. All are lossless.
 
 use std::borrow::Cow;
 
 use super::{Map, Number, Text, Value};
 
-/// Values of types that a variant is made of.
+/// Implements `From` for the types of a variant.
 macro_rules! from {
     ($($from:ty => $make:expr;)+) => {
         $(impl From<$from> for Value {

@@ -1,10 +1,10 @@
-//! Values compared with what is not one: `value == "text"`, `1 == value`.
+//! Comparisons of values with other types: `value == "text"`, `1 == value`.
 //!
-//! Tests and rules read better so. A value is equal to what it shows as the type of the other side, and to nothing else.
+//! They make tests and rules readable. A value equals the one that it converts to in the other type, and nothing else.
 
 use super::{Text, Value};
 
-/// Comparisons both ways. Each says how a value shows the type, if it does.
+/// Implements comparisons in both directions, from a conversion of the value.
 macro_rules! equal {
     ($($other:ty, $shown:expr;)+) => {
         $(impl PartialEq<$other> for Value {
@@ -22,7 +22,7 @@ macro_rules! equal {
     };
 }
 
-/// The same for what is copied, which a reference to a value can be compared with too.
+/// Implements comparisons for `Copy` types, also with references to values.
 macro_rules! equal_copies {
     ($($through:ident: $($other:ty)+;)+) => {
         equal! { $($($other, |value, other| value.$through() == (*other).try_into().ok();)+)+ }

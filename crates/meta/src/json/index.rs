@@ -1,27 +1,27 @@
-//! Places of values in others: names, numbers of elements, pointers, and `value["name"]`.
+//! Indexes into values: names, element numbers, pointers, and `value["name"]`.
 //!
-//! Reading what is not there gives null. Writing makes a field of what is null or an object, and panics elsewhere.
+//! Reading an absent one returns null. Writing adds a field to null or an object, and panics for other values.
 
 use std::borrow::Cow;
 use std::ops::{Index, IndexMut};
 
 use super::{Map, Value};
 
-/// What reading a place where nothing is gives.
+/// The result of reading an absent index.
 static NULL: Value = Value::Null;
 
-/// The name of a field or the number of an element.
+/// The name of a field or the index of an element.
 pub trait ValueIndex {
-    /// The value here; `None` if there is none.
+    /// The value at this index. `None` if it is absent.
     fn of<'v>(&self, value: &'v Value) -> Option<&'v Value>;
 
-    /// The value here, to be changed.
+    /// The mutable value at this index.
     fn of_mut<'v>(&self, value: &'v mut Value) -> Option<&'v mut Value>;
 
-    /// The value here, made null if there is none.
+    /// The value at this index, added as null if it is absent.
     ///
     /// # Panics
-    /// In a value that can't have one here.
+    /// For a value that can't have this index.
     fn made<'v>(&self, value: &'v mut Value) -> &'v mut Value;
 }
 
@@ -47,7 +47,7 @@ impl ValueIndex for str {
     }
 }
 
-/// What a value is. The value itself may be a secret, and what is said in a panic is logged.
+/// The type of a value. The value itself may be a secret, and panics are logged.
 const fn form(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -145,7 +145,7 @@ impl IndexMut<&str> for Map {
     }
 }
 
-/// The steps of a JSON pointer; `None` if it is none.
+/// The steps of a JSON pointer. `None` for an invalid one.
 pub(super) fn steps(pointer: &str) -> Option<impl Iterator<Item = Cow<'_, str>>> {
     let steps = if pointer.is_empty() { None } else { Some(pointer.strip_prefix('/')?) };
     Some(steps.into_iter().flat_map(|steps| steps.split('/')).map(|step| match step.contains('~') {
@@ -154,7 +154,7 @@ pub(super) fn steps(pointer: &str) -> Option<impl Iterator<Item = Cow<'_, str>>>
     }))
 }
 
-/// The number of an element, as a pointer names it: without a sign or leading zeros.
+/// The element index of a pointer step, without a sign or leading zeros.
 pub(super) fn element(step: &str) -> Option<usize> {
     let is_plain = !step.starts_with('+') && (step == "0" || !step.starts_with('0'));
     if is_plain { step.parse().ok() } else { None }

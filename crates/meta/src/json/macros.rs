@@ -1,13 +1,13 @@
-//! Trees written down as JSON, with expressions in them.
+//! The macro `json!` for trees, with expressions.
 //!
-//! The macro has the form of `serde_json`'s, and makes the tree of this crate.
+//! It has the syntax of `serde_json`'s macro and creates this crate's tree.
 
-/// A [`Value`](crate::json::Value) of JSON, in which any expression of a type with `Serialize` can stand for a value, and
-/// any that is a text for a name. Expressions are only looked at, not moved.
+/// A [`Value`](crate::json::Value) from JSON, in which expressions of `Serialize` types are values, and expressions of
+/// texts are names. Expressions are borrowed, not moved.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! json_value {
-    // The elements of an array: those that are done, then the rest.
+    // The elements of an array: the finished ones, then the rest.
     (@array [$($done:expr,)*]) => { ::std::vec![$($done,)*] };
     (@array [$($done:expr,)*] null $(, $($rest:tt)*)?) => {
         $crate::json_value!(@array [$($done,)* $crate::json_value!(null),] $($($rest)*)?)
@@ -22,7 +22,7 @@ macro_rules! json_value {
         $crate::json_value!(@array [$($done,)* $crate::json_value!($next),] $($($rest)*)?)
     };
 
-    // The fields of an object: the name as far as it is read, then the rest.
+    // The fields of an object: the current name, then the rest.
     (@object $map:ident []) => {};
     (@object $map:ident [$($key:tt)+] : null $(, $($rest:tt)*)?) => {
         $map.insert($($key)+, $crate::json_value!(null));
@@ -52,5 +52,5 @@ macro_rules! json_value {
         $crate::json_value!(@object map [] $($inner)+);
         $crate::json::Value::Object(map)
     }};
-    ($value:expr) => { $crate::json::to_value(&$value).expect("what is written in json! is JSON") };
+    ($value:expr) => { $crate::json::to_value(&$value).expect("a json! expression is JSON") };
 }

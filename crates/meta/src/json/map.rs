@@ -1,12 +1,13 @@
-//! The fields of an object, in the order they were given.
+//! The fields of an object, in their original order.
 //!
-//! They stand in one vector. An object has few fields as a rule, so a name is compared with each, by a cheap hash first;
-//! what has more than [`SEARCHED_IN_ORDER`], such as a config map with thousands of keys, is indexed by a hash that
-//! withstands keys made to collide. Removing a field keeps the order of the others: among few they move up, among many a
-//! hole is left, and holes are closed when they are half of all. So every operation on one field costs at most what it
-//! takes to compare a few dozen names, taken over many operations also among many.
+//! They are in one vector. Objects usually have few fields, so a name is compared with each, by a cheap hash first.
+//! Maps with more than [`SEARCHED_IN_ORDER`] fields, such as a config map with thousands of keys, have an index with a
+//! hash that resists collision attacks.
 //!
-//! Invariant: there are holes only in an indexed map, and at most as many as fields.
+//! Removing a field keeps the order of the others. In large maps a hole is left, and holes are closed once they are
+//! half of all slots. An operation on one field costs at most the comparison of a few dozen names, amortized.
+//!
+//! Invariant: only an indexed map has holes, and at most as many as fields.
 
 mod entry;
 mod index;
@@ -22,26 +23,26 @@ use index::Index;
 pub use entry::{Entry, OccupiedEntry, VacantEntry};
 pub use iter::{IntoIter, Iter, IterMut};
 
-/// Up to this many fields a name is compared with each of them, which is about as fast as to hash it once.
+/// The number of fields up to which a name is compared with each, which takes about as long as hashing it once.
 pub(super) const SEARCHED_IN_ORDER: usize = 32;
 
-/// For so many fields room is made at first where it is not known how many of them have the same name.
+/// The initial capacity if the number of distinct names is unknown.
 const LARGE: usize = 4096;
 
-/// The fields of an object, each with its name, in the order they were given.
+/// The fields of an object with their names, in their original order.
 #[derive(Clone, Default)]
 pub struct Map {
     slots: Vec<Slot>,
-    /// Of a map with more than [`SEARCHED_IN_ORDER`] slots.
+    /// The index of a map with more than [`SEARCHED_IN_ORDER`] slots.
     index: Option<Box<Index>>,
 }
 
-/// A field, or the hole that one left.
+/// A field, or a hole left by one.
 #[derive(Clone, Debug)]
 pub struct Slot {
     key: Option<Text>,
     value: Value,
-    /// That of the key.
+    /// The hash of the key.
     hash: u32,
     /// See [`Map::ranked_mut`].
     rank: u32,
@@ -64,16 +65,16 @@ impl Slot {
         self.key.is_none()
     }
 
-    /// The name of the field; that of a hole is empty.
+    /// The name of the field. Empty for a hole.
     #[inline]
     fn name(&self) -> &str {
         self.key.as_deref().unwrap_or_default()
     }
 }
 
-/// Whether each of these has a hash of its own. Where two names share one, it takes a search to tell them apart.
+/// Returns true if all hashes are distinct. Equal hashes need a comparison of names.
 fn are_distinct(slots: &[Slot]) -> bool {
-    // A bit for some hashes each: as long as that of a name is not set, it is a new one.
+    // A bit for each group of hashes. If it is unset, the name is new.
     let mut seen = 0_u64;
     slots.iter().enumerate().all(|(place, slot)| {
         let bit = 1 << (slot.hash >> 26);
@@ -83,10 +84,10 @@ fn are_distinct(slots: &[Slot]) -> bool {
     })
 }
 
-/// Whether two names are the same. Most are so short that this takes less than the call that comparing bytes is.
+/// Returns true for equal names. Most are so short that this costs less than the call of a byte comparison.
 #[inline]
 pub fn is_same_name(left: &[u8], right: &[u8]) -> bool {
-    /// The first and the last bytes of a name that has as many; they may overlap.
+    /// The first and last bytes of a name of at least this length. They may overlap.
     #[inline]
     fn ends<const N: usize>(name: &[u8]) -> Option<(&[u8; N], &[u8; N])> {
         Some((name.first_chunk()?, name.last_chunk()?))
@@ -100,7 +101,7 @@ pub fn is_same_name(left: &[u8], right: &[u8]) -> bool {
         }
 }
 
-/// A cheap hash of a name: its length and its two ends tell most names of one object apart.
+/// A cheap hash of a name from its length, first and last byte, which differ for most names of one object.
 #[inline]
 fn hash(name: &str) -> u32 {
     let bytes = name.as_bytes();
@@ -113,25 +114,25 @@ fn hash(name: &str) -> u32 {
 }
 
 impl Map {
-    /// No fields. Allocates nothing.
+    /// An empty map. Does not allocate.
     #[inline]
     pub const fn new() -> Self {
         Self { slots: Vec::new(), index: None }
     }
 
-    /// No fields, and room for this many.
+    /// An empty map with this capacity.
     #[inline]
     pub fn with_capacity(fields: usize) -> Self {
         Self { slots: Vec::with_capacity(fields), index: None }
     }
 
-    /// These fields, in their order. Of a name that comes again the last value counts, and `again` is told the number of
-    /// that field and its name.
+    /// A map of these fields in their order. Of repeated names the last value counts, and `again` receives the index
+    /// and name of the earlier field.
     pub fn from_slots(slots: Drain<'_, Slot>, mut again: impl FnMut(usize, &str)) -> Self {
         if slots.len() <= SEARCHED_IN_ORDER && are_distinct(slots.as_slice()) {
             return Self { slots: slots.collect(), index: None };
         }
-        // Names that come again take no room of their own.
+        // Repeated names take no slot.
         let given = slots.len();
         let mut map = Self::with_capacity(given.min(LARGE));
         for (number, slot) in slots.enumerate() {
@@ -151,30 +152,30 @@ impl Map {
         map
     }
 
-    /// How many fields there are.
+    /// The number of fields.
     #[inline]
     pub fn len(&self) -> usize {
         self.slots.len() - self.index.as_ref().map_or(0, |index| index.holes)
     }
 
-    /// Whether room has to be made for one more field.
+    /// Returns true if the next new field reallocates.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.slots.len() == self.slots.capacity()
     }
 
-    /// Makes room for as many more fields, and for no others.
+    /// Reserves capacity for exactly this number of further fields.
     pub fn reserve(&mut self, fields: usize) {
         self.slots.reserve_exact(fields);
     }
 
-    /// Whether there is no field.
+    /// Returns true if there are no fields.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether there is a field of this name.
+    /// Returns true if there is a field of this name.
     #[inline]
     pub fn contains_key(&self, key: &str) -> bool {
         self.position(key).is_some()
@@ -186,13 +187,13 @@ impl Map {
         self.position(key).map(|place| &self.slots[place].value)
     }
 
-    /// The value of a field, to be changed.
+    /// The mutable value of a field.
     #[inline]
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
         self.position(key).map(|place| &mut self.slots[place].value)
     }
 
-    /// Sets a field and gives back what it was. One that is there keeps its place, a new one comes last.
+    /// Sets a field and returns its old value. An existing field keeps its place, a new one is last.
     pub fn insert(&mut self, key: impl Into<Text>, value: impl Into<Value>) -> Option<Value> {
         let slot = Slot::new(key.into(), value.into());
         match self.search(slot.hash, slot.name()) {
@@ -204,7 +205,7 @@ impl Map {
         }
     }
 
-    /// Sets a field and puts it before all others, which takes time with their number.
+    /// Sets a field and moves it to the front. O(n).
     pub fn insert_first(&mut self, key: impl Into<Text>, value: impl Into<Value>) {
         let key = key.into();
         self.remove(&key);
@@ -212,7 +213,7 @@ impl Map {
         self.reindex();
     }
 
-    /// The field of this name, or the place for it.
+    /// The field of this name, or a vacant entry.
     pub fn entry(&mut self, key: impl Into<Text>) -> Entry<'_> {
         let key = key.into();
         match self.position(&key) {
@@ -239,30 +240,30 @@ impl Map {
         *self = Self::new();
     }
 
-    /// Keeps those fields only for which `keep` says so; takes time with the number of all.
+    /// Keeps the fields for which `keep` returns true. O(n).
     pub fn retain(&mut self, mut keep: impl FnMut(&str, &mut Value) -> bool) {
         self.slots.retain_mut(|slot| slot.key.as_deref().is_some_and(|key| keep(key, &mut slot.value)));
         self.reindex();
     }
 
-    /// Takes over the fields of another map, which are set as by [`Map::insert`].
+    /// Moves the fields of another map here, as with [`Map::insert`].
     pub fn append(&mut self, other: &mut Map) {
         self.extend(std::mem::take(other));
     }
 
-    /// Brings the fields into the order of their names.
+    /// Sorts the fields by name.
     pub fn sort_keys(&mut self) {
         self.slots.sort_unstable_by(|left, right| left.key.cmp(&right.key));
         self.reindex();
     }
 
-    /// The fields, with their names.
+    /// The names and values of the fields.
     #[inline]
     pub fn iter(&self) -> Iter<'_> {
         self.into_iter()
     }
 
-    /// The fields, to be changed.
+    /// The names and mutable values of the fields.
     #[inline]
     pub fn iter_mut(&mut self) -> IterMut<'_> {
         self.into_iter()
@@ -278,7 +279,7 @@ impl Map {
         self.iter().map(|(_, value)| value)
     }
 
-    /// The values of the fields, to be changed.
+    /// The mutable values of the fields.
     pub fn values_mut(&mut self) -> impl DoubleEndedIterator<Item = &mut Value> + ExactSizeIterator {
         self.iter_mut().map(|(_, value)| value)
     }
@@ -293,7 +294,7 @@ impl Map {
         self.into_iter().map(|(key, _)| key)
     }
 
-    /// How many slots there are, holes among them.
+    /// The number of slots, including holes.
     #[cfg(test)]
     pub(super) fn slots(&self) -> usize {
         self.slots.len()
@@ -301,7 +302,7 @@ impl Map {
 
     #[inline]
     fn position(&self, key: &str) -> Option<usize> {
-        // Where a name is written in the code, its hash can be worked out when that is compiled.
+        // For a constant name the hash can be computed at compile time.
         self.search(hash(key), key)
     }
 
@@ -312,7 +313,7 @@ impl Map {
         }
     }
 
-    /// Adds a field whose name is not there yet.
+    /// Adds a field with a new name.
     #[inline]
     fn push(&mut self, slot: Slot) -> &mut Value {
         let place = self.slots.len();
@@ -326,7 +327,7 @@ impl Map {
         &mut self.slots.last_mut().expect("a field was just added").value
     }
 
-    /// Closes the holes, and indexes the fields if they are many.
+    /// Closes the holes, and rebuilds the index of a large map.
     fn reindex(&mut self) {
         if self.index.as_ref().is_some_and(|index| index.holes > 0) {
             self.slots.retain(|slot| !slot.is_hole());
@@ -336,9 +337,9 @@ impl Map {
 }
 
 impl PartialEq for Map {
-    /// Whether they have the same fields, in whatever order.
+    /// Compares fields regardless of order.
     fn eq(&self, other: &Self) -> bool {
-        // What is compared mostly has one order, in which a name is found without a search.
+        // Compared maps mostly have the same order, in which a name is found without a search.
         let found = |place: usize, slot: &Slot| match other.slots.get(place) {
             Some(beside) if beside.is(slot.hash, slot.name()) => Some(&beside.value),
             _ => other.search(slot.hash, slot.name()).map(|place| &other.slots[place].value),

@@ -1,6 +1,6 @@
-//! Trees through serde: read from any format, written to any, and shown as JSON text.
+//! Serde for trees: deserialized from any format, serialized to any, and displayed as JSON text.
 //!
-//! It is for settings, tests and clients; bodies of requests are read by `codec`, which is faster and reports more.
+//! It serves settings, tests and clients. `codec` parses request bodies, which is faster and reports more.
 
 use std::fmt;
 
@@ -40,7 +40,7 @@ impl<'de> Deserialize<'de> for Map {
     }
 }
 
-/// Reads a value of whatever type comes.
+/// Deserializes a value of any type.
 struct AnyValue;
 
 impl<'de> Visitor<'de> for AnyValue {
@@ -99,7 +99,7 @@ impl<'de> Visitor<'de> for AnyValue {
     }
 }
 
-/// Reads the fields of an object. Of those that come twice the last one counts.
+/// Deserializes the fields of an object. Of repeated names the last value counts.
 struct Fields;
 
 impl<'de> Visitor<'de> for Fields {
@@ -119,7 +119,7 @@ impl<'de> Visitor<'de> for Fields {
 }
 
 impl fmt::Display for Value {
-    /// Compact JSON; `{:#}` writes it with indents.
+    /// Formats compact JSON, or indented JSON with `{:#}`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = if f.alternate() { serde_json::to_string_pretty(self) } else { serde_json::to_string(self) };
         f.write_str(&text.map_err(|_| fmt::Error)?)

@@ -1,12 +1,12 @@
-//! The sizes of values, as far as a bound needs to know them.
+//! Approximate sizes of values, for limits.
 //!
-//! They are those of the text in JSON without its escapes. What nests deeply was refused when it was read.
+//! They are those of the JSON text without its escapes. Depth was limited when the text was parsed.
 
 use super::{Map, Value};
 
-/// About how many bytes a value has in JSON.
+/// The approximate size of a value in JSON, in bytes.
 ///
-/// Cost: a look at each value in it.
+/// Cost: one visit of each value in it.
 pub fn about_bytes(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) => 5,
@@ -17,7 +17,7 @@ pub fn about_bytes(value: &Value) -> usize {
     }
 }
 
-/// The same of an object with these members.
+/// The approximate size of an object with these members.
 pub fn about_bytes_of_members(map: &Map) -> usize {
     2 + map.iter().map(|(name, value)| name.len() + 4 + about_bytes(value)).sum::<usize>()
 }

@@ -1,4 +1,4 @@
-//! The tree against that of `serde_json` as a model: what is done to both comes out the same, to the byte.
+//! The tree compared with `serde_json`'s as a model, to the byte.
 //!
 //! Random steps build both trees, so that the order of fields, duplicates and numbers are compared in every state.
 
@@ -8,7 +8,7 @@ use serde_json as model;
 use super::map::SEARCHED_IN_ORDER;
 use super::{Entry, Map, Slot, Text, Value, is_same_name, json, to_value};
 
-/// Names of which some are equal, and some too long to stand in the tree itself.
+/// Names with repetitions, some too long to be inline.
 fn key(many: usize) -> impl Strategy<Value = String> {
     (0..many).prop_map(|number| match number % 3 {
         0 => format!("key{number}"),
@@ -38,7 +38,7 @@ fn tree() -> impl Strategy<Value = model::Value> {
     })
 }
 
-/// What is done to a map.
+/// An operation on a map.
 #[derive(Clone, Debug)]
 enum Step {
     Insert(String, i64),
@@ -47,7 +47,7 @@ enum Step {
     First(String, i64),
     Retain(i64),
     Sort,
-    /// Rank each field by its value, drop those of one rank, sort, and add one.
+    /// Ranks each field by its value, drops those of one rank, sorts, and adds one.
     Rank(u32),
     Append(Vec<String>),
     Clear,
@@ -205,7 +205,7 @@ proptest! {
 
 #[test]
 fn values_and_fields_are_small() {
-    // A field is a line of the processor's cache.
+    // A field has the size of a cache line.
     assert_eq!((size_of::<Text>(), size_of::<Value>(), size_of::<Slot>()), (24, 32, 64));
 }
 

@@ -1,37 +1,37 @@
-//! Trees of any type that serde can write.
+//! Trees of any serializable type.
 //!
-//! Types come out as JSON text would show them: unit and none as null, a variant by its name, or as an object with its
-//! name over what it holds.
+//! They equal the JSON text of the type: unit and none are null, a variant is its name, or an object with its name and
+//! contents.
 
 use serde::ser::{Error as _, Serialize, SerializeMap, SerializeSeq, SerializeStruct, Serializer};
 use serde_json::Error;
 
 use super::{Map, Text, Value};
 
-/// The tree of a value of any type.
+/// The tree of a serializable value.
 ///
 /// # Errors
-/// A map whose keys are no texts, integers of more than 64 bits, and whatever the type itself refuses.
+/// A map whose keys are not texts, integers of more than 64 bits, and errors of the type itself.
 pub fn to_value<T: Serialize + ?Sized>(value: &T) -> Result<Value, Error> {
     value.serialize(Trees)
 }
 
-/// Makes a tree.
+/// The serializer of trees.
 struct Trees;
 
 /// Collects the elements of an array.
 struct Elements {
     elements: Vec<Value>,
-    /// The variant that holds them.
+    /// The name of the enclosing variant.
     variant: Option<&'static str>,
 }
 
 /// Collects the fields of an object.
 struct Fields {
     fields: Map,
-    /// The name of the field whose value comes next.
+    /// The name of the field whose value is next.
     key: Text,
-    /// The variant that holds them.
+    /// The name of the enclosing variant.
     variant: Option<&'static str>,
 }
 
@@ -47,7 +47,7 @@ impl Fields {
     }
 }
 
-/// What a variant holds, under its name.
+/// The contents of a variant, under its name.
 fn held(variant: Option<&'static str>, value: Value) -> Value {
     match variant {
         Some(name) => Value::from_iter([(name, value)]),
@@ -55,7 +55,7 @@ fn held(variant: Option<&'static str>, value: Value) -> Value {
     }
 }
 
-/// Values that are made as they are by `From`.
+/// Serializes types with a `From` conversion.
 macro_rules! plain {
     ($($name:ident: $of:ty),+) => {
         $(fn $name(self, value: $of) -> Result<Value, Error> {
@@ -178,7 +178,7 @@ impl SerializeSeq for Elements {
     }
 }
 
-/// The other kinds of sequences, which are collected just so.
+/// Serializes the other kinds of sequences.
 macro_rules! as_sequence {
     ($($kind:ident: $add:ident),+) => {
         $(impl serde::ser::$kind for Elements {

@@ -1,20 +1,20 @@
-//! The kind of a JSON value, for messages about one that should be of another kind.
+//! The type of a JSON value, for messages about a wrong type.
 //!
-//! Keeps a number's digits, which some messages repeat, and of no other value anything.
+//! It keeps a number's digits, which some messages repeat, but no other content.
 
 use super::Value;
 use crate::go_format;
 
-/// What stands where something else may be expected.
+/// The type of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ValueKind {
     /// Null.
     Null,
     /// True or false.
     Boolean,
-    /// A whole number, as it is written.
+    /// An integer in its notation.
     Integer(String),
-    /// Another number, as it is written.
+    /// Another number in its notation.
     Number(String),
     /// A text.
     String,
@@ -25,7 +25,7 @@ pub enum ValueKind {
 }
 
 impl ValueKind {
-    /// What a value is.
+    /// The type of this value.
     pub fn of(value: &Value) -> Self {
         match value {
             Value::Null => Self::Null,
@@ -40,7 +40,7 @@ impl ValueKind {
         }
     }
 
-    /// The name that JSON schemas have for it.
+    /// The type's name in JSON schema.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Null => "null",

@@ -1,22 +1,22 @@
-//! The requirements of a selector with many, joined key by key.
+//! Joins the requirements of a large selector by key.
 //!
-//! A selector may have tens of thousands of requirements and is asked of every object of a collection. Joined, it costs one
-//! look for each label that the object has, however many requirements there are: those that hold where a label is absent
-//! need not be looked at, and those that demand a label are counted.
+//! A selector may have tens of thousands of requirements and is matched against every object of a collection. Joined,
+//! it costs one lookup for each label of the object. Requirements that hold for an absent label need no evaluation, and
+//! those that require a label are counted.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{Operator, Requirement};
 
-/// What all requirements together say of each key.
+/// The joined requirements of each key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ByKey {
     keys: HashMap<String, Condition>,
-    /// How many keys an object must have.
+    /// The number of required keys.
     demanded: usize,
 }
 
-/// What all requirements on one key say together.
+/// The joined requirements of one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Condition {
     present: bool,
@@ -37,7 +37,7 @@ impl ByKey {
         Self { keys, demanded }
     }
 
-    /// Whether the requirements hold for an object with these labels, each of which has a key of its own.
+    /// Returns true if the requirements hold for an object with these labels, whose keys are distinct.
     pub(super) fn match_all<'a>(&self, labels: impl Iterator<Item = (&'a str, &'a str)>) -> bool {
         let mut met = 0;
         for (key, value) in labels {
@@ -65,7 +65,7 @@ impl Condition {
             Operator::NotIn | Operator::NotEquals => self.refused.extend(requirement.values.iter().cloned()),
             Operator::Exists => {}
             Operator::DoesNotExist => self.absent = true,
-            // A bound that is no number is one that no value keeps.
+            // A bound that is not a number matches no value.
             Operator::GreaterThan => self.above = self.above.max(Some(bound().unwrap_or(i64::MAX))),
             Operator::LessThan => {
                 let bound = bound().unwrap_or(i64::MIN);
@@ -75,7 +75,7 @@ impl Condition {
         self.present |= !matches!(requirement.operator, Operator::NotIn | Operator::NotEquals | Operator::DoesNotExist);
     }
 
-    /// Whether a label with this value is as it should be.
+    /// Returns true if the requirements hold for a label with this value.
     fn holds(&self, value: &str) -> bool {
         !self.absent
             && self.allowed.as_ref().is_none_or(|allowed| allowed.contains(value))

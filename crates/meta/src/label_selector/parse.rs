@@ -1,7 +1,7 @@
 //! The grammar of label selectors.
 //!
-//! A lexer feeds a parser with one token of lookahead. A token keeps its text, as messages quote it. Where
-//! only names can stand, `in` and `notin` are names.
+//! A lexer feeds a parser with one token of lookahead. A token keeps its text for messages. In the place of a name,
+//! `in` and `notin` are names.
 
 use std::collections::BTreeSet;
 
@@ -10,16 +10,16 @@ use crate::field_error::{self, FieldError};
 use crate::go_format;
 use crate::names::{label_key_faults, label_value_faults};
 
-/// What may follow a key, as a message lists it.
+/// The operators after a key, as listed in a message.
 const BINARY_OPERATORS: &str = "in, notin, =, ==, !=, gt, lt";
 
-/// How many values of a requirement a message finds fault with. The text for one is longer than the value.
+/// The maximum number of faulty values in a message. Each fault is longer than its value.
 const MAX_FAULTS: usize = 100;
 
-/// The path that messages give for a key: upstream has none there and prints its absence.
+/// The path of a key in messages: upstream has none and prints its absence.
 const NO_PATH: &str = "<nil>";
 
-/// Reads the requirements of a selector in the order given.
+/// Parses the requirements of a selector, in the given order.
 pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, String> {
     let mut parser = Parser { tokens: tokens(text), position: 0 };
     let mut requirements = Vec::new();
@@ -63,7 +63,7 @@ struct Token {
 }
 
 impl Token {
-    /// The token where only names can stand.
+    /// The token in the place of a name.
     fn as_name(&self) -> Self {
         let kind = match self.kind {
             Kind::In | Kind::NotIn => Kind::Name,
@@ -73,7 +73,7 @@ impl Token {
     }
 }
 
-/// All tokens of the text; the last one is [`Kind::End`].
+/// All tokens of the text, with [`Kind::End`] last.
 fn tokens(text: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut rest = text;
@@ -117,7 +117,7 @@ fn is_symbol(c: char) -> bool {
     matches!(c, '=' | '!' | '(' | ')' | ',' | '>' | '<')
 }
 
-/// Symbols are taken greedily: `==` before `=`. All are one byte, and at most two make a token.
+/// The length of the longest symbol at the start: `==` before `=`. At most two bytes form one.
 fn symbol_length(text: &str) -> usize {
     match text.get(..2) {
         Some(pair) if symbol_kind(pair).is_some() => 2,
@@ -136,7 +136,7 @@ struct Parser {
 
 impl Parser {
     fn peek(&self) -> &Token {
-        // The last token is the end, at which the parser stays.
+        // The last token is the end, which is never passed.
         &self.tokens[self.position.min(self.tokens.len() - 1)]
     }
 
@@ -146,7 +146,7 @@ impl Parser {
         token
     }
 
-    /// What follows a requirement: the end (true), or a comma and another requirement.
+    /// Consumes the token after a requirement. Returns true at the end, false if another requirement follows a comma.
     fn end_of_requirement(&mut self) -> Result<bool, String> {
         let token = self.take();
         match token.kind {
@@ -207,7 +207,7 @@ impl Parser {
         }
     }
 
-    /// The value behind a comparison; none is the empty value.
+    /// The value after a comparison. A missing value is empty.
     fn exact_value(&mut self) -> Result<BTreeSet<String>, String> {
         if matches!(self.peek().kind, Kind::End | Kind::Comma) {
             return Ok(BTreeSet::from([String::new()]));
@@ -242,7 +242,7 @@ impl Parser {
         }
     }
 
-    /// Values with commas between, where nothing between two commas is the empty value. Stops before `)`.
+    /// Comma-separated values, where a missing value is empty. Stops before `)`.
     fn set_values(&mut self) -> Result<BTreeSet<String>, String> {
         let mut values = BTreeSet::new();
         loop {

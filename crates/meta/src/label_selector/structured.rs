@@ -1,7 +1,6 @@
-//! Label selectors as objects hold them: `matchLabels` and `matchExpressions`, or bare labels.
+//! Label selectors in objects: `matchLabels` and `matchExpressions`, or plain labels.
 //!
-//! What can't be understood has no meaning, so that a damaged selector is never taken for one that selects everything. The text of
-//! queries is read in `parse.rs`.
+//! A malformed selector yields none, so that a damaged one never selects everything. `parse.rs` has the text form.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +8,8 @@ use super::{LabelSelector, Operator, Requirement};
 use crate::json::{Map, Value};
 
 impl LabelSelector {
-    /// The meaning of a selector with `matchLabels` and `matchExpressions`; `None` where it can't be understood. The empty one
-    /// selects everything.
+    /// The selector of `matchLabels` and `matchExpressions`. `None` if it is malformed. The empty one selects
+    /// everything.
     pub fn of_object(selector: &Value) -> Option<Self> {
         let selector = selector.as_object()?;
         let none = Map::default();
@@ -24,18 +23,18 @@ impl LabelSelector {
         Some(Self::sorted(requirements))
     }
 
-    /// The selector of objects that have all these labels; `None` where these are none.
+    /// The selector of objects that have all these labels. `None` if they are malformed.
     pub fn of_labels(labels: &Value) -> Option<Self> {
         labels.as_object()?.iter().map(equality).collect::<Option<_>>().map(Self::sorted)
     }
 
-    /// What it selects, of that the objects that have this label with this value.
+    /// Returns the selector restricted to objects with this label.
     #[must_use]
     pub fn and_label(self, key: &str, value: &str) -> Self {
         self.and(with_values(key, Operator::Equals, [value.to_owned()].into()))
     }
 
-    /// What it selects, of that the objects that have this label with one of these values.
+    /// Returns the selector restricted to objects with one of these values of the label.
     #[must_use]
     pub fn and_label_in<'v>(self, key: &str, values: impl IntoIterator<Item = &'v str>) -> Self {
         self.and(with_values(key, Operator::In, values.into_iter().map(str::to_owned).collect()))

@@ -1,7 +1,6 @@
-//! Label selectors as texts and as conditions, against what upstream reads and says.
+//! Label selectors as texts and as conditions, compared with upstream's parsing and messages.
 //!
-//! Each case is a text with its canonical form and what it selects, or the text by which it is refused; large ones are
-//! bounded in their cost.
+//! Each case is a text with its canonical form and its matches, or with its error. The cost of large ones is bounded.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -148,7 +147,7 @@ fn requirements_can_be_read() {
     assert!(LabelSelector::everything().is_empty() && !selector.is_empty());
 }
 
-/// What took seconds: tens of thousands of requirements, asked of each of many objects.
+/// Tens of thousands of requirements, matched against each of many objects. It took seconds without joining.
 #[test]
 fn a_selector_of_many_requirements_looks_at_each_label_once() {
     let text: Vec<String> = (0..20_000).map(|number| format!("!absent{number},app!=v{number}")).collect();
@@ -196,7 +195,7 @@ proptest! {
         requirements in proptest::collection::vec(requirement(), 0..6),
         labels in proptest::collection::hash_map("[a-c]{1,2}|in", "[a-c0-9]{0,2}", 0..4),
     ) {
-        // Few keys and values, so that requirements meet each other and the labels.
+        // Few keys and values, so that requirements and labels coincide.
         let short = |text: &str| text.chars().take(1).map(|c| if c.is_ascii_digit() { '5' } else { 'a' }).collect();
         let requirements: Vec<Requirement> = requirements
             .into_iter()

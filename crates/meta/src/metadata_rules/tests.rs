@@ -1,6 +1,6 @@
-//! Metadata that is valid, and the complaints about metadata that is not.
+//! Valid metadata, and the faults of invalid metadata.
 //!
-//! Each case changes one part of valid metadata, and expects the texts that follow.
+//! Each case changes one part of valid metadata, and expects texts.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn texts(errors: &[FieldError]) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
-/// Checks a new namespaced object with the name `a` in the namespace `ns` and this metadata besides.
+/// Checks a new object named `a` in the namespace `ns` with this further metadata.
 fn check(more: &Value, expected: &[&str]) {
     let mut made = object(&json!({"name": "a", "namespace": "ns"}));
     for (field, value) in more.as_object().expect("fields of metadata") {
@@ -113,7 +113,7 @@ fn owner_references() {
     );
 }
 
-/// Each message names all references: all messages of a large object would be its square.
+/// Each message lists all references, so all messages of a large object would have quadratic size.
 #[test]
 fn of_very_many_controllers_one_is_told() {
     let controllers = |count: usize| {

@@ -1,6 +1,6 @@
-//! Names and labels against their rules, and the rules against their regular expressions.
+//! Names and labels compared with their rules, and the rules with their regular expressions.
 //!
-//! The expressions are upstream's; the hand-written rules are compared with them over generated texts.
+//! The expressions are upstream's. The hand-written rules are compared with them over generated texts.
 
 use proptest::prelude::*;
 
@@ -113,7 +113,7 @@ fn generated_names_keep_the_base_and_fit() {
     assert!(generate_name(&"é".repeat(40), &random).chars().count() <= 34);
 }
 
-/// The subdomain rule read straight off its regular expression.
+/// The subdomain rule by its regular expression.
 fn subdomain_by_regex(text: &str) -> bool {
     let alnum = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let mut previous = '.';

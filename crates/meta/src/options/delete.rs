@@ -1,6 +1,6 @@
 //! Options of deletion, from the query or from the body.
 //!
-//! A body replaces the query: upstream reads the query only when there is no body.
+//! As upstream, the query is ignored if there is a body.
 
 use crate::json::{Value, ValueKind};
 
@@ -16,9 +16,9 @@ const READ_ERROR_FIELD: &str = "ignoreStoreReadErrorWithClusterBreakingPotential
 /// The options of a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// `dryRun`: everything but the write.
+    /// `dryRun`: all steps except the write.
     pub dry_run: bool,
-    /// `gracePeriodSeconds`; absent for the kind's own, 0 for at once.
+    /// `gracePeriodSeconds`. Absent for the kind's default, 0 for immediate deletion.
     pub grace_period_seconds: Option<i64>,
     /// `preconditions`.
     pub preconditions: Preconditions,
@@ -30,19 +30,19 @@ pub struct DeleteOptions {
     pub ignore_store_read_error: bool,
 }
 
-/// What the object must be for the deletion to take place.
+/// The conditions for a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Preconditions {
-    /// The UID it must have.
+    /// The required UID.
     pub uid: Option<String>,
-    /// The resourceVersion it must have.
+    /// The required resourceVersion.
     pub resource_version: Option<String>,
 }
 
-/// What happens to the objects that the deleted one owns.
+/// The treatment of dependents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PropagationPolicy {
-    /// They lose their owner and stay.
+    /// They lose their owner reference and stay.
     Orphan,
     /// They are deleted afterwards.
     Background,
@@ -51,7 +51,7 @@ pub enum PropagationPolicy {
 }
 
 impl DeleteOptions {
-    /// Reads the options of a deletion from the body if there is one, else from the query.
+    /// Reads the options of a deletion from the body, or from the query without a body.
     ///
     /// # Errors
     /// 400 for values of the wrong type, 422 for values and combinations that are not allowed.
@@ -62,7 +62,7 @@ impl DeleteOptions {
         }
     }
 
-    /// Reads the options that an object says.
+    /// Reads the options in an object.
     ///
     /// # Errors
     /// 400 for fields of wrong types, 422 for values that are not allowed.
@@ -71,7 +71,7 @@ impl DeleteOptions {
     }
 }
 
-/// The options as given, before any rule is applied.
+/// The options before validation.
 #[derive(Default)]
 struct Raw {
     dry_run: Vec<String>,
@@ -140,7 +140,7 @@ impl Raw {
         })
     }
 
-    /// To ignore read errors is such a blunt tool that upstream allows nothing else beside it.
+    /// Upstream allows no other option beside ignoring read errors, because it is dangerous.
     fn read_error_conflicts(&self) -> Vec<FieldError> {
         if !self.ignore_store_read_error {
             return Vec::new();

@@ -1,7 +1,7 @@
 //! Options of reading: get, list and watch.
 //!
-//! The text of a resourceVersion is judged late, by [`ListOptions::requested_version`]: upstream finds it only in
-//! storage, after it has judged the field selector against the kind.
+//! [`ListOptions::requested_version`] parses resourceVersion late: upstream does so in storage, after it has validated
+//! the field selector.
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
@@ -21,48 +21,48 @@ const MATCH_FIELD: &str = "resourceVersionMatch";
 pub struct ListOptions {
     /// `labelSelector`.
     pub label_selector: LabelSelector,
-    /// `fieldSelector`, not yet judged against the fields of the kind.
+    /// `fieldSelector`, not yet validated against the fields of the kind.
     pub field_selector: FieldSelector,
     /// `watch`, or a path that begins with `/watch`.
     pub watch: bool,
     /// `allowWatchBookmarks`.
     pub allow_bookmarks: bool,
-    /// `resourceVersion` as given; see [`Self::requested_version`].
+    /// `resourceVersion` as given. [`Self::requested_version`] parses it.
     pub resource_version_raw: String,
     /// `resourceVersionMatch`.
     pub resource_version_match: Option<ResourceVersionMatch>,
-    /// `timeoutSeconds`; 0 counts as not given, and less as over at once.
+    /// `timeoutSeconds`. 0 means unset, and a negative value has already expired.
     pub timeout: Option<Duration>,
-    /// `limit`; 0 and less count as not given.
+    /// `limit`. 0 and less mean unset.
     pub limit: Option<NonZeroUsize>,
     /// `continue`.
     pub continue_token: Option<String>,
-    /// `sendInitialEvents`, for a watch: true also when the client does not say and gives no resourceVersion or `0`.
+    /// `sendInitialEvents` of a watch. It defaults to true if resourceVersion is absent or `0`.
     pub send_initial_events: bool,
 }
 
 /// The options of a get.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GetOptions {
-    /// `resourceVersion` as given; see [`Self::requested_version`].
+    /// `resourceVersion` as given. [`Self::requested_version`] parses it.
     pub resource_version_raw: String,
 }
 
-/// How a resourceVersion is to be understood.
+/// The interpretation of a resourceVersion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResourceVersionMatch {
-    /// The content at that very revision.
+    /// The content at exactly this revision.
     Exact,
-    /// The content at that revision or at a later one.
+    /// The content at this revision or a later one.
     NotOlderThan,
 }
 
-/// The resourceVersion that a read asks for.
+/// The resourceVersion of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestedVersion {
     /// None: the newest content.
     Unset,
-    /// `0`: whatever is at hand.
+    /// `0`: any content in the cache.
     Any,
     /// A revision.
     At(Revision),
@@ -85,12 +85,12 @@ impl RequestedVersion {
 }
 
 impl GetOptions {
-    /// Reads the options of a get. They break no rules before storage judges them.
+    /// Reads the options of a get. They have no rules at this stage.
     pub fn parse(query: &Query<'_>) -> Self {
         Self { resource_version_raw: query.text("resourceVersion").unwrap_or_default() }
     }
 
-    /// The resourceVersion asked for.
+    /// The requested resourceVersion.
     ///
     /// # Errors
     /// 400 if it is not a number.
@@ -103,9 +103,9 @@ impl ListOptions {
     /// Reads the options of a list or watch. On a `watch_path` (`/api/v1/watch/...`) they are always those of a watch.
     ///
     /// # Errors
-    /// 400 for values that cannot be read, 422 for combinations that are not allowed.
+    /// 400 for unreadable values, 422 for combinations that are not allowed.
     pub fn parse(query: &Query<'_>, watch_path: bool) -> Result<Self, ApiError> {
-        // Numbers come before selectors in upstream's order, and selectors before the rules on combinations.
+        // Upstream's order: numbers, then selectors, then the rules on combinations.
         let timeout = query.integer("timeoutSeconds")?;
         let limit = query.integer("limit")?;
         let label_selector = LabelSelector::parse(query.get("labelSelector").unwrap_or_default());
@@ -129,7 +129,7 @@ impl ListOptions {
         Ok(options)
     }
 
-    /// The resourceVersion asked for.
+    /// The requested resourceVersion.
     ///
     /// # Errors
     /// 400 if it is not a number.
@@ -138,12 +138,12 @@ impl ListOptions {
     }
 }
 
-/// A negative number of seconds is over at once.
+/// A negative number of seconds expires at once.
 fn seconds(seconds: i64) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
 }
 
-/// The options that say which version of a collection is meant; they restrict one another.
+/// The options that select the version of a collection, which restrict one another.
 struct Versions {
     resource_version: String,
     version_match: String,
@@ -157,7 +157,7 @@ impl Versions {
             version_match: query.text(MATCH_FIELD).unwrap_or_default(),
             send_initial_events: query.flag("sendInitialEvents"),
         };
-        // A watch from nowhere begins with the objects there are, unless the client says otherwise.
+        // A watch without a revision begins with the existing objects by default.
         let says = versions.send_initial_events.is_some() || !versions.version_match.is_empty();
         if watch && !says && matches!(versions.resource_version.as_str(), "" | "0") {
             versions.send_initial_events = Some(true);

@@ -1,23 +1,23 @@
 //! The query of a URL as pairs of text.
 //!
-//! Any text is a query. Which keys mean what is said by the options that read it.
+//! Any text is valid. The options that read it define the keys.
 
 use std::borrow::Cow;
 
 use crate::error::ApiError;
 use crate::go_format;
 
-/// The pairs of a URL query, decoded, in the order given.
+/// The decoded pairs of a URL query, in their original order.
 #[derive(Clone, Debug, Default)]
 pub struct Query<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl<'a> Query<'a> {
-    /// Reads the part of a URL behind the question mark. Any text is a query.
+    /// Parses the part of a URL after the question mark. Any text is valid.
     pub fn parse(text: &'a str) -> Self {
         Self(form_urlencoded::parse(text.as_bytes()).collect())
     }
 
-    /// The same that borrows nothing.
+    /// Returns an owned query.
     #[must_use]
     pub fn into_owned(self) -> Query<'static> {
         let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
@@ -39,7 +39,7 @@ impl<'a> Query<'a> {
         self.0.iter().map(|(key, value)| (key.as_ref(), value.as_ref()))
     }
 
-    /// The first value of this key as a boolean: anything but `false` and `0` is true, even nothing.
+    /// The first value of this key as a boolean: all values except `false` and `0` are true, even an empty one.
     pub fn flag(&self, key: &str) -> Option<bool> {
         self.get(key).map(go_format::parse_bool)
     }
@@ -47,7 +47,7 @@ impl<'a> Query<'a> {
     /// The first value of this key as an integer.
     ///
     /// # Errors
-    /// The answer for a value that is not one.
+    /// The error for a value that is not one.
     pub fn integer(&self, key: &str) -> Result<Option<i64>, ApiError> {
         self.get(key).map(go_format::parse_int).transpose().map_err(ApiError::BadRequest)
     }

@@ -1,28 +1,28 @@
 //! Options of writing: create, update and patch.
 //!
-//! Each refuses what it does not know with upstream's text. Deleting has its own, in `delete.rs`.
+//! Each refuses unknown values with upstream's text. Options of deletion are in `delete.rs`.
 
 use super::query::Query;
 use crate::error::ApiError;
 use crate::field_error::FieldError;
 use crate::go_format::is_print;
 
-/// Longest name of a field manager, in bytes.
+/// The maximum length of a field manager's name, in bytes.
 pub const FIELD_MANAGER_MAX: usize = 128;
 
-/// What happens to fields that the kind does not have, and to fields given twice.
+/// The treatment of unknown and duplicate fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FieldValidation {
-    /// They are dropped in silence.
+    /// They are dropped silently.
     Ignore,
-    /// They are dropped, and the answer has a warning for each.
+    /// They are dropped, with a warning for each.
     #[default]
     Warn,
     /// The request fails.
     Strict,
 }
 
-/// Whether a patch is one of server-side apply, to which other rules apply.
+/// The kind of patch: server-side apply has other rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchMode {
     /// A JSON patch, a merge patch or a strategic merge patch.
@@ -34,7 +34,7 @@ pub enum PatchMode {
 /// The options of a create.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CreateOptions {
-    /// `dryRun`: everything but the write.
+    /// `dryRun`: all steps except the write.
     pub dry_run: bool,
     /// `fieldManager`.
     pub field_manager: Option<String>,
@@ -45,7 +45,7 @@ pub struct CreateOptions {
 /// The options of an update.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpdateOptions {
-    /// `dryRun`: everything but the write.
+    /// `dryRun`: all steps except the write.
     pub dry_run: bool,
     /// `fieldManager`.
     pub field_manager: Option<String>,
@@ -56,13 +56,13 @@ pub struct UpdateOptions {
 /// The options of a patch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PatchOptions {
-    /// `dryRun`: everything but the write.
+    /// `dryRun`: all steps except the write.
     pub dry_run: bool,
-    /// `fieldManager`; always there for a server-side apply.
+    /// `fieldManager`. Always present for a server-side apply.
     pub field_manager: Option<String>,
     /// `fieldValidation`.
     pub field_validation: FieldValidation,
-    /// `force`: take fields over from other managers. Only for a server-side apply.
+    /// `force`: takes fields over from other managers. Only for a server-side apply.
     pub force: Option<bool>,
 }
 
@@ -110,7 +110,7 @@ impl PatchOptions {
     }
 }
 
-/// What all writes have in common.
+/// The common options of all writes.
 struct Common {
     dry_run: bool,
     field_manager: Option<String>,
@@ -136,7 +136,7 @@ impl Common {
     }
 }
 
-/// The complaints about the name of a field manager.
+/// The faults of a field manager's name.
 pub(crate) fn field_manager_errors(field: &str, name: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if name.len() > FIELD_MANAGER_MAX {
@@ -149,7 +149,7 @@ pub(crate) fn field_manager_errors(field: &str, name: &str) -> Vec<FieldError> {
     errors
 }
 
-/// The complaint about the values of `dryRun`, of which only `All` is known.
+/// The fault of `dryRun` values other than `All`.
 pub(super) fn dry_run_error(values: &[&str]) -> Option<FieldError> {
     let known = values.iter().all(|value| *value == "All");
     (!known).then(|| FieldError::not_supported("dryRun", values.to_vec(), &["All"]))

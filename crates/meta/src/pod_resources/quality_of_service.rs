@@ -5,14 +5,14 @@
 use crate::Object;
 use crate::json::Value;
 
-/// The resources by which a pod's class is decided.
+/// The resources that determine a pod's class.
 const COMPUTE: [&str; 2] = ["cpu", "memory"];
 
-/// `Guaranteed` when every container may use exactly what it asks for, `BestEffort` when none asks for anything.
+/// `Guaranteed` if the limits of every container equal its requests, `BestEffort` if none states any.
 pub fn quality_of_service(pod: &Object) -> &'static str {
     let spec = pod.0.get("spec").unwrap_or(&Value::Null);
     let containers = ["containers", "initContainers"].iter().filter_map(|list| spec.get(list)?.as_array()).flatten();
-    // What the pod asks for as a whole stands for all of its containers (KEP-2837).
+    // Pod-level resources replace those of its containers (KEP-2837).
     let askers: Vec<&Value> = if asks_as_a_whole(spec) { vec![spec] } else { containers.collect() };
     let (mut asked, mut guaranteed) = (false, true);
     for container in askers {
@@ -28,14 +28,14 @@ pub fn quality_of_service(pod: &Object) -> &'static str {
     }
 }
 
-/// Whether a pod states resources beside those of its containers.
+/// Returns true if a pod states pod-level resources.
 fn asks_as_a_whole(spec: &Value) -> bool {
     let is_of_pods = |resource: &str| COMPUTE.contains(&resource) || resource.starts_with("hugepages-");
     let amounts = ["requests", "limits"].into_iter().filter_map(|of| spec.get("resources")?.get(of)?.as_object());
     amounts.flatten().any(|(resource, _)| is_of_pods(resource))
 }
 
-/// A quantity in its canonical form, in which equal amounts are equal; none is as good as zero.
+/// A quantity in its canonical form, in which equal amounts are equal. Zero counts as absent.
 fn amount<'a>(container: &'a Value, of: &str, resource: &str) -> Option<&'a str> {
     container.get("resources")?.get(of)?.get(resource)?.as_str().filter(|amount| *amount != "0")
 }

@@ -1,7 +1,7 @@
 //! OpenAPI 3 as protobuf: the messages of gnostic's `openapi.v3` package.
 //!
-//! A document is read as JSON and written message by message, so those that other servers made are written too. Members that the
-//! package has no field for are left out, as in the reference server.
+//! A document is parsed as JSON and written message by message, including those of other servers. As in kube-apiserver,
+//! members without a field in the package are dropped.
 
 use keelson_meta::json::Value;
 

@@ -1,6 +1,6 @@
-//! The documents say what the API does: in both encodings, with the fields, defaults and answers that it has.
+//! The documents state the fields, defaults and responses of the API, in both encodings.
 //!
-//! The server is asked in the tests of the whole program.
+//! Requests to a server are in the tests of the whole program.
 
 use super::*;
 

@@ -1,7 +1,8 @@
-//! Server-side apply and the ownership that other writes take.
+//! Server-side apply, and the ownership changes of other writes.
 //!
-//! A write takes the fields it adds or changes from their owners. An apply owns what it says, may not change what others
-//! own unless it is forced to, and removes what it said last time, says no more and nobody else owns.
+//! A write takes the fields it adds or changes from their owners. An apply owns the fields it contains. Without `force`
+//! it must not change fields of other owners. It removes fields of its last apply that it no longer contains and that
+//! have no other owner.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -23,14 +24,14 @@ use super::schema::FieldSchema;
 use super::set::FieldSet;
 use crate::equal::equal;
 
-/// The manager that owns what an object has when it is first applied to and nobody owns anything: an update from nothing.
+/// The manager of the existing fields when an object without owners is first applied to. Its operation is an update.
 pub const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// Members of `metadata` that nobody owns, like `metadata` itself, `apiVersion` and `kind`.
+/// Members of `metadata` without owners, like `metadata` itself, `apiVersion` and `kind`.
 const UNOWNED: [&str; 8] =
     ["name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "managedFields", "resourceVersion"];
 
-/// About how long the text of the fields of a common object is, in bytes.
+/// The approximate text length of a common object's fields, in bytes.
 const TEXT_SIZE: usize = 3072;
 
 /// The versions that a resource has, such as `apps/v1`.
@@ -38,42 +39,42 @@ pub trait Versions<'a> {
     /// The schemas of the versions.
     type Schema: FieldSchema<'a>;
 
-    /// The schema of a version; `None` if there is no such version any more.
+    /// The schema of a version. `None` if the version no longer exists.
     fn schema(&self, version: &str) -> Option<Self::Schema>;
 
-    /// The object, which may be of any version, in this one; `None` if there is no such version any more.
+    /// Converts an object of any version to this one. `None` if the version no longer exists.
     fn convert(&self, object: &Value, version: &str) -> Option<Value>;
 
-    /// The fields that a write to this endpoint cannot change, which it therefore never owns.
+    /// The fields that a write to this endpoint cannot change and therefore never owns.
     fn reset_fields(&self, version: &str) -> Cow<'_, FieldSet>;
 }
 
-/// A write: who does it, and when, as RFC 3339 text.
+/// The author of a write, its version and its time.
 #[derive(Clone, Copy, Debug)]
 pub struct Writer<'w> {
-    /// Who.
+    /// The manager that writes.
     pub manager: &'w Manager,
-    /// The version in which the objects are given.
+    /// The version of the objects.
     pub version: &'w str,
-    /// When; `None` for a write that its entry says no time of.
+    /// The time in RFC 3339. `None` for an entry without a time.
     pub now: Option<&'w str>,
 }
 
-/// What an apply makes of an object.
+/// The result of an apply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// The object, without regard to `managedFields`.
+    /// The object. Its `managedFields` are not updated.
     pub object: Value,
     /// Its owners.
     pub owners: Owners,
-    /// Whether the object is another than before; the owners may be others all the same.
+    /// True if the object has changed. The owners may change without it.
     pub changed: bool,
 }
 
 /// The owners of an object after a write other than apply. Cost: a comparison for each version that owners use.
 ///
-/// Both objects have to be valid in the writer's version. When something is created, the object before is what its kind
-/// always has (`{"metadata":{},"spec":{},...}`), and nobody owns that.
+/// Both objects have to be valid in the writer's version. In a create, the object before has only the parts that its
+/// kind always has (`{"metadata":{},"spec":{},...}`), and no owners.
 pub fn update<'a>(
     versions: &impl Versions<'a>,
     owners: &Owners,
@@ -113,7 +114,7 @@ pub fn update<'a>(
     owners
 }
 
-/// The fields of who writes where there are no owners, as far as that takes no comparison: as in a create.
+/// The writer's fields if there are no owners and no comparison is needed, as in a create.
 fn first_fields<'a>(versions: &impl Versions<'a>, writer: Writer<'_>, before: &Value, after: &Value) -> Option<Fields> {
     let kept = versions.reset_fields(writer.version);
     let hidden = Hidden { whole: Some(&kept), alone: Some(&UNOWNED_FIELDS) };
@@ -122,11 +123,11 @@ fn first_fields<'a>(versions: &impl Versions<'a>, writer: Writer<'_>, before: &V
 
 /// Applies an object to a live one. Cost: proportional to both objects, for each version that owners use.
 ///
-/// Both have to be valid in the writer's version, and the applied one without duplicates. When something is created, the
-/// live object is as for [`update`].
+/// Both have to be valid in the writer's version, and the applied one without duplicates. In a create, the live object
+/// is as for [`update`].
 ///
 /// # Errors
-/// The fields that others own and that would change, unless `force` is set.
+/// The fields of other owners that would change, unless `force` is set.
 pub fn apply<'a>(
     versions: &impl Versions<'a>,
     owners: &Owners,
@@ -152,8 +153,8 @@ pub fn apply<'a>(
             let now = Owned { fields: all.into(), version: writer.version.to_owned(), time: None };
             owners.0.insert(writer.manager.clone(), now);
             let mut pruned = prune(versions, &owners, writer, merged, last);
-            // An empty list has no fields and went with its items. An object that was emptied may be applied as null. The second of
-            // two equal applies would bring both back.
+            // An empty list has no fields, so it was removed with its items. An emptied object may be applied as null.
+            // Both come back here, since the second of two equal applies would add them.
             lay_again(schema, &mut pruned, applied);
             pruned
         }
@@ -174,7 +175,7 @@ pub fn apply<'a>(
     let mut time = writer.now.filter(|_| changed).map(str::to_owned);
     if let Some(last) = last.filter(|_| !changed) {
         time = last.time;
-        // What is the same keeps its form.
+        // Equal fields keep their text.
         fields = if last.fields == fields { last.fields } else { fields };
     }
     if !fields.has_none() {
@@ -197,10 +198,10 @@ static UNOWNED_FIELDS: LazyLock<FieldSet> = LazyLock::new(|| {
     set
 });
 
-/// How two objects differ in each version, found when it is asked for.
+/// The differences between two objects in each version, computed on demand.
 struct Comparisons<'o, 'a, V: Versions<'a>> {
     versions: &'o V,
-    /// The version in which the objects are given.
+    /// The version of the objects.
     version: &'o str,
     before: &'o Value,
     after: &'o Value,
@@ -213,7 +214,7 @@ impl<'o, 'a, V: Versions<'a>> Comparisons<'o, 'a, V> {
         Self { versions, version, before, after, found: BTreeMap::new(), schema: std::marker::PhantomData }
     }
 
-    /// `None` if there is no such version any more.
+    /// Returns `None` if the version no longer exists.
     fn at(&mut self, version: &str) -> Option<&Comparison> {
         if !self.found.contains_key(version) {
             let comparison = self.compare(version);
@@ -222,7 +223,7 @@ impl<'o, 'a, V: Versions<'a>> Comparisons<'o, 'a, V> {
         self.found.get(version)?.as_ref()
     }
 
-    /// The same, when it is needed for the last time.
+    /// Returns a comparison by value, for its last use.
     fn take(mut self, version: &str) -> Option<Comparison> {
         match self.found.remove(version) {
             Some(found) => found,
@@ -235,12 +236,12 @@ impl<'o, 'a, V: Versions<'a>> Comparisons<'o, 'a, V> {
         let before = converted(self.versions, self.before, self.version, version)?;
         let after = converted(self.versions, self.after, self.version, version)?;
         let kept = self.versions.reset_fields(version);
-        // Nobody loses what nobody owns; a client that leaves it out of an update changes nothing.
+        // Fields without owners can't be lost. An update that omits one of them does not change it.
         let hidden = Hidden { whole: Some(&kept), alone: Some(&UNOWNED_FIELDS) };
         Some(compare_shown(schema, &before, &after, hidden))
     }
 
-    /// What all managers but one lose by the change.
+    /// The fields that the change takes from all managers except one.
     fn losses(&mut self, owners: &Owners, except: Option<&Manager>) -> Losses {
         let mut losses = Losses::default();
         for (manager, owned) in owners.0.iter().filter(|(manager, _)| Some(*manager) != except) {
@@ -269,17 +270,17 @@ fn converted<'o, 'a>(versions: &impl Versions<'a>, object: &'o Value, from: &str
     if from == to { Some(Cow::Borrowed(object)) } else { versions.convert(object, to).map(Cow::Owned) }
 }
 
-/// What managers lose.
+/// The fields that managers lose.
 #[derive(Default)]
 struct Losses {
     fields: Vec<Loss>,
-    /// Managers of versions that do not exist any more.
+    /// Managers whose version no longer exists.
     obsolete: Vec<Manager>,
 }
 
 struct Loss {
     manager: Manager,
-    /// Fields with new values: these are conflicts.
+    /// Fields with new values, which are conflicts.
     changed: FieldSet,
     removed: FieldSet,
 }
@@ -296,7 +297,7 @@ impl Losses {
 }
 
 impl Owners {
-    /// A writer who alone owns something.
+    /// The owners with a single writer.
     fn of(writer: Writer<'_>, fields: Fields) -> Self {
         let mut owners = Self::default();
         if !fields.has_none() {
@@ -306,12 +307,13 @@ impl Owners {
         owners
     }
 
-    /// Whether some owners use another version than this one.
+    /// Returns true if an owner uses another version.
     fn have_other_versions(&self, version: &str) -> bool {
         self.0.values().any(|owned| owned.version != version)
     }
 
-    /// Whether an update by this manager leaves it just the fields that it owns: it changes only those, and removes none.
+    /// Returns true if an update leaves its manager's fields unchanged: it changes only fields that the manager owns
+    /// and removes none.
     fn keeps(&self, manager: &Manager, changes: &Comparison) -> bool {
         let Some(owned) = self.0.get(manager).filter(|owned| owned.version == manager.version) else { return false };
         changes.removed.is_empty() && owned.fields.have(&changes.added) && owned.fields.have(&changes.modified)
@@ -342,9 +344,9 @@ impl Owners {
     }
 }
 
-/// The merged object, given in the writer's version, without what its manager applied last and nobody owns now.
+/// The merged object in the writer's version, without fields of the last apply that have no owner now.
 fn prune<'a>(versions: &impl Versions<'a>, owners: &Owners, writer: Writer<'_>, merged: Value, last: &Owned) -> Value {
-    // Most applies give up nothing, and what others own need not be looked at.
+    // Most applies give up no field, so other owners are not examined.
     let now = owners.get(writer.manager).filter(|now| now.version == last.version);
     if now.is_some_and(|now| last.fields.are_in(&now.fields)) {
         return merged;
@@ -355,7 +357,7 @@ fn prune<'a>(versions: &impl Versions<'a>, owners: &Owners, writer: Writer<'_>, 
     }
     match pruned(versions, &owned, writer.version, &merged, last) {
         Some(pruned) => pruned,
-        // The version of the last apply is gone, and with it the knowledge of what it meant.
+        // The version of the last apply no longer exists, so its fields are unknown.
         None => merged,
     }
 }
@@ -372,7 +374,7 @@ fn pruned<'a>(
     let last_fields = with_named_fields(&last.fields, schema);
     let mut at = last.version.as_str();
     let mut left = remove(schema, &merged, &last_fields);
-    // What goes with a removed field comes back if somebody owns it.
+    // Fields removed together with their parent come back if they have an owner.
     for (version, fields) in owned {
         let (Some(schema), Some(whole), Some(part)) = (
             versions.schema(version),
@@ -386,7 +388,7 @@ fn pruned<'a>(
         left = remove(schema, &whole, &all.difference(&kept));
         at = version;
     }
-    // And what nobody owned comes back too: only what was applied last may go.
+    // Fields outside of the last apply come back too.
     let left = converted(versions, &left, at, &last.version)?;
     let all = with_named_fields(&extract(schema, &merged), schema);
     let kept = with_named_fields(&extract(schema, &left), schema);

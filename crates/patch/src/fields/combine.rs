@@ -1,7 +1,6 @@
-//! Sets of fields that are combined with a text of `fieldsV1`, without reading more of it than the set asks for.
+//! Combines a set of fields with a `fieldsV1` text and reads only the parts of the text that the set affects.
 //!
-//! What managers own is kept as text. Most writes change few fields, so what is beside these is passed over or copied as it
-//! stands.
+//! Owned fields are kept as text. Most writes change few fields, so other parts of the text are skipped or copied.
 
 use std::cmp::Ordering;
 
@@ -10,14 +9,14 @@ use super::scan::Scan;
 use super::set::{FieldSet, Node};
 use super::text::{SELF_MEMBER, is_open, parse, write_node};
 
-/// What is made of the fields of the text and those of the set.
+/// The set operation on the fields of the text and those of the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Combination {
-    /// Those in either.
+    /// Fields in either.
     Union,
-    /// Those of the text that are not in the set. Taking away a field leaves what is below it.
+    /// Fields of the text that are not in the set. Removing a field keeps the fields below it.
     Difference,
-    /// Those in both.
+    /// Fields in both.
     Intersection,
 }
 
@@ -33,18 +32,18 @@ impl Combination {
 
 /// The text of the combination.
 ///
-/// `None` for a text that is not as sets are written, as far as it was looked at; then it has to be read.
+/// `None` for a text that differs from the form of written sets in a part that was read. Such a text has to be parsed.
 pub(super) fn combine(text: &str, set: &FieldSet, how: Combination) -> Option<String> {
     let mut combiner = Combiner { how, text: Scan(text), out: String::with_capacity(text.len()) };
     combiner.level(set.nodes(), Root::Yes)?;
     combiner.text.0.is_empty().then_some(combiner.out)
 }
 
-/// Whether an object is that of the whole set, which nobody owns.
+/// The position of an object: the whole set, which is never a member, or a field.
 #[derive(Clone, Copy)]
 enum Root {
     Yes,
-    /// Otherwise whether the set has the field itself as a member.
+    /// A field. The flag is true if the set has the field itself as a member.
     No(bool),
 }
 
@@ -55,7 +54,7 @@ struct Combiner<'t> {
 }
 
 impl Combiner<'_> {
-    /// Combines the object that comes next with these nodes. Returns whether anything is left of it.
+    /// Combines the next object with these nodes. Returns false if the result is empty.
     fn level(&mut self, nodes: &[Node], root: Root) -> Option<bool> {
         let start = self.out.len();
         let stated = self.text.begin()?;
@@ -89,7 +88,7 @@ impl Combiner<'_> {
         while let Some(raw) = self.text.member(last.is_none())? {
             let name = Name::read(raw)?;
             if last.as_ref().is_some_and(|last| last.cmp(&name).is_ge()) {
-                // Out of order, so that a node may have been passed already.
+                // Members are out of order, so a node may have been skipped.
                 return None;
             }
             while let Some(node) = nodes.next_if(|node| name.cmp_element(&node.element).is_gt()) {
@@ -140,8 +139,7 @@ impl Combiner<'_> {
     }
 }
 
-/// Whether two texts show that all fields of the first are in the second. If one of them is not as sets are written, they
-/// may not show it.
+/// Returns true if the texts prove that all fields of the first are in the second. Texts in another form prove nothing.
 pub(super) fn shows(part: &str, whole: &str) -> bool {
     is_part(&mut Scan(part), &mut Scan(whole)).is_some()
 }
@@ -164,7 +162,7 @@ fn is_part(part: &mut Scan<'_>, whole: &mut Scan<'_>) -> Option<()> {
     whole.skip_members().map(drop)
 }
 
-/// The name of a member: a path element, read no further than has to be.
+/// The name of a member: a path element, parsed only as far as necessary.
 enum Name<'t> {
     Field(&'t str),
     Other(PathElement),

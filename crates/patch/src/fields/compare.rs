@@ -1,6 +1,6 @@
-//! The comparison of two objects field by field: what was added, changed and removed.
+//! The comparison of two objects field by field: added, changed and removed fields.
 //!
-//! It is how a write that is no apply gets its owner. Values that are the same are not walked further.
+//! It determines the owner for writes other than apply. Equal values are not walked.
 
 use std::cmp::Ordering;
 
@@ -16,19 +16,19 @@ use super::sink::{SetSink, TextSink};
 use super::view::{View, Walk};
 use crate::equal::{equal, side_by_side};
 
-/// The fields in which two objects differ. Unlike in [`super::extract`], objects that appear or go are members too.
+/// The fields in which two objects differ. Unlike in [`super::extract`], added and removed objects are members too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// What only the second object has.
+    /// Fields of the second object only.
     pub added: FieldSet,
-    /// What both have, with different values.
+    /// Fields of both objects with different values.
     pub modified: FieldSet,
-    /// What only the first object has.
+    /// Fields of the first object only.
     pub removed: FieldSet,
 }
 
 impl Comparison {
-    /// Whether the objects are the same.
+    /// Returns true if the objects are equal.
     pub fn is_same(&self) -> bool {
         self.added.is_empty() && self.modified.is_empty() && self.removed.is_empty()
     }
@@ -48,7 +48,7 @@ pub fn compare<'a>(schema: impl FieldSchema<'a>, old: &Value, new: &Value) -> Co
     compare_shown(schema, old, new, Hidden::default())
 }
 
-/// Compares all but what is hidden.
+/// Compares all fields except hidden ones.
 pub(super) fn compare_shown<'a>(
     schema: impl FieldSchema<'a>,
     old: &Value,
@@ -60,10 +60,10 @@ pub(super) fn compare_shown<'a>(
     Comparison { added: set(changes.added), modified: set(changes.modified), removed: set(changes.removed) }
 }
 
-/// The text of what [`compare`] finds added or modified, without some of it: one walk over the new object. `size` is about
-/// how long it will be, in bytes.
+/// The text of the fields that [`compare`] finds added or modified, without hidden ones, in one walk over the new
+/// object. `size` is its expected length in bytes.
 ///
-/// `None` if the old object is more than one that has nothing in it yet.
+/// `None` if the old object has more than empty parts.
 pub(super) fn new_text<'a>(
     schema: impl FieldSchema<'a>,
     old: &Value,
@@ -76,7 +76,7 @@ pub(super) fn new_text<'a>(
     is_all.then(|| sink.finish())
 }
 
-/// What is found at one place, in each of the sets.
+/// The differences at one place, for each of the sets.
 #[derive(Default)]
 struct Changes {
     added: Subset,
@@ -84,7 +84,7 @@ struct Changes {
     removed: Subset,
 }
 
-/// Whether the place itself is in a set, and what is below it.
+/// True for the place itself if it is in the set, and the members below it.
 #[derive(Default)]
 struct Subset {
     member: bool,
@@ -92,7 +92,7 @@ struct Subset {
 }
 
 impl Changes {
-    /// Adds what is found one step below, as far as it is shown.
+    /// Adds the differences one step below, unless they are hidden.
     fn find(&mut self, step: PathElementRef<'_>, hidden: Hidden<'_>, find: impl FnOnce(Hidden<'_>) -> Self) {
         if let Some((is_hidden, hidden)) = hidden.below(step) {
             let found = find(hidden);
@@ -108,7 +108,7 @@ impl Changes {
         self
     }
 
-    /// Adds what was found one step below.
+    /// Adds the differences found one step below.
     fn take(&mut self, step: PathElementRef<'_>, changes: Self) {
         self.added.take(step, changes.added);
         self.modified.take(step, changes.modified);
@@ -124,7 +124,7 @@ impl Subset {
         }
     }
 
-    /// All of a value that comes or goes.
+    /// All fields of an added or removed value.
     fn all<'a>(view: View<impl FieldSchema<'a>>, value: &Value, hidden: Hidden<'_>) -> Self {
         let mut sink = SetSink::default();
         Listing::new(Members::New, &mut sink).below(view, value, hidden);
@@ -149,7 +149,7 @@ fn walk<'a, S: FieldSchema<'a>>(
 fn between<'a, S: FieldSchema<'a>>(view: View<S>, old: &Value, new: &Value, hidden: Hidden<'_>) -> Changes {
     let mut changes = Changes::default();
     let (first, second) = (view.walk(old), view.walk(new));
-    // Where no schema says what a value is and it changes its form, both forms count.
+    // A value without a schema that changes its JSON type is walked in both forms.
     for how in [Some(first), Some(second).filter(|second| *second != first)].into_iter().flatten() {
         match how {
             Walk::Leaf => leaf(old, new, &mut changes),
@@ -168,7 +168,7 @@ fn members<'a, S: FieldSchema<'a>>(view: View<S>, old: &Value, new: &Value, hidd
     let empty = Map::new();
     let (old_members, new_members) = (old.as_object().unwrap_or(&empty), new.as_object().unwrap_or(&empty));
     if old_members.is_empty() && new_members.is_empty() {
-        // So that null and empty are told apart.
+        // Null and empty values are different.
         return leaf(old, new, changes);
     }
     let (mut shared, mut near) = (0, 0);
@@ -216,7 +216,7 @@ fn items<'a, S: FieldSchema<'a>>(view: View<S>, old: &Value, new: &Value, hidden
     }
 }
 
-/// Items that are there more than once are compared as one value.
+/// Repeated items are compared as one value.
 fn item<'a, S: FieldSchema<'a>>(view: View<S>, old: &[&Value], new: &[&Value], hidden: Hidden<'_>) -> Changes {
     match (old, new) {
         ([old], [new]) if equal(old, new) => Changes::default(),

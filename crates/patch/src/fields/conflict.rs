@@ -1,6 +1,6 @@
-//! Conflicts: fields that a client wants to change and somebody else owns.
+//! Conflicts: fields that a client wants to change and another manager owns.
 //!
-//! They are told in upstream's words, as causes of a 409, and are bounded in how much of them is told.
+//! They become causes of a 409 in upstream's words, bounded in bytes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,8 +11,8 @@ use keelson_meta::status::StatusCause;
 use super::element::Path;
 use super::owners::{Manager, Operation};
 
-/// How many bytes of paths an answer names. A path is as long as the keys that a client chose for it, and there may be a
-/// conflict for every few bytes below it.
+/// The maximum bytes of paths in a response. Map keys in a path are as long as the client made them, and there may be a
+/// conflict for every few bytes below a path.
 const MAX_PATH_BYTES: usize = 256 * 1024;
 
 /// A field that is applied with another value than its owner gave it.
@@ -29,7 +29,7 @@ pub struct Conflict {
 pub struct Conflicts(pub Vec<Conflict>);
 
 impl Conflicts {
-    /// The causes in the `Status` of the answer: of the first conflicts, if there are more than can be named.
+    /// The causes in the `Status`, truncated to the first conflicts if there are too many.
     pub fn causes(&self) -> Vec<StatusCause> {
         let cause = |(conflict, path): (&Conflict, String)| StatusCause {
             reason: "FieldManagerConflict".to_owned(),
@@ -59,7 +59,7 @@ impl fmt::Display for Conflicts {
 
 impl std::error::Error for Conflicts {}
 
-/// The conflicts that can be named, with their paths as text.
+/// The conflicts within the limit, with their paths as text.
 fn named<'c>(conflicts: impl Iterator<Item = &'c Conflict>) -> impl Iterator<Item = (&'c Conflict, String)> {
     let mut written = 0;
     conflicts.map_while(move |conflict| {

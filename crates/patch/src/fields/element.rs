@@ -18,7 +18,7 @@ pub enum PathElement {
     Key(Arc<[(Arc<str>, Value)]>),
     /// The item of a set that is this value.
     Value(Arc<Value>),
-    /// The item of a list at this position.
+    /// The item of a list at this index.
     Index(usize),
 }
 
@@ -44,7 +44,7 @@ impl PathElement {
         matches!(self, Self::Field(_))
     }
 
-    /// How the element is ordered against the field with this name.
+    /// Compares the element with the field of this name.
     pub(super) fn cmp_field(&self, name: &str) -> Ordering {
         match self {
             Self::Field(own) => (**own).cmp(name),
@@ -94,7 +94,7 @@ impl PartialEq for PathElement {
 
 impl Eq for PathElement {}
 
-/// As a path in messages has it: `.spec`, `[name="a"]`, `[="x"]`, `[0]`.
+/// Formats a step as in messages: `.spec`, `[name="a"]`, `[="x"]`, `[0]`.
 impl fmt::Display for PathElement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -150,7 +150,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// The order of values: numbers by what they are worth, then texts, booleans, lists, objects, null.
+/// The order of values: numbers by value, then texts, booleans, lists, objects, null.
 pub(super) fn order(left: &Value, right: &Value) -> Ordering {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => match (left.as_i64(), right.as_i64()) {
@@ -196,7 +196,7 @@ fn rank(value: &Value) -> u8 {
     }
 }
 
-/// Whether two values are worth the same.
+/// Returns true for equal values, with numbers compared by value.
 pub(super) fn same(left: &Value, right: &Value) -> bool {
     left == right || order(left, right).is_eq()
 }

@@ -1,6 +1,6 @@
-//! One step of a path, borrowed from the value that is walked: most steps are only looked at or written, never kept.
+//! One step of a path, borrowed from the walked value. Most steps are compared or written, and never stored.
 //!
-//! A step that is kept becomes a `PathElement`, which owns its texts.
+//! A stored step becomes a `PathElement`, which owns its texts.
 
 use keelson_meta::json::{Map, Value};
 
@@ -11,14 +11,14 @@ use super::element::PathElement;
 pub(super) enum PathElementRef<'v> {
     /// A field of an object or an entry of a map.
     Field(&'v str),
-    /// The item of a list that has these values in these fields, which are sorted by name, and leaves the others out.
+    /// The item of a list with these values in these fields, which are sorted by name. `None` is an absent field.
     Key { names: &'v [&'v str], values: &'v [Option<&'v Value>] },
     /// The item of a set that is this value.
     Value(&'v Value),
 }
 
 impl PathElementRef<'_> {
-    /// The step as it is kept.
+    /// Converts the step to an owned element.
     pub(super) fn to_element(self) -> PathElement {
         match self {
             Self::Field(name) => PathElement::field(name),
@@ -38,7 +38,7 @@ pub(super) fn key_fields<'v>(
     names.iter().zip(values).filter_map(|(name, value)| Some((*name, (*value)?)))
 }
 
-/// The value of these key fields.
+/// The object of these key fields.
 pub(super) fn key_object<'v>(fields: impl Iterator<Item = (&'v str, &'v Value)>) -> Value {
     fields.map(|(name, value)| (name, value.clone())).collect::<Map>().into()
 }

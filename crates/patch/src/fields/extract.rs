@@ -1,6 +1,6 @@
-//! The fields of an object, as the client that applies it owns them.
+//! The fields of an object, as an apply owns them.
 //!
-//! Lists whose items have keys, and maps, are entered; everything else is one field.
+//! Keyed lists and maps are owned by part. Every other value is one field.
 
 use keelson_meta::json::Value;
 
@@ -10,8 +10,8 @@ use super::set::FieldSet;
 use super::sink::{SetSink, TextSink};
 use super::view::View;
 
-/// The fields that a client which applies this object owns: everything that is a value of its own, the items of lists and
-/// the entries of maps. Cost: proportional to the object.
+/// The fields that an apply of this object owns: scalars and atomic values, list items, and map entries. Cost:
+/// proportional to the object.
 ///
 /// Objects of declared fields are not members themselves, unless they are empty.
 pub fn extract<'a>(schema: impl FieldSchema<'a>, object: &Value) -> FieldSet {
@@ -20,7 +20,7 @@ pub fn extract<'a>(schema: impl FieldSchema<'a>, object: &Value) -> FieldSet {
     sink.finish()
 }
 
-/// The text of what [`extract`] gives, without some of it.
+/// The text of [`extract`]'s result without hidden fields.
 pub(super) fn extract_text<'a>(
     schema: impl FieldSchema<'a>,
     object: &Value,

@@ -1,7 +1,6 @@
-//! The keys of associative lists: their items are merged by key, not by place.
+//! The keys of associative lists, whose items are merged by key and not by index.
 //!
-//! The keys of a list are looked up once, and identities are borrowed from the items: a list is compared and listed
-//! without a copy of any of its values.
+//! The keys of a list are looked up once. Identities are borrowed from the items, so comparing lists copies no values.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -15,7 +14,7 @@ use super::element_ref::PathElementRef;
 use super::schema::{FieldSchema, Granularity};
 use super::view::View;
 
-/// Why an item has no identity.
+/// The reason why an item has no identity.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub(super) enum NoIdentity {
     #[error("associative list with keys may not have a null element")]
@@ -37,26 +36,26 @@ pub(super) enum NoIdentity {
     NotAssociative,
 }
 
-/// The value of one key field of an item; `None` if the item leaves it out and it has no default. Such an item differs from each that
-/// has the field.
+/// The value of one key field of an item. `None` if the field is absent and has no default. Such an item differs from
+/// each that has the field.
 pub(super) type KeyValue<'k> = Option<&'k Value>;
 
 /// The identity of the items of one list.
 pub(super) enum Keys<'a> {
-    /// The values of key fields; an item has at least one. In declared order, as messages name them, and their names sorted.
+    /// The values of key fields, at least one for each item. `declared` has the order of messages, `names` is sorted.
     Fields { declared: Vec<KeyField<'a>>, names: Vec<&'a str> },
-    /// They themselves.
+    /// The item itself.
     Value,
-    /// Nothing: the list is owned as one.
+    /// None: the list is owned as a whole.
     Nothing,
 }
 
 /// A key field.
 pub(super) struct KeyField<'a> {
     name: &'a str,
-    /// What it is when it is absent.
+    /// The default of the field.
     default: Option<Value>,
-    /// Its place among the sorted names.
+    /// The index in the sorted names.
     place: usize,
 }
 
@@ -80,7 +79,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// How many values make an identity.
+    /// The number of values of an identity.
     fn width(&self) -> usize {
         match self {
             Self::Fields { names, .. } => names.len(),
@@ -89,7 +88,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Appends the values by which an item is told apart.
+    /// Appends the values of an item's identity.
     fn identify<'k>(&'k self, item: &'k Value, values: &mut Vec<KeyValue<'k>>) -> Result<(), NoIdentity> {
         match self {
             Self::Fields { declared, .. } => {
@@ -110,7 +109,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Whether two lists have the same items in the same order, as far as identities tell.
+    /// Returns true if two lists have items with equal identities in the same order.
     pub(super) fn are_in_step(&self, left: &[Value], right: &[Value]) -> bool {
         let (mut one, mut other) = (Vec::with_capacity(self.width()), Vec::with_capacity(self.width()));
         let mut are_same = |(left, right)| {
@@ -161,16 +160,16 @@ pub(super) fn order_identities(left: &[KeyValue<'_>], right: &[KeyValue<'_>]) ->
     differing.unwrap_or(Ordering::Equal)
 }
 
-/// The order of an identity against one that has a field here which it leaves out: by the name of its next field, if it has one.
+/// Compares a shorter identity with one that has a field here: by the name of its next field, if any.
 fn order_of_shorter(rest: &[KeyValue<'_>]) -> Ordering {
     if rest.iter().any(Option::is_some) { Ordering::Greater } else { Ordering::Less }
 }
 
-/// The items of a list with their identities, sorted by them; equal ones stay in the order of the list.
+/// The items of a list, sorted by identity. Equal ones keep the order of the list.
 pub(super) struct Items<'k, 'v> {
     keys: &'k Keys<'k>,
     values: Vec<KeyValue<'k>>,
-    /// The place of each item in the list.
+    /// The index of each item in the list.
     places: Vec<usize>,
     items: Vec<&'v Value>,
 }
@@ -181,7 +180,7 @@ impl<'k, 'v: 'k> Items<'k, 'v> {
         Self::until(keys, list, |_, _| true)
     }
 
-    /// The items before the first that has no identity, and why it has none.
+    /// The items before the first without an identity, and the reason why it has none.
     pub(super) fn valid(keys: &'k Keys<'k>, list: &'v [Value]) -> (Self, Option<(usize, NoIdentity)>) {
         let mut fault = None;
         let items = Self::until(keys, list, |place, error| {
@@ -191,7 +190,7 @@ impl<'k, 'v: 'k> Items<'k, 'v> {
         (items, fault)
     }
 
-    /// `goes_on` is told which items have no identity, and whether to look at the ones behind them.
+    /// Collects items. `goes_on` receives each item without an identity and returns true to continue.
     fn until(keys: &'k Keys<'k>, list: &'v [Value], mut goes_on: impl FnMut(usize, NoIdentity) -> bool) -> Self {
         let width = keys.width();
         let mut values = Vec::with_capacity(list.len() * width);
@@ -213,28 +212,28 @@ impl<'k, 'v: 'k> Items<'k, 'v> {
         Self { keys, values, places, items }
     }
 
-    /// By what an item is told apart, by its place in the list.
+    /// The identity of the item at this index of the list.
     pub(super) fn identity_at(&self, place: usize) -> &[KeyValue<'k>] {
         let width = self.keys.width();
         &self.values[place * width..(place + 1) * width]
     }
 
-    /// The same, by its place in the order of identities.
+    /// The identity at this index of the sorted order.
     pub(super) fn identity(&self, index: usize) -> &[KeyValue<'k>] {
         self.identity_at(self.places[index])
     }
 
-    /// The step to an item, by its place in the list.
+    /// The step to the item at this index of the list.
     pub(super) fn step_at(&self, place: usize) -> PathElementRef<'_> {
         self.keys.step(self.identity_at(place))
     }
 
-    /// The same, by its place in the order of identities.
+    /// The step to the item at this index of the sorted order.
     pub(super) fn step(&self, index: usize) -> PathElementRef<'_> {
         self.step_at(self.places[index])
     }
 
-    /// In the order of identities, where each group of items with the same one begins and ends.
+    /// The ranges of items with equal identities, in sorted order.
     pub(super) fn groups(&self) -> impl Iterator<Item = Range<usize>> {
         let mut next = 0;
         std::iter::from_fn(move || {
@@ -253,7 +252,7 @@ impl<'k, 'v: 'k> Items<'k, 'v> {
         &self.items[group]
     }
 
-    /// Where in the list the items of a group stand.
+    /// The indexes in the list of a group's items.
     pub(super) fn places(&self, group: Range<usize>) -> &[usize] {
         &self.places[group]
     }

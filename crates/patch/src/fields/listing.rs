@@ -1,6 +1,6 @@
-//! The fields of one value, told in order by one walk over the value and its schema.
+//! Visits the fields of one value in order, in one walk over the value and its schema.
 //!
-//! This is what an apply owns, what a create owns, and what a comparison finds where a part comes or goes.
+//! It yields the fields of an apply, of a create, and of parts added or removed in a comparison.
 
 use keelson_meta::json::{Map, Value};
 
@@ -12,13 +12,13 @@ use super::set::{FieldSet, Node};
 use super::sink::Sink;
 use super::view::{View, Walk};
 
-/// Which fields are members.
+/// The choice of members.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Members {
-    /// As somebody applies the value: what is a value of its own, items and entries. Objects of declared fields are none,
+    /// The fields of an apply: scalars and atomic values, items and entries. Objects of declared fields are no members,
     /// unless they are empty.
     Applied,
-    /// As the value comes: all of them.
+    /// The fields of a new value: all of them.
     New,
 }
 
@@ -29,7 +29,7 @@ impl Members {
     }
 }
 
-/// Fields that are left out of what a walk tells.
+/// Fields omitted from a walk.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Hidden<'h> {
     /// These, with everything below them.
@@ -39,7 +39,7 @@ pub(super) struct Hidden<'h> {
 }
 
 impl<'h> Hidden<'h> {
-    /// What is hidden below a step, and whether the step itself is; `None` if all of it is.
+    /// The hidden fields below a step, and true if the step itself is hidden. `None` if everything there is hidden.
     pub(super) fn below(self, step: PathElementRef<'_>) -> Option<(bool, Self)> {
         if self.whole.is_none() && self.alone.is_none() {
             return Some((false, self));
@@ -53,16 +53,16 @@ impl<'h> Hidden<'h> {
     }
 }
 
-/// About how many members the objects on the way to any field of a common object have.
+/// The approximate number of members of the objects on the path to any field of a common object.
 const MEMBERS: usize = 64;
 
 /// A walk.
 pub(super) struct Listing<'l, 'v, S, T> {
     members: Members,
     sink: &'l mut T,
-    /// The members of the objects on the way.
+    /// The members of the objects on the current path.
     entries: Vec<Entry<'v, S>>,
-    /// Their order: the first bytes of the name as a number, which tell most names apart, and the place of the entry.
+    /// Their order: the first bytes of the name as a number, which differ for most names, and the index of the entry.
     sorted: Vec<(u64, usize)>,
 }
 
@@ -79,7 +79,7 @@ impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
         Self { members, sink, entries: Vec::with_capacity(MEMBERS), sorted: Vec::with_capacity(MEMBERS) }
     }
 
-    /// Tells the fields below a value.
+    /// Visits the fields below a value.
     pub(super) fn below<'a>(&mut self, view: View<S>, value: &'v Value, hidden: Hidden<'_>)
     where
         S: FieldSchema<'a>,
@@ -87,7 +87,7 @@ impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
         self.parts(view, view.walk(value), value, hidden);
     }
 
-    /// The same, of a value of which it is known how it is walked.
+    /// Visits the fields below a value with a known walk.
     fn parts<'a>(&mut self, view: View<S>, walk: Walk, value: &'v Value, hidden: Hidden<'_>)
     where
         S: FieldSchema<'a>,
@@ -99,10 +99,10 @@ impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
         }
     }
 
-    /// Tells the fields that a value has since it was `before`: what came, and what is another now.
+    /// Visits the fields added or changed since `before`.
     ///
-    /// Returns whether that is all. It is not if `before` has more than objects with objects, values and nothing in them:
-    /// then lists or forms have to be compared.
+    /// Returns false if a general comparison is needed, because `before` has more than objects of objects, scalars and
+    /// empty values.
     pub(super) fn since<'a>(&mut self, view: View<S>, before: &Value, value: &'v Value, hidden: Hidden<'_>) -> bool
     where
         S: FieldSchema<'a>,
@@ -129,7 +129,7 @@ impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
         self.sink.close();
     }
 
-    /// As [`since`](Self::since), of a field that was there before.
+    /// [`since`](Self::since) for a field that exists in both values.
     fn field_since<'a>(&mut self, entry: Entry<'v, S>, before: &Value, hidden: Hidden<'_>) -> bool
     where
         S: FieldSchema<'a>,
@@ -153,7 +153,7 @@ impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
         is_all
     }
 
-    /// Members in the order of their names, which is that of their path elements.
+    /// Visits members in the order of their names, which is that of their path elements.
     fn each_member<'a>(&mut self, view: View<S>, value: &'v Value, mut tell: impl FnMut(&mut Self, Entry<'v, S>))
     where
         S: FieldSchema<'a>,
@@ -170,7 +170,7 @@ impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
             head.cmp(other_head).then_with(|| name(*place).cmp(name(*other)))
         });
         for next in start..self.sorted.len() {
-            // What is below a member comes and goes behind these entries.
+            // Entries of nested members are pushed and popped behind these.
             let (_, place) = self.sorted[next];
             tell(self, self.entries[place]);
         }
@@ -178,7 +178,7 @@ impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
         self.sorted.truncate(start);
     }
 
-    /// Items that are there more than once are owned together, and nothing in them.
+    /// Repeated items are owned together as one, without the fields in them.
     fn items<'a>(&mut self, view: View<S>, value: &'v Value, hidden: Hidden<'_>)
     where
         S: FieldSchema<'a>,
@@ -198,7 +198,7 @@ impl<'l, 'v, S, T: Sink> Listing<'l, 'v, S, T> {
     }
 }
 
-/// Whether a value has no parts.
+/// Returns true if a value has no parts.
 fn is_bare(value: &Value) -> bool {
     match value {
         Value::Object(members) => members.is_empty(),
@@ -207,7 +207,7 @@ fn is_bare(value: &Value) -> bool {
     }
 }
 
-/// The first eight bytes of a name, in whose order names are unless they are equal.
+/// The first eight bytes of a name as a number, in the order of names.
 fn head(name: &str) -> u64 {
     match name.as_bytes().first_chunk() {
         Some(head) => u64::from_be_bytes(*head),

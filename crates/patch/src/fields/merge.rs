@@ -1,7 +1,7 @@
-//! Laying what a client applies over an object.
+//! Merges an applied object into a live one.
 //!
-//! Lists are merged by the keys that their schema names, and items that are new come where the client has them. Nothing is
-//! removed here; that is `remove`.
+//! Lists are merged by the keys of their schema. New items get the position that they have in the applied list. Removal
+//! is in `remove`.
 
 use keelson_meta::json::{Map, Value};
 
@@ -9,20 +9,20 @@ use super::identity::{Items, Keys, order_identities};
 use super::schema::FieldSchema;
 use super::view::{View, Walk};
 
-/// The object with everything that `applied` says in it: values are replaced, objects and lists that are owned by their
-/// parts are merged. Cost: proportional to both.
+/// The object with the values of `applied`: scalars and atomic values are replaced, granular objects and lists are
+/// merged. Cost: proportional to both.
 ///
-/// Nothing goes away: null in `applied` does not remove an object or a list that has something in it, or that can't be null. Items
-/// stand in the order of `applied`, those that only `object` has between them, near where they were.
+/// Nothing is removed: null in `applied` does not clear an object or list that has parts or is not nullable. Items have
+/// the order of `applied`, with items of `object` alone near their previous neighbours.
 pub fn merge<'a>(schema: impl FieldSchema<'a>, object: &Value, applied: &Value) -> Value {
-    // Most of it stays, and a copy of the whole is cheaper than one put together of copies of its parts.
+    // Most of the object stays, and one clone costs less than assembling it from clones of its parts.
     let mut merged = object.clone();
     lay(View::Known(schema), &mut merged, applied, Nulls::AsApplied);
     merged
 }
 
-/// Lays an applied object again over the result of a merge from which fields were removed since. Empty lists and nulls that went with
-/// these fields come back, but no null that the schema does not take.
+/// Merges the applied object again after fields were removed from the first merge. This restores empty lists and nulls
+/// removed with these fields, except nulls that the schema does not allow.
 pub(super) fn lay_again<'a>(schema: impl FieldSchema<'a>, object: &mut Value, applied: &Value) {
     lay(View::Known(schema), object, applied, Nulls::WhereTaken);
 }
@@ -30,9 +30,9 @@ pub(super) fn lay_again<'a>(schema: impl FieldSchema<'a>, object: &mut Value, ap
 /// The nulls that are added as new members.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Nulls {
-    /// All nulls; validation may refuse them later.
+    /// All nulls. Validation may refuse them later.
     AsApplied,
-    /// Only nulls that the schema takes.
+    /// Only nulls that the schema allows.
     WhereTaken,
 }
 
@@ -69,7 +69,7 @@ fn lay_members<'a>(view: View<impl FieldSchema<'a>>, object: &mut Map, applied: 
     }
 }
 
-/// An item of the object's list, and its place among the applied items if it is one of them.
+/// An item of the object's list, and its index in the applied list if it is there.
 struct Live {
     value: Value,
     applied: Option<usize>,
@@ -94,7 +94,7 @@ fn lay_items<'a>(view: View<impl FieldSchema<'a>>, object: &mut Vec<Value>, appl
             lay(view.items(), &mut merged, item, nulls);
             merged
         }
-        // What was there more than once is replaced.
+        // Repeated items are replaced.
         _ => item.clone(),
     });
     let merged: Vec<_> = merged.collect();
@@ -103,7 +103,7 @@ fn lay_items<'a>(view: View<impl FieldSchema<'a>>, object: &mut Vec<Value>, appl
     *object = interleave(live, merged, &shared);
 }
 
-/// For each live item its place among the applied ones.
+/// The index of each live item in the applied list.
 fn places(keys: &Keys<'_>, live: &[Value], applied: &[Value]) -> Vec<Option<usize>> {
     let (live_items, applied_items) = (Items::of(keys, live), Items::of(keys, applied));
     let mut places = vec![None; live.len()];
@@ -119,8 +119,8 @@ fn places(keys: &Keys<'_>, live: &[Value], applied: &[Value]) -> Vec<Option<usiz
     places
 }
 
-/// Puts live items that are not applied between the applied ones. `shared` are the places of the applied items that are
-/// live too: what stands before one of them in the live list goes before it.
+/// Inserts live items that are not applied between the applied ones. `shared` has the indexes of applied items that are
+/// live too. Live items before a shared item go before it.
 fn interleave(live: Vec<Live>, applied: Vec<Value>, shared: &[usize]) -> Vec<Value> {
     let mut merged = Vec::with_capacity(live.len() + applied.len());
     let mut done = vec![false; applied.len()];
@@ -136,11 +136,11 @@ fn interleave(live: Vec<Live>, applied: Vec<Value>, shared: &[usize]) -> Vec<Val
             }
             Some(Some(place)) if Some(place) == at_applied => drop(live.next()),
             Some(Some(place)) if next_shared.is_some_and(|next| next != place) => {
-                // It is another shared item's turn; this one comes where the applied list has it.
+                // The order differs: the applied list places this item elsewhere.
                 live.next();
                 continue;
             }
-            // There more than once, and merged already.
+            // A repeated item that is merged already.
             Some(Some(place)) if done[place] => drop(live.next()),
             Some(Some(_)) | None => {}
         }

@@ -1,14 +1,14 @@
-//! Adds the objects that have declared fields (structs and maps) to a set of fields, as members of their own.
+//! Adds the objects with declared fields (structs and maps) to a set of fields, as members.
 //!
-//! Some questions are asked of a field with all its parents, such as whether the parent of a removed item is still owned.
+//! Some checks need a field with all its parents, such as ownership of a removed item's parent.
 
 use super::element::PathElement;
 use super::schema::{FieldSchema, Granularity, Member};
 use super::set::{FieldSet, Node};
 use super::view::View;
 
-/// The set, and with each field also the declared fields above it: `spec` with `spec.replicas`, but not the map `labels`'
-/// entries' owners. Removal goes by such sets, so that an object goes together with the last of its fields.
+/// The set with the declared fields above each member: `spec` for `spec.replicas`, but no parents of entries in a map.
+/// Removal uses such sets, so that an object is removed with the last of its fields.
 pub fn with_named_fields<'a>(set: &FieldSet, schema: impl FieldSchema<'a>) -> FieldSet {
     walk(set, View::Known(schema))
 }
@@ -21,7 +21,7 @@ fn walk<'a, S: FieldSchema<'a>>(set: &FieldSet, view: View<S>) -> FieldSet {
     }))
 }
 
-/// The view of what this element leads to, and whether it is a declared field.
+/// The view below this element, and true if it is a declared field.
 pub(super) fn step<'a, S: FieldSchema<'a>>(view: View<S>, element: &PathElement) -> (View<S>, bool) {
     match (view, element) {
         (View::Known(schema), PathElement::Field(name)) => {

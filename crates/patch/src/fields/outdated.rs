@@ -1,8 +1,8 @@
-//! Owners that were noted when a schema said otherwise.
+//! Updates owners that were recorded under an older schema.
 //!
-//! The schema of a custom resource may change between two writes. A list or a map that was owned part by part and is atomic now is owned
-//! as a whole by each who owned a part of it: else nobody would be in the way of who replaces it. The other way round nothing has to be
-//! done: who owns the whole goes on to own it.
+//! The schema of a custom resource may change between two writes. An owner of a part of a list or map that is atomic
+//! now becomes an owner of the whole. Otherwise a replacement of the whole would cause no conflict. In the other
+//! direction nothing changes: an owner of the whole remains one.
 
 use super::named::step;
 use super::owners::Owners;
@@ -12,11 +12,12 @@ use super::view::View;
 use super::{Fields, Versions};
 
 impl Owners {
-    /// These owners by the schemas that their versions have today. Cost: nothing where schemas do not change; else their fields are read.
+    /// Returns the owners by the current schemas of their versions. Cost: none for built-in kinds. Otherwise the fields
+    /// are parsed.
     pub(super) fn by_schemas_of_today<'a>(mut self, versions: &impl Versions<'a>) -> Self {
         for owned in self.0.values_mut() {
             let Some(schema) = versions.schema(&owned.version).filter(|schema| schema.may_change()) else { continue };
-            // In a copy: a text that does not change is kept as a text.
+            // A clone is parsed, so that unchanged fields remain a text.
             if let Some(fields) = whole_where_atomic(&owned.fields.clone().into_set(), View::Known(schema)) {
                 owned.fields = Fields::from(fields);
             }
@@ -25,7 +26,7 @@ impl Owners {
     }
 }
 
-/// The set with each atomic value itself in place of what is in it; `None` where that changes nothing.
+/// The set with each atomic value in place of its parts. `None` if nothing changes.
 fn whole_where_atomic<'a>(set: &FieldSet, view: View<impl FieldSchema<'a>>) -> Option<FieldSet> {
     let mut changed = false;
     let mut today = |node: &Node| {
@@ -55,7 +56,7 @@ mod tests {
     use super::*;
     use crate::fields::{Member, Scalar};
 
-    /// `spec` with an atomic list `l` and an atomic map `m`, a map `g` that is not, and texts.
+    /// A schema of `spec` with an atomic list `l`, an atomic map `m`, a granular map `g`, and texts.
     #[derive(Clone, Copy)]
     enum Today {
         Root,

@@ -1,6 +1,6 @@
-//! The fields of one owner, kept as the text that is stored for as long as nobody needs more.
+//! The fields of one owner, kept as the stored text until they are parsed.
 //!
-//! Most owners are only copied from one write to the next, which costs no more than their text then.
+//! Most owners are only copied from one write to the next, at the cost of their text.
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -9,8 +9,8 @@ use super::combine::{Combination, combine, shows};
 use super::set::FieldSet;
 use super::text::NO_FIELDS;
 
-/// The fields of an owner: a text, which is read as a set only when somebody looks into it. Most writes do not change what
-/// most owners own, and most others change few fields of it.
+/// The fields of an owner: a text that is parsed into a set on demand. Most writes leave most owners unchanged and
+/// change few fields of the rest.
 #[derive(Clone, Debug, Default)]
 pub struct Fields {
     text: Option<Arc<str>>,
@@ -18,12 +18,12 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// The fields of this text, which has to be as sets are written.
+    /// Wraps a text in the form of written sets.
     pub(super) fn of_text(text: impl Into<Arc<str>>) -> Self {
         Self { text: Some(text.into()), set: OnceLock::new() }
     }
 
-    /// The fields that are in the other set too. Of a text, only what the other set has is read.
+    /// The fields that are in the other set too. Only these parts of a text are read.
     #[must_use]
     pub fn intersection(&self, other: &FieldSet) -> FieldSet {
         if other.is_empty() {
@@ -35,7 +35,7 @@ impl Fields {
         }
     }
 
-    /// Takes away the fields of the other set, but not what is below them.
+    /// Removes the fields of the other set, but not the fields below them.
     pub fn subtract(&mut self, other: &FieldSet) {
         if !other.is_empty() {
             *self = match self.combine(other, Combination::Difference) {
@@ -55,12 +55,12 @@ impl Fields {
         }
     }
 
-    /// Whether the text of both is the same.
+    /// Returns true if both have the same text.
     pub(super) fn are_written_as(&self, other: &Self) -> bool {
         self.text.is_some() && self.text == other.text
     }
 
-    /// Whether the texts of both show that the others have all of these fields.
+    /// Returns true if the texts prove that `others` have all of these fields.
     pub(super) fn are_shown_by(&self, others: &Self) -> bool {
         match (&self.text, &others.text) {
             (Some(part), Some(whole)) => part == whole || shows(part, whole),
@@ -68,7 +68,7 @@ impl Fields {
         }
     }
 
-    /// Whether the other set has all of these fields.
+    /// Returns true if the other set has all of these fields.
     pub(super) fn are_in(&self, other: &FieldSet) -> bool {
         match self.combine(other, Combination::Difference) {
             Some(text) => text == NO_FIELDS,
@@ -76,12 +76,12 @@ impl Fields {
         }
     }
 
-    /// Whether all fields of the other set are there.
+    /// Returns true if these fields include the other set.
     pub(super) fn have(&self, other: &FieldSet) -> bool {
         other.is_empty() || other.is_subset(&self.intersection(other))
     }
 
-    /// The text of a combination, unless these fields are a set already or a text that has to be read.
+    /// The text of a combination. `None` for a parsed set, or a text that has to be parsed.
     fn combine(&self, other: &FieldSet, how: Combination) -> Option<String> {
         match (&self.text, self.set.get()) {
             (Some(text), None) => combine(text, other, how),
@@ -95,7 +95,7 @@ impl Fields {
         set.into_inner().unwrap_or_else(|| text.map(|text| read_text(&text)).unwrap_or_default())
     }
 
-    /// Whether there are no fields; like the set's own question, but without reading it.
+    /// Returns true if there are no fields, without parsing.
     pub(super) fn has_none(&self) -> bool {
         match &self.text {
             Some(text) => &**text == NO_FIELDS,
@@ -103,7 +103,7 @@ impl Fields {
         }
     }
 
-    /// How many bytes of text there are, if there is one.
+    /// The length of the text in bytes, 0 without a text.
     pub(super) fn text_len(&self) -> usize {
         self.text.as_ref().map_or(0, |text| text.len())
     }
@@ -117,7 +117,7 @@ impl Fields {
     }
 }
 
-/// What can't be read is no field: whoever stored it knew no better.
+/// Parses a text. An unreadable one counts as empty.
 fn read_text(text: &str) -> FieldSet {
     FieldSet::from_text(text).unwrap_or_default()
 }

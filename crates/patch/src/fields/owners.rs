@@ -1,7 +1,7 @@
 //! The owners of the fields of an object: `metadata.managedFields`.
 //!
-//! An owner is told apart by name, operation and subresource, one that updates also by version: a manager that applies has
-//! one entry, whatever version it applies.
+//! Owners are identified by name, operation and subresource, and for updates also by version. A manager that applies
+//! has one entry for all versions.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -17,16 +17,16 @@ use super::owned::Fields;
 use super::set::FieldSet;
 use super::text::{FieldsError, NO_FIELDS, write_json};
 
-/// How many entries of updates an object keeps; the oldest are merged beyond that.
+/// The maximum number of update entries of an object. Beyond it, the oldest are merged.
 const MAX_UPDATE_MANAGERS: usize = 10;
 /// The name of the entry that the oldest updates are merged into.
 const OLD_UPDATES: &str = "ancient-changes";
-/// About how long the text of an entry is without its fields, in bytes.
+/// The approximate text length of an entry without its fields, in bytes.
 const ENTRY_SIZE: usize = 192;
-/// The only format of fields there is.
+/// The only format of fields.
 const FIELDS_TYPE: &str = "FieldsV1";
 
-/// What a manager did.
+/// The operation of a manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
     /// Server-side apply.
@@ -44,16 +44,16 @@ impl Operation {
     }
 }
 
-/// What tells owners apart.
+/// The identity of an owner.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Manager {
     /// The name that the client gave.
     pub name: String,
-    /// What it did.
+    /// The operation.
     pub operation: Operation,
-    /// The version it used; empty for one that applies.
+    /// The version of its writes. Empty for apply.
     pub version: String,
-    /// The subresource it wrote to; empty for the object itself.
+    /// The subresource of its writes. Empty for the object itself.
     pub subresource: String,
 }
 
@@ -63,7 +63,7 @@ impl Manager {
         Self::new(name, Operation::Apply, "", subresource)
     }
 
-    /// A manager that writes objects of this version (such as `apps/v1`) in any other way.
+    /// A manager of other writes in this version, such as `apps/v1`.
     pub fn updates(name: &str, version: &str, subresource: &str) -> Self {
         Self::new(name, Operation::Update, version, subresource)
     }
@@ -73,14 +73,14 @@ impl Manager {
     }
 }
 
-/// What an owner owns.
+/// The ownership of one manager.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owned {
     /// The fields.
     pub fields: Fields,
-    /// The version whose fields they are, such as `apps/v1`.
+    /// The version of the fields, such as `apps/v1`.
     pub version: String,
-    /// When the owner last changed the object, as RFC 3339 text.
+    /// The time of the owner's last change in RFC 3339.
     pub time: Option<String>,
 }
 
@@ -88,10 +88,10 @@ pub struct Owned {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Owners(pub(super) BTreeMap<Manager, Owned>);
 
-/// Why `managedFields` cannot be read. Upstream then goes on as if there were none.
+/// The reason why `managedFields` cannot be read. Upstream then ignores them.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum OwnersError {
-    /// What should be a list of objects is none.
+    /// The value is not a list of objects.
     #[error("managed fields are not a list of objects")]
     NotAList,
     /// An operation that does not exist.
@@ -112,10 +112,10 @@ pub enum OwnersError {
 }
 
 impl Owners {
-    /// Reads `metadata.managedFields`; null is none.
+    /// Reads `metadata.managedFields`. Null means no owners.
     ///
     /// # Errors
-    /// The first entry that is not as it has to be.
+    /// The first malformed entry.
     pub fn read(managed_fields: &Value) -> Result<Self, OwnersError> {
         let entries = match managed_fields {
             Value::Null => return Ok(Self::default()),
@@ -125,10 +125,10 @@ impl Owners {
         entries.iter().enumerate().map(|(place, entry)| read_tree(place, entry)).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Reads the compact JSON text of `metadata.managedFields`, as it is stored. Fields are looked into only when they matter.
+    /// Reads the stored compact JSON text of `metadata.managedFields`. Fields are parsed on demand.
     ///
     /// # Errors
-    /// The first entry that is not as it has to be.
+    /// The first malformed entry.
     pub fn read_text(managed_fields: &str) -> Result<Self, OwnersError> {
         let entries: Vec<EntryText<'_>> = serde_json::from_str(managed_fields).map_err(|_| OwnersError::NotAList)?;
         let entry = |(place, entry): (usize, &EntryText<'_>)| {
@@ -138,7 +138,7 @@ impl Owners {
         entries.iter().enumerate().map(entry).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether the value asks to forget all owners: one empty entry, or an empty list.
+    /// Returns true if the value resets all owners: one empty entry, or an empty list.
     pub fn is_reset(managed_fields: &Value) -> bool {
         match managed_fields.as_array().map(Vec::as_slice) {
             Some([]) => true,
@@ -147,13 +147,12 @@ impl Owners {
         }
     }
 
-    /// Whether nobody owns anything.
+    /// Returns true if there are no owners.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether these are the owners that there were before, so that nothing of what they were read from has changed. Fields
-    /// whose text is another count as others, even if they are the same.
+    /// Returns true if these are the owners `before`, unchanged. Equal fields with different texts count as changed.
     pub fn are_still(&self, before: &Self) -> bool {
         let is_still = |(left, right): ((&Manager, &Owned), (&Manager, &Owned))| {
             left.0 == right.0
@@ -163,12 +162,12 @@ impl Owners {
         self.0.len() == before.0.len() && self.0.iter().zip(&before.0).all(is_still)
     }
 
-    /// What a manager owns.
+    /// The ownership of a manager.
     pub fn get(&self, manager: &Manager) -> Option<&Owned> {
         self.0.get(manager)
     }
 
-    /// The same owners, without when they last changed something.
+    /// Returns the owners without times.
     #[must_use]
     pub fn without_times(mut self) -> Self {
         self.0.values_mut().for_each(|owned| owned.time = None);
@@ -180,12 +179,12 @@ impl Owners {
         self.0.iter()
     }
 
-    /// As `metadata.managedFields`: those that apply first, then by time.
+    /// Writes `metadata.managedFields`: entries of apply first, then by time.
     pub fn write(&self) -> Value {
         self.in_order().into_iter().map(|(manager, owned)| write_entry(manager, owned)).collect()
     }
 
-    /// The text of what [`write`](Self::write) gives, as compact JSON.
+    /// The compact JSON text of [`write`](Self::write)'s result.
     pub fn write_text(&self) -> String {
         let fields = self.0.values().map(|owned| owned.fields.text_len() + ENTRY_SIZE).sum::<usize>();
         let mut out = String::with_capacity(fields + 2);
@@ -206,7 +205,7 @@ impl Owners {
         entries
     }
 
-    /// Merges the oldest updates into one entry for each version, until there are not too many.
+    /// Merges the oldest updates into one entry for each version until the number is within the limit.
     pub(super) fn limit_updates(&mut self) {
         let updates = self.0.iter().filter(|(manager, _)| manager.operation == Operation::Update);
         if updates.clone().count() <= MAX_UPDATE_MANAGERS {
@@ -263,7 +262,7 @@ struct EntryText<'a> {
     subresource: Option<Cow<'a, str>>,
 }
 
-/// What an entry says besides its fields; what it does not say is empty.
+/// The members of an entry except its fields. Absent ones are empty.
 struct Head<'a> {
     manager: &'a str,
     operation: &'a str,

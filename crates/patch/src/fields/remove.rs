@@ -1,6 +1,6 @@
-//! Taking fields away from an object.
+//! Removes fields from an object.
 //!
-//! Applying takes away what its owner stated before and states no longer.
+//! Apply removes the fields that its manager no longer states.
 
 use keelson_meta::json::{Map, Value};
 
@@ -12,7 +12,7 @@ use super::view::View;
 
 /// The object without these fields and everything below them. Cost: proportional to the object.
 ///
-/// An object or a list that loses its last part stays, and is empty: null would be another value, which many fields do not take.
+/// An object or a list without remaining parts stays as an empty value, because many fields do not allow null.
 pub fn remove<'a>(schema: impl FieldSchema<'a>, object: &Value, fields: &FieldSet) -> Value {
     if fields.is_empty() {
         return object.clone();
@@ -32,7 +32,7 @@ fn walk<'a>(view: View<impl FieldSchema<'a>>, value: &Value, fields: &FieldSet) 
             left.into()
         }
         (Granularity::Set | Granularity::KeyedList, Value::Array(list)) => items(view, list, fields),
-        // Fields below what is now owned as one go with it.
+        // The value is atomic now, so fields below it are removed with it.
         (_, Value::Object(_)) => Map::new().into(),
         (_, Value::Array(_)) => Vec::<Value>::new().into(),
         (_, scalar) => scalar.clone(),
@@ -49,11 +49,11 @@ fn items<'a>(view: View<impl FieldSchema<'a>>, list: &[Value], fields: &FieldSet
             parts[*place] = Some(part(view.items(), step, &list[*place], fields));
         }
     }
-    // What has no identity is nobody's to take away.
+    // Items without an identity have no owner and stay.
     parts.into_iter().zip(list).filter_map(|(part, item)| part.unwrap_or_else(|| Some(item.clone()))).collect()
 }
 
-/// What is left of one part; `None` if it goes as a whole.
+/// The rest of one part. `None` if the whole part is removed.
 fn part<'a>(
     view: View<impl FieldSchema<'a>>,
     step: PathElementRef<'_>,

@@ -1,26 +1,26 @@
-//! Reading a text of `fieldsV1` piece by piece, as sets are written: whatever is in another form is not understood.
+//! Reads a `fieldsV1` text piece by piece, in the form of written sets. Other forms are not supported.
 //!
-//! Knows where members begin and end, and nothing of what their names mean.
+//! It knows where members begin and end, and must not know the meaning of their names.
 
 use super::text::SELF_MEMBER;
 
-/// What of a text is not read yet.
+/// The rest of the text.
 pub(super) struct Scan<'t>(pub(super) &'t str);
 
 impl<'t> Scan<'t> {
-    /// Begins an object; whether the field is a member itself.
+    /// Begins an object. Returns true if the field is a member itself.
     pub(super) fn begin(&mut self) -> Option<bool> {
         self.expect(b'{')?;
         if let Some(rest) = self.0.strip_prefix(SELF_MEMBER) {
             self.0 = rest;
-            // With nothing below it, an empty object would say so.
+            // A member without fields below it is written as an empty object.
             self.expect(b',')?;
             return Some(true);
         }
         Some(self.0.as_bytes().first() == Some(&b'}'))
     }
 
-    /// The name of the next member, as it stands between its quotes; `Some(None)` at the end of the object.
+    /// The name of the next member between its quotes, without unescaping. `Some(None)` at the end of the object.
     pub(super) fn member(&mut self, is_first: bool) -> Option<Option<&'t str>> {
         if self.eat(b'}') {
             return Some(None);
@@ -33,13 +33,13 @@ impl<'t> Scan<'t> {
         Some(Some(name))
     }
 
-    /// Passes over an object.
+    /// Skips an object.
     pub(super) fn skip(&mut self) -> Option<()> {
         self.expect(b'{')?;
         self.skip_members().map(drop)
     }
 
-    /// Passes over the members of an object and its end; gives their text.
+    /// Skips the members of an object and its end, and returns their text.
     pub(super) fn skip_members(&mut self) -> Option<&'t str> {
         let (bytes, mut at, mut depth) = (self.0.as_bytes(), 0, 0_usize);
         loop {
@@ -58,7 +58,7 @@ impl<'t> Scan<'t> {
         Some(members)
     }
 
-    /// Passes over a byte, if it comes next.
+    /// Skips the next byte if it matches.
     fn eat(&mut self, wanted: u8) -> bool {
         let comes = self.0.as_bytes().first() == Some(&wanted);
         if comes {
@@ -71,7 +71,7 @@ impl<'t> Scan<'t> {
         self.eat(wanted).then_some(())
     }
 
-    /// A string, as it stands between its quotes.
+    /// A string between its quotes, without unescaping.
     fn string(&mut self) -> Option<&'t str> {
         let text = self.0.strip_prefix('"')?;
         let end = end_of_string(text.as_bytes())?;
@@ -80,7 +80,7 @@ impl<'t> Scan<'t> {
     }
 }
 
-/// Where the quote is that ends a string.
+/// The index of the closing quote of a string.
 fn end_of_string(text: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -88,7 +88,7 @@ fn end_of_string(text: &[u8]) -> Option<usize> {
         if text[at] == b'"' {
             return Some(at);
         }
-        // What is escaped ends nothing.
+        // Skips an escaped byte.
         at += 2;
     }
 }

@@ -1,18 +1,18 @@
-//! The view of a schema that the arithmetic of fields needs, and compiled schemas as it looks at them.
+//! The view of a schema for field ownership, implemented by compiled schemas.
 //!
-//! It is a trait, so that tests and kinds without a schema have their own.
+//! It is a trait, so that tests and kinds without a schema can implement it.
 
 use keelson_meta::json::Value;
 use keelson_schema::{ListType, MapType, SchemaRef, Type};
 
-/// A schema; as cheap to copy as a reference.
+/// A schema, as cheap to copy as a reference.
 pub trait FieldSchema<'a>: Copy {
-    /// How values are owned.
+    /// The granularity of ownership.
     fn form(self) -> Granularity;
-    /// What the schema says of the member with this name, of an object or a map.
+    /// The schema of the member with this name of an object or a map.
     fn member(self, name: &str) -> Member<Self>;
-    /// The same, of members that are asked for one after another. Where they stand in declared order, a schema that keeps
-    /// in `near`, which begins at 0, how far it got has nothing to search.
+    /// The schema of a member, for successive lookups. A schema may keep its position in `near`, which begins at 0, so
+    /// that names in declared order need no search.
     fn member_near(self, name: &str, _near: &mut usize) -> Member<Self> {
         self.member(name)
     }
@@ -20,40 +20,40 @@ pub trait FieldSchema<'a>: Copy {
     fn items(self) -> Option<Self>;
     /// The names of the key fields of a keyed list.
     fn keys(self) -> impl Iterator<Item = &'a str>;
-    /// The value that a key field of the items of this list has when it is absent.
+    /// The default of a key field of the items of this list.
     fn key_default(self, key: &str) -> Option<Value>;
-    /// Returns true if null is a value here.
+    /// Returns true if null is a valid value.
     fn takes_null(self) -> bool {
         true
     }
-    /// Returns true if the schema may have been another one when an owner was noted.
+    /// Returns true if the schema may have changed since an owner was recorded.
     fn may_change(self) -> bool {
         false
     }
 }
 
-/// How values are owned.
+/// The granularity of ownership.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Granularity {
-    /// As one: a value without parts.
+    /// A scalar.
     Scalar(Scalar),
-    /// As one: any value, whatever is in it.
+    /// Any value, owned as a whole.
     Any,
-    /// As one: a list.
+    /// A list, owned as a whole.
     AtomicList,
-    /// As one: an object or a map.
+    /// An object or a map, owned as a whole.
     AtomicMap,
     /// Member by member.
     Map,
-    /// Item by item; items are told apart by their values.
+    /// Item by item. Items are identified by their values.
     Set,
-    /// Item by item and what is in them; items are told apart by key fields.
+    /// Item by item with the fields in them. Items are identified by key fields.
     KeyedList,
-    /// By what the value is: objects member by member, all else as one.
+    /// By JSON type: objects member by member, other values as a whole.
     Deduced,
 }
 
-/// What a scalar may be.
+/// The type of a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scalar {
     /// Text.
@@ -66,16 +66,16 @@ pub enum Scalar {
     Untyped,
 }
 
-/// What a schema says of a member of an object.
+/// The schema of a member of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Member<S> {
     /// A declared field.
     Field(S),
     /// An entry of a map.
     Entry(S),
-    /// No more than that it may be there.
+    /// Allowed, without a schema.
     Unknown,
-    /// That it may not be there.
+    /// Not allowed.
     Undeclared,
 }
 
@@ -144,8 +144,8 @@ impl<'a> FieldSchema<'a> for SchemaRef<'a> {
     }
 }
 
-/// What stands in a field of a built-in kind whenever it was left out, since it is never left out itself: upstream publishes it as a
-/// default, so that an item without a key has that key.
+/// The value of an absent field of a built-in kind that is never omitted from the encoding. Upstream publishes it as a
+/// default, so an item without the key has this key.
 fn always_written(field: SchemaRef<'_>) -> Option<Value> {
     if field.is_structural() || field.pointer() || field.omitted_when_zero() {
         return None;

@@ -1,11 +1,11 @@
 //! A set of fields: a tree of path elements in which some nodes are members.
 //!
-//! Kept sorted, without nodes that are neither members nor on the way to one, so that equal sets are equal values.
+//! Nodes are sorted, and each is a member or has members below it. Equal sets are therefore equal values.
 
 use super::element::{Path, PathElement};
 use super::element_ref::PathElementRef;
 
-/// A set of fields. The root itself is never a member: nobody owns a whole object.
+/// A set of fields. The root is never a member, since a whole object has no owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSet {
     nodes: Vec<Node>,
@@ -25,17 +25,17 @@ impl FieldSet {
         Self::default()
     }
 
-    /// Whether there are no members.
+    /// Returns true if there are no members.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// How many members there are.
+    /// The number of members.
     pub fn len(&self) -> usize {
         self.nodes.iter().map(|node| usize::from(node.member) + node.below.len()).sum()
     }
 
-    /// Adds a field; what is above it does not become a member.
+    /// Adds a field. Its parents do not become members.
     pub fn insert(&mut self, path: &[PathElement]) {
         let Some((first, rest)) = path.split_first() else {
             return;
@@ -48,7 +48,7 @@ impl FieldSet {
         }
     }
 
-    /// Whether the field is a member.
+    /// Returns true if the field is a member.
     pub fn contains(&self, path: &[PathElement]) -> bool {
         match path {
             [] => false,
@@ -77,7 +77,7 @@ impl FieldSet {
         }
     }
 
-    /// Whether the other set has all fields of this one.
+    /// Returns true if the other set has all fields of this one.
     pub fn is_subset(&self, other: &Self) -> bool {
         self.nodes.iter().all(|node| match other.node(&node.element) {
             Some(theirs) => theirs.member >= node.member && node.below.is_subset(&theirs.below),
@@ -91,7 +91,7 @@ impl FieldSet {
         self.combine(other, &|left, right| left && right)
     }
 
-    /// The fields of this set that are not in the other one. Taking away a field leaves what is below it.
+    /// The fields of this set that are not in the other one. Removing a field keeps the fields below it.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Self {
         let mut left = self.clone();
@@ -131,7 +131,7 @@ impl FieldSet {
         }
     }
 
-    /// Changes a node that is there, and drops it if nothing is left of it.
+    /// Changes an existing node and drops it if it becomes empty.
     fn lessen(&mut self, element: &PathElement, lessen: impl FnOnce(&mut Node)) {
         let Ok(place) = self.search(element) else { return };
         let node = &mut self.nodes[place];
@@ -152,7 +152,7 @@ impl FieldSet {
         Self { nodes: nodes.collect() }
     }
 
-    /// The paths of all members: first those on a level, then those below.
+    /// The paths of all members: first those of a level, then those below.
     pub fn paths(&self) -> Vec<Path> {
         let mut paths = Vec::with_capacity(self.len());
         self.collect_paths(&mut Vec::new(), &mut paths);
@@ -170,7 +170,7 @@ impl FieldSet {
         }
     }
 
-    /// Walks both sorted lists of nodes at once; `member` decides from membership in each set.
+    /// Walks both sorted lists of nodes in parallel. `member` decides from the membership in each set.
     fn combine(&self, other: &Self, member: &impl Fn(bool, bool) -> bool) -> Self {
         let (takes_left, takes_right) = (member(true, false), member(false, true));
         let mut nodes = Vec::with_capacity(if takes_right { self.nodes.len().max(other.nodes.len()) } else { 0 });
@@ -182,7 +182,7 @@ impl FieldSet {
                 (None, Some(_)) => std::cmp::Ordering::Greater,
                 (None, None) => return Self { nodes },
             };
-            // What only one set has is taken over whole or not at all.
+            // Nodes of only one set are taken or dropped as a whole.
             match order {
                 std::cmp::Ordering::Less => nodes.extend(left.next().filter(|_| takes_left).cloned()),
                 std::cmp::Ordering::Greater => nodes.extend(right.next().filter(|_| takes_right).cloned()),
@@ -209,14 +209,14 @@ impl FieldSet {
         self.search(element).ok().and_then(|place| self.nodes.get(place))
     }
 
-    /// What is at a step and below it.
+    /// The node at a step.
     pub(super) fn at(&self, step: PathElementRef<'_>) -> Option<&Node> {
         match step {
             PathElementRef::Field(name) => {
                 let place = self.nodes.binary_search_by(|node| node.element.cmp_field(name)).ok()?;
                 self.nodes.get(place)
             }
-            // Most sets have no items on a level where something else is asked for.
+            // Most sets have no items at this level.
             step if self.nodes.last().is_some_and(|last| !last.element.is_field()) => self.node(&step.to_element()),
             _ => None,
         }
@@ -238,7 +238,7 @@ impl FieldSet {
         self.nodes
     }
 
-    /// The set of these nodes, in whatever order they come; of nodes with the same element the first one counts.
+    /// The set of these nodes in any order. Of nodes with the same element the first one counts.
     pub(super) fn from_nodes(nodes: impl IntoIterator<Item = Node>) -> Self {
         let mut nodes: Vec<_> = nodes.into_iter().filter_map(Node::kept).collect();
         if !nodes.is_sorted_by(|left, right| left.element < right.element) {
@@ -250,7 +250,7 @@ impl FieldSet {
 }
 
 impl Node {
-    /// The node, unless there is nothing in it.
+    /// Returns the node unless it is empty.
     pub(super) fn kept(self) -> Option<Self> {
         (self.member || !self.below.is_empty()).then_some(self)
     }

@@ -1,24 +1,24 @@
-//! Sinks of a walk over owned fields, which go into a set of fields, or straight into the text of `fieldsV1`.
+//! Sinks for a walk over fields: a set of fields, or the text of `fieldsV1`.
 //!
-//! Fields arrive in the order in which sets hold them, so neither has to sort. What is neither a member nor a parent of one leaves
-//! no trace.
+//! Fields arrive in the order of sets, so sinks do not sort. A field that is neither a member nor a parent of one is
+//! dropped.
 
 use super::element_ref::PathElementRef;
 use super::set::{FieldSet, Node};
 use super::text::{SELF_MEMBER, is_open, write_step};
 
-/// Where a walk tells the fields that it finds, from the root down.
+/// Receives the fields of a walk, from the root down.
 pub(super) trait Sink {
-    /// A field, and whether it is a member itself. What is told until it is closed is below it.
+    /// Opens a field, with true if it is a member itself. Fields opened before it is closed are below it.
     fn open(&mut self, step: PathElementRef<'_>, member: bool);
-    /// The field that was opened last is over.
+    /// Closes the field opened last.
     fn close(&mut self);
 }
 
-/// Makes a set.
+/// Builds a set.
 #[derive(Default)]
 pub(super) struct SetSink {
-    /// What is on the level that is told, and for each field that is open, what was on its level before it.
+    /// The nodes of the current level, and for each open field the nodes before it on its level.
     nodes: Vec<Node>,
     open: Vec<(Node, Vec<Node>)>,
 }
@@ -43,15 +43,15 @@ impl Sink for SetSink {
     }
 }
 
-/// Makes the text of `fieldsV1`.
+/// Builds the text of `fieldsV1`.
 pub(super) struct TextSink {
     text: String,
-    /// Where each open field begins, and whether it is a member.
+    /// The start of each open field, and true if it is a member.
     open: Vec<(usize, bool)>,
 }
 
 impl TextSink {
-    /// `size` is about how long the text will be, in bytes.
+    /// An empty sink. `size` is the expected length of the text in bytes.
     pub(super) fn new(size: usize) -> Self {
         let mut text = String::with_capacity(size);
         text.push('{');

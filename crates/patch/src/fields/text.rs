@@ -1,7 +1,7 @@
-//! `fieldsV1`: the form in which sets of fields stand in `metadata.managedFields`.
+//! `fieldsV1`: the encoding of sets of fields in `metadata.managedFields`.
 //!
-//! A tree of objects: `f:<name>` for fields, `k:<JSON>` for items by key, `v:<JSON>` for items of sets, `i:<number>` for
-//! positions. A field is a member if its object is empty or has a member `.`.
+//! A tree of objects: `f:<name>` for fields, `k:<JSON>` for items by key, `v:<JSON>` for items of sets, `i:<number>`
+//! for indexes. A field is a member if its object is empty or has a member `.`.
 
 use std::fmt;
 
@@ -15,27 +15,27 @@ use super::set::{FieldSet, Node};
 
 /// The member that makes a field with members below it a member itself.
 const SELF: &str = ".";
-/// The same in the text.
+/// `SELF` as JSON text.
 pub(super) const SELF_MEMBER: &str = "\".\":{}";
-/// The text of no fields.
+/// The text of the empty set.
 pub(super) const NO_FIELDS: &str = "{}";
 
-/// Why `fieldsV1` cannot be read.
+/// The reason why `fieldsV1` cannot be read.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum FieldsError {
-    /// What should be an object is none.
+    /// A value is not an object.
     #[error("fields are not a JSON object")]
     NotAnObject,
-    /// A name is no path element.
+    /// A name is not a path element.
     #[error("parsing key as path element: {0}")]
     BadElement(String),
 }
 
 impl FieldSet {
-    /// Reads `fieldsV1`. Path elements of unknown types are left out, since a later version may know them.
+    /// Reads `fieldsV1`. Path elements of unknown types are skipped, since a later version may define them.
     ///
     /// # Errors
-    /// What is no object or no path element.
+    /// A value that is not an object, or a name that is not a path element.
     pub fn from_fields_v1(fields: &Value) -> Result<Self, FieldsError> {
         Ok(read(fields)?.0)
     }
@@ -45,25 +45,25 @@ impl FieldSet {
         Value::Object(write(self, false))
     }
 
-    /// Reads `fieldsV1` from its text, with no tree in between.
+    /// Reads the text of `fieldsV1` without a tree in between.
     ///
     /// # Errors
-    /// What is no object or no path element.
+    /// A value that is not an object, or a name that is not a path element.
     pub fn from_text(text: &str) -> Result<Self, FieldsError> {
         let mut deserializer = serde_json::Deserializer::from_str(text);
-        // Texts come out of stored objects, whose depth is bounded.
+        // Texts come from stored objects, whose depth is limited.
         deserializer.disable_recursion_limit();
         let read = Below.deserialize(&mut deserializer).map_err(|error| FieldsError::BadElement(error.to_string()))?;
         Ok(read.0)
     }
 
-    /// Appends the text of `fieldsV1`: the bytes that [`to_fields_v1`](Self::to_fields_v1) has as compact JSON.
+    /// Appends the text of `fieldsV1`: the compact JSON of [`to_fields_v1`](Self::to_fields_v1).
     pub fn write_text(&self, out: &mut String) {
         write_text(self, false, out);
     }
 }
 
-/// Reads the members below a field, and whether the field itself is one.
+/// Reads the members below a field. The flag is true if the field itself is a member.
 struct Below;
 
 impl<'de> DeserializeSeed<'de> for Below {
@@ -134,7 +134,7 @@ impl Visitor<'_> for NameSeed {
     }
 }
 
-/// The members below, and whether the field itself is one.
+/// The members below a field. The flag is true if the field itself is a member.
 fn read(fields: &Value) -> Result<(FieldSet, bool), FieldsError> {
     let members = fields.as_object().ok_or(FieldsError::NotAnObject)?;
     let mut itself = false;
@@ -152,7 +152,7 @@ fn read(fields: &Value) -> Result<(FieldSet, bool), FieldsError> {
     Ok((set, itself))
 }
 
-/// `None` for a type that is not known.
+/// Parses a name. `None` for an unknown type.
 pub(super) fn parse(name: &str) -> Result<Option<PathElement>, FieldsError> {
     let bad = || FieldsError::BadElement(name.to_owned());
     let Some((kind, rest)) = name.split_once(':').filter(|(kind, _)| kind.len() == 1) else {
@@ -205,7 +205,7 @@ fn write_text(set: &FieldSet, itself: bool, out: &mut String) {
     out.push('}');
 }
 
-/// Whether a text ends in an object that has no members yet.
+/// Returns true if a text ends in an object without members.
 pub(super) fn is_open(out: &str) -> bool {
     out.as_bytes().last() == Some(&b'{')
 }
@@ -256,8 +256,7 @@ fn write_key<'v>(fields: impl Iterator<Item = (&'v str, &'v Value)> + Clone, out
     out.push_str("}\"");
 }
 
-/// Appends a value as it stands in JSON that is itself a string in JSON, if nothing in it has to be escaped. Most keys are
-/// names and numbers of ports.
+/// Appends a value as JSON within a JSON string if it needs no escapes. Most keys are names and port numbers.
 fn write_simple(head: &str, value: &Value, out: &mut String) -> bool {
     match value {
         Value::String(text) if is_simple(text) => out.extend([head, "\\\"", text, "\\\""]),
@@ -272,18 +271,18 @@ pub(super) fn write_json(text: &str, out: &mut String) {
     if is_plain(text) {
         out.extend(["\"", text, "\""]);
     } else {
-        // A value prints itself as JSON.
+        // `Value` formats as JSON.
         out.push_str(&Value::from(text).to_string());
     }
 }
 
-/// Whether a text stands in JSON as it is.
+/// Returns true if a text needs no escapes in JSON.
 fn is_plain(text: &str) -> bool {
-    // Looked at without an early end, so that it is done for many bytes at a time.
+    // A fold without early exit is vectorized.
     text.bytes().fold(true, |plain, byte| plain & (byte >= b' ') & (byte != b'"') & (byte != b'\\'))
 }
 
-/// Whether a text also stands as it is in the JSON that Go writes.
+/// Returns true if a text needs no escapes in Go's JSON either.
 fn is_simple(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_control() && !b"\"\\<>&".contains(&byte))
 }

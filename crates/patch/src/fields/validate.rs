@@ -1,7 +1,6 @@
-//! The check whether an object can be owned by its fields at all: nothing undeclared, values of the right kind, items with
-//! keys.
+//! Validates that an object can be owned by field: no undeclared fields, correct types, items with keys.
 //!
-//! Apply asks it of what a client sends. The messages are upstream's, and are bounded in bytes.
+//! Apply calls it on the client's object. Messages are upstream's, and bounded in bytes.
 
 use std::fmt;
 
@@ -14,29 +13,29 @@ use super::schema::{FieldSchema, Granularity, Member, Scalar};
 use super::view::View;
 use crate::go_text;
 
-/// How many bytes of paths and messages are collected. A path is as long as the keys that a client chose for it, and there may
-/// be a fault for every few bytes below it.
+/// The maximum bytes of paths and messages. Map keys in a path are as long as the client made them, and there may be a
+/// fault for every few bytes below a path.
 const MAX_BYTES: usize = 256 * 1024;
 
-/// Whether a list may have an item more than once.
+/// The rule for repeated list items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicates {
-    /// As objects that are stored already may.
+    /// For stored objects.
     Allowed,
-    /// As what is applied may not.
+    /// For applied objects.
     Refused,
 }
 
-/// Something that is not as the schema has it.
+/// A violation of the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Where, such as `.spec.containers[name="a"].image`.
+    /// The path, such as `.spec.containers[name="a"].image`.
     pub path: String,
-    /// What.
+    /// The fault.
     pub message: String,
 }
 
-/// All that is not as the schema has it; printed as upstream does.
+/// All violations of the schema, formatted as upstream does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violations(pub Vec<Violation>);
 
@@ -64,14 +63,14 @@ impl std::error::Error for Violations {}
 /// Checks the object against the schema. Cost: proportional to the object.
 ///
 /// # Errors
-/// Everything that is wrong; of several undeclared fields of one object only the first.
+/// All violations. Of several undeclared fields of one object only the first is reported.
 pub fn validate<'a>(schema: impl FieldSchema<'a>, object: &Value, duplicates: Duplicates) -> Result<(), Violations> {
     let mut found = Found { duplicates, violations: Vec::new(), written: 0 };
     found.walk(schema, object, &ValuePath::Root);
     if found.violations.is_empty() { Ok(()) } else { Err(Violations(found.violations)) }
 }
 
-/// The way to a value: a chain on the stack, of which only a violation makes a text.
+/// The path of a value: a chain on the stack, formatted only for a violation.
 enum ValuePath<'p> {
     Root,
     Part(&'p ValuePath<'p>, PathElementRef<'p>),
@@ -91,7 +90,7 @@ impl fmt::Display for ValuePath<'_> {
 struct Found {
     duplicates: Duplicates,
     violations: Vec<Violation>,
-    /// Bytes of what was found.
+    /// Bytes of the violations.
     written: usize,
 }
 
@@ -155,7 +154,7 @@ impl Found {
                 self.walk(schema, item, &ValuePath::Part(place, step));
             }
         }
-        // Without an identity there is no path to report anything further at.
+        // An item without an identity has no path to report violations at.
         if let Some((index, error)) = fault {
             self.report(place, || format!("element {index}: {error}"));
         }

@@ -1,4 +1,4 @@
-//! A position in a schema during the walk of a value, or none where the value has no schema.
+//! A position in a schema during the walk of a value, or none for a value without a schema.
 //!
 //! Values without a schema are walked by their JSON types, so that one walk serves both.
 
@@ -6,18 +6,18 @@ use keelson_meta::json::Value;
 
 use super::schema::{FieldSchema, Granularity, Member};
 
-/// A schema, or the knowledge that there is none below here.
+/// A schema, or none from here down.
 #[derive(Clone, Copy)]
 pub(super) enum View<S> {
     Known(S),
-    /// Nothing is declared: what a value is decides how it is owned.
+    /// No schema: the JSON type determines ownership.
     Deduced,
 }
 
-/// How a value is walked.
+/// The walk of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Walk {
-    /// Not at all: it is owned as one.
+    /// Not walked: the value is owned as a whole.
     Leaf,
     Members,
     Items,
@@ -38,7 +38,7 @@ impl<'a, S: FieldSchema<'a>> View<S> {
         }
     }
 
-    /// The way in which the value is walked; null may stand for any object.
+    /// The walk of the value. Null may stand for any object.
     pub(super) fn walk(self, value: &Value) -> Walk {
         match (self.form(), value) {
             (Granularity::Scalar(_) | Granularity::Any | Granularity::AtomicList | Granularity::AtomicMap, _) => {
@@ -52,7 +52,7 @@ impl<'a, S: FieldSchema<'a>> View<S> {
         }
     }
 
-    /// The view of a member, and whether it is a declared field. `near` is as for [`FieldSchema::member_near`].
+    /// The view of a member, and true if it is a declared field. `near` is as for [`FieldSchema::member_near`].
     pub(super) fn member_near(self, name: &str, near: &mut usize) -> (Self, bool) {
         match self {
             Self::Deduced => (Self::Deduced, false),

@@ -1,6 +1,6 @@
-//! Lists whose order the patch gives with `$setElementOrder`.
+//! Merges lists whose order the patch states with `$setElementOrder`.
 //!
-//! The list names some of the items, and the rest keep their place relative to them, by upstream's algorithm.
+//! The directive names some of the items. The others keep their relative position, by upstream's algorithm.
 
 use keelson_meta::json::{Map, Value};
 
@@ -11,7 +11,7 @@ use super::order::{Identity, Order, arrange};
 use super::{DIRECTIVE, ELEMENT_ORDER, MergeSchema, Strategy};
 use crate::go_text;
 
-/// The names of the lists that are merged and in order.
+/// The names of the lists that are merged and ordered.
 pub(super) struct Ordered<'p>(Vec<&'p str>);
 
 impl Ordered<'_> {
@@ -20,7 +20,7 @@ impl Ordered<'_> {
     }
 }
 
-/// Merges every list that the patch gives an order for.
+/// Merges every list that has an order in the patch.
 pub(super) fn merge_ordered<'p, 'a>(
     target: &mut Map,
     patch: &'p Map,
@@ -41,7 +41,7 @@ pub(super) fn merge_ordered<'p, 'a>(
     Ok(Ordered(ordered))
 }
 
-/// `None` if neither side has the list.
+/// Returns `None` if neither side has the list.
 fn merge_list<'a>(
     target: &Map,
     patch: &Map,
@@ -74,7 +74,7 @@ fn list_of<'v>(object: &'v Map, name: &str) -> Result<Option<&'v [Value]>, Strat
     }
 }
 
-/// The items of the patch have to be part of the order and in that order.
+/// Checks that the items of the patch are a subsequence of the order.
 fn check_order(patch: &[Value], order: &[Value], identity: Identity<'_>) -> Result<(), StrategicError> {
     if order.is_empty() {
         return Ok(());

@@ -1,6 +1,6 @@
 //! The errors of a strategic merge patch, in upstream's words.
 //!
-//! They become a `PatchError` above, which has the code.
+//! `PatchError` assigns their status codes.
 
 use keelson_meta::json::{Map, Value};
 use keelson_meta::{ApiError, go_format};
@@ -9,34 +9,33 @@ use thiserror::Error;
 use super::{DIRECTIVE, GoKind};
 use crate::go_text;
 
-/// Why a strategic merge patch was not applied. None of these goes away by sending the patch again, unless the object
-/// changes.
+/// The reason why a strategic merge patch was not applied. A retry helps only if the object changes.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum StrategicError {
-    /// The patch is no JSON object.
+    /// The patch is not a JSON object.
     #[error("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}")]
     NotAnObject {
-        /// The JSON type that was found.
+        /// The JSON type of the patch.
         found: &'static str,
     },
-    /// A name that begins with `$deleteFromPrimitiveList` does not go on with `/` and the name of a list.
+    /// `$deleteFromPrimitiveList` is not followed by `/` and the name of a list.
     #[error("invalid patch format of primitive list")]
     BadDeletion,
-    /// The same for `$setElementOrder`.
+    /// `$setElementOrder` is not followed by `/` and the name of a list.
     #[error("invalid patch format of setElementOrder list")]
     BadElementOrder,
-    /// `$retainKeys` is no list, or does not name a member that the patch sets.
+    /// `$retainKeys` is not a list, or lacks a member that the patch sets.
     #[error("invalid patch format of retainKeys")]
     BadRetainKeys,
-    /// A list to be merged has lists in it.
+    /// A list to be merged contains lists.
     #[error("lists of lists are not supported")]
     ListOfLists,
-    /// A `$patch` that does not exist, or not there.
+    /// An unknown or misplaced `$patch`.
     #[error("unknown patch type: {directive} in map: {object}")]
     UnknownDirective {
         /// The value of `$patch`.
         directive: String,
-        /// The object it stands in, as Go prints it.
+        /// The object with the directive, as Go prints it.
         object: String,
     },
     /// `$patch: merge` in an item of a list.
@@ -50,21 +49,21 @@ pub enum StrategicError {
         /// The key.
         key: String,
     },
-    /// The schema gives no key for a list of objects.
+    /// The schema has no key for a list of objects.
     #[error("cannot merge lists without merge key for {kind}")]
     NotMergeable {
         /// The Go kind of the items.
         kind: &'static str,
     },
-    /// A value is not of the type that is needed there.
+    /// A value has the wrong type.
     #[error("expected a {expected}, but received a {found}")]
     WrongType {
-        /// The Go type that is needed.
+        /// The expected Go type.
         expected: &'static str,
-        /// The Go type that was found.
+        /// The Go type of the value.
         found: &'static str,
     },
-    /// The items of a list and of its patch are not all of one type.
+    /// The items of a list and of its patch have different types.
     #[error("list element types are not identical: [{target} {patch}]")]
     MixedTypes {
         /// The target's list, as Go prints it.
@@ -72,15 +71,15 @@ pub enum StrategicError {
         /// The patch's list.
         patch: String,
     },
-    /// The order of the items in the patch is not the one that the patch demands.
+    /// The items of the patch are not in the order that the patch states.
     #[error("the order in patch list:\n{patch}\n doesn't match $setElementOrder list:\n{order}")]
     OrderMismatch {
         /// The patch's list, as Go prints it.
         patch: String,
-        /// The order demanded.
+        /// The stated order.
         order: String,
     },
-    /// The target has a value in a field that its schema does not know.
+    /// The target has an undeclared field.
     #[error("unable to find api field in struct {owner} for the json field {field:?}")]
     UnknownField {
         /// The Go name of the struct.
@@ -88,16 +87,16 @@ pub enum StrategicError {
         /// The field.
         field: String,
     },
-    /// Objects or lists below something that has no fields in the schema.
+    /// Objects or lists in a value without fields in the schema.
     #[error("merging an object in json but data type is not struct, instead is: {kind}")]
     NoStruct {
         /// The Go kind.
         kind: &'static str,
     },
-    /// A list where the schema has none.
+    /// A list in a value that the schema does not declare as one.
     #[error("expected slice or array type, but got: {kind}")]
     NoList {
-        /// The Go kind of what holds the list.
+        /// The Go kind of the enclosing value.
         kind: &'static str,
     },
 }
@@ -136,7 +135,7 @@ impl StrategicError {
     }
 }
 
-/// Upstream knows only some of these as faults of the client.
+/// Upstream reports only some of these as client errors.
 impl From<StrategicError> for ApiError {
     fn from(error: StrategicError) -> Self {
         match error {

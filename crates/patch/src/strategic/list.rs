@@ -1,6 +1,6 @@
-//! Merging a list of the patch into one of the target.
+//! Merges a list of the patch into one of the target.
 //!
-//! The schema says whether items are told apart by a key, by their value, or not at all, in which case the list is replaced.
+//! The schema identifies items by a key or by value. Without an identity the list is replaced.
 
 use std::collections::HashSet;
 
@@ -11,16 +11,16 @@ use super::order::{Identity, Order, arrange};
 use super::{DIRECTIVE, GoKind, MergeSchema, Strategy, object};
 use crate::go_text;
 
-/// What the items of the patch's list are for.
+/// The use of the items in the patch's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// They are merged in.
+    /// Items are merged.
     Merge,
-    /// They are deleted; only lists of scalars know this.
+    /// Items are deleted. Only lists of scalars support it.
     Delete,
 }
 
-/// The list that comes of merging `patch` into `target`, both values of the field with this schema.
+/// The result of merging `patch` into `target`, both values of the field with this schema.
 pub(super) fn merge<'a>(
     target: Vec<Value>,
     patch: &[Value],
@@ -46,14 +46,14 @@ pub(super) fn merge<'a>(
     }
 }
 
-/// Whether the items are objects; all have to be of one type.
+/// Returns true if the items are objects. All must have one type.
 fn holds_objects(target: &[Value], patch: &[Value]) -> Result<bool, StrategicError> {
     let mut types = target.iter().chain(patch).map(go_text::type_name);
     let first = types.next().unwrap_or_default();
     if first == go_text::type_name(&Value::Array(Vec::new())) {
         return Err(StrategicError::ListOfLists);
     }
-    // Upstream breaks down at null here.
+    // Upstream panics at null here.
     if first == go_text::type_name(&Value::Null) || types.any(|other| other != first) {
         return Err(StrategicError::mixed_types(target, patch));
     }
@@ -107,13 +107,13 @@ fn merge_objects<'a>(
     arrange(target, &patch_order, &target_order, identity)
 }
 
-/// The items of a patch's list, sorted by what they ask for.
+/// The items of a patch's list, grouped by directive.
 struct Directives<'p> {
     /// Items without a directive.
     plain: Vec<&'p Map>,
     /// Keys of the items to be deleted.
     deleted: HashSet<&'p Value>,
-    /// Whether the list is to be replaced.
+    /// True if the list is to be replaced.
     replace: bool,
 }
 

@@ -1,6 +1,6 @@
-//! Merging an object of the patch into one of the target, member by member.
+//! Merges an object of the patch into one of the target, member by member.
 //!
-//! Directives such as `$patch: replace` are followed before members are looked at. Lists are in `list`.
+//! Directives such as `$patch: replace` are handled before members. Lists are in `list`.
 
 use std::collections::HashSet;
 use std::mem;
@@ -13,7 +13,7 @@ use super::list::{self, Mode};
 use super::{DELETE_FROM, DIRECTIVE, ELEMENT_ORDER, GoKind, MergeSchema, RETAIN_KEYS, Strategy};
 use crate::go_text;
 
-/// Merges `patch` into `target`, which is left half-merged by an error.
+/// Merges `patch` into `target`. After an error, `target` is partly merged.
 pub(super) fn merge<'a>(target: &mut Map, patch: &Map, schema: impl MergeSchema<'a>) -> Result<(), StrategicError> {
     if let Some(directive) = patch.get(DIRECTIVE) {
         return follow_directive(target, patch, directive);
@@ -47,7 +47,7 @@ fn follow_directive(target: &mut Map, patch: &Map, directive: &Value) -> Result<
     }
 }
 
-/// Clears what `$retainKeys` does not name.
+/// Removes members that `$retainKeys` does not list.
 fn retain_keys(target: &mut Map, patch: &Map) -> Result<(), StrategicError> {
     let Some(retained) = patch.get(RETAIN_KEYS) else {
         return Ok(());
@@ -97,7 +97,7 @@ fn merge_member<'a>(
             adopt_member(target, name, value);
             Ok(())
         }
-        // There is nothing of the kind to delete from.
+        // The target has no such list to delete from.
         _ => Ok(()),
     }
 }
@@ -106,7 +106,7 @@ fn same_type(left: &Value, right: &Value) -> bool {
     go_text::type_name(left) == go_text::type_name(right)
 }
 
-/// Takes over a value that there is nothing to merge into.
+/// Sets a member that the target does not have.
 fn adopt_member(target: &mut Map, name: &str, value: &Value) {
     match adopted(value) {
         Some(value) => {
@@ -118,7 +118,7 @@ fn adopt_member(target: &mut Map, name: &str, value: &Value) {
     }
 }
 
-/// The value without members that are null and without objects that hold a directive; `None` if it holds one itself.
+/// The value without null members and without objects that have a directive. `None` if it has one itself.
 pub(super) fn adopted(value: &Value) -> Option<Value> {
     match value {
         Value::Object(members) if members.contains_key(DIRECTIVE) => None,
@@ -139,7 +139,7 @@ fn field<'a, S: MergeSchema<'a>>(schema: S, name: &str) -> Result<S, StrategicEr
 pub(super) fn list_field<'a, S: MergeSchema<'a>>(schema: S, name: &str) -> Result<S, StrategicError> {
     let field = field(schema, name)?;
     match field.go_kind() {
-        // Any JSON is a struct to Go, behind a pointer; a list in it is replaced.
+        // Go represents arbitrary JSON as a pointer to a struct. A list in it is replaced.
         GoKind::List | GoKind::Struct => Ok(field),
         GoKind::Map | GoKind::Scalar => Err(StrategicError::NoList { kind: schema.go_kind().kind() }),
     }

@@ -1,7 +1,7 @@
 //! The order of the items of a merged list.
 //!
-//! The order that the patch gives comes first, then the order of the target's list: items that the patch names are sorted
-//! as the patch has them, the others stay as they are, and both are interleaved as far as the target's order tells how.
+//! Items in the patch have the patch's order. The others keep their order in the target. Both sequences are interleaved
+//! by the target's order.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use keelson_meta::json::Value;
 
 use super::error::StrategicError;
 
-/// By what the items of a list are told apart.
+/// The identity of list items.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Identity<'a> {
     /// The whole item, in lists of scalars.
@@ -30,7 +30,7 @@ impl Identity<'_> {
     }
 }
 
-/// The place of each item of a list; the first one counts if an item is there twice.
+/// The index of each item of a list. Of repeated items the first one counts.
 #[derive(Clone, Default)]
 pub(super) struct Order(HashMap<Value, usize>);
 
@@ -53,13 +53,13 @@ impl Order {
     }
 }
 
-/// An item and where it is in the target's list.
+/// An item and its index in the target's list.
 struct Item {
     target: Option<usize>,
     value: Value,
 }
 
-/// Sorts merged items: `patch` is the order that the patch wants, `target` that of the target's list.
+/// Sorts merged items. `patch` is the order of the patch, `target` that of the target's list.
 pub(super) fn arrange(
     merged: Vec<Value>,
     patch: &Order,
@@ -82,7 +82,7 @@ pub(super) fn arrange(
     Ok(interleave(others, named.into_iter().map(|(_, item)| item)))
 }
 
-/// An item goes before one of the patch only if the target's order says so.
+/// An item goes before one of the patch only if the target has this order.
 fn interleave(others: Vec<Item>, named: impl Iterator<Item = Item>) -> Vec<Value> {
     let mut arranged = Vec::with_capacity(others.len());
     let mut others = others.into_iter().peekable();

@@ -1,6 +1,6 @@
-//! Compiled schemas, as a strategic merge patch looks at them.
+//! Implements the schema of strategic merge patches for compiled schemas.
 //!
-//! Merge keys and strategies come from the published schemas; a kind without a schema can't be patched this way.
+//! Merge keys and strategies come from the published schemas. Kinds without a schema don't support this patch.
 
 use keelson_schema::{SchemaRef, Type};
 
@@ -9,7 +9,7 @@ use super::{GoKind, MergeSchema, Strategy};
 impl<'a> MergeSchema<'a> for SchemaRef<'a> {
     fn go_kind(self) -> GoKind {
         match self.of() {
-            // What may be anything is a struct of its own to Go.
+            // Go represents arbitrary JSON as a struct.
             Type::Object | Type::Any | Type::Either => GoKind::Struct,
             Type::Map => GoKind::Map,
             Type::Array => GoKind::List,

@@ -1,5 +1,5 @@
-//! Ownership after a first write: the text that is made in one walk is that of the set which the general way gives, for
-//! objects of every kind there is.
+//! Ownership after a create: the text written in one walk equals that of the general comparison, for objects of every
+//! kind.
 
 use std::borrow::Cow;
 
@@ -14,10 +14,10 @@ use proptest::prelude::*;
 use super::model::{self, Dice};
 use super::objects::{Toy, node, repeating_node};
 
-/// How deep generated objects are, in fields.
+/// The depth of generated objects, in fields.
 const DEPTH: usize = 7;
 
-/// One version, and fields that nobody owns.
+/// One version, and its fields without owners.
 struct One<S> {
     schema: S,
     kept: FieldSet,
@@ -39,7 +39,7 @@ impl<'a, S: FieldSchema<'a>> Versions<'a> for One<S> {
     }
 }
 
-/// Members that nobody owns: those of an object, and those of its metadata.
+/// Members without owners: those of an object, and those of its metadata.
 const UNOWNED: [&[&str]; 2] = [
     &["apiVersion", "kind", "metadata"],
     &["name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "managedFields", "resourceVersion"],
@@ -59,7 +59,7 @@ fn text(set: &FieldSet) -> String {
     text
 }
 
-/// The text of what the only owner has.
+/// The text of the only owner's fields.
 fn owned(owners: &Owners) -> String {
     let written = owners.write();
     assert_eq!(owners.write_text(), written.to_string());
@@ -91,7 +91,7 @@ fn check_model<'a, S: FieldSchema<'a>>(schema: S, object: &Value) {
     assert_eq!(compare(schema, object, &json!({})).removed, changes.added);
 }
 
-/// What an object of this schema always has.
+/// The parts that an object of this schema always has.
 fn nothing(schema: SchemaRef<'_>) -> Value {
     let mut object = Object::default();
     let options = WalkOptions { defaults: false, ..WalkOptions::STORE };
@@ -117,7 +117,7 @@ fn set(object: &Value) -> FieldSet {
     compare(Toy::Node, &json!({}), object).added
 }
 
-/// The fields of an entry that was stored: its text.
+/// The fields of a stored entry, as text.
 fn stored(set: &FieldSet) -> Fields {
     let entry = json!([{
         "manager": "m", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": set.to_fields_v1(),
@@ -126,7 +126,7 @@ fn stored(set: &FieldSet) -> Fields {
     owners.iter().next().map(|(_, owned)| owned.fields.clone()).unwrap()
 }
 
-/// Fields that are combined as text are what they are as sets, and are written so.
+/// Combinations of texts equal those of sets, and have the same form.
 fn check_combinations(left: &FieldSet, right: &FieldSet) {
     let check = |fields: &Fields, expected: &FieldSet| {
         let mut written = String::new();
@@ -175,7 +175,7 @@ proptest! {
     }
 }
 
-/// Texts that others have written are combined too, however they are written.
+/// Texts in another form are combined too.
 #[test]
 fn texts_in_another_form_are_read() {
     let fields = |text: &str| {

@@ -1,12 +1,12 @@
-//! A plain model of the fields that a value has, with which the walk that sorts and borrows is compared, and values of any schema.
+//! A simple model of a value's fields, compared with the walk that sorts and borrows, and values of any schema.
 //!
-//! It copies everything and takes its time, so that it is easy to trust.
+//! It copies everything and is slow, so that it is easy to verify.
 
 use keelson_meta::json::{Map, Value, json};
 use keelson_patch::fields::{FieldSchema, FieldSet, Granularity, Member, PathElement};
 use keelson_schema::{SchemaRef, Type};
 
-/// The fields of an object: all that appears with it, or what belongs to somebody who applies it.
+/// The fields of an object: all fields of a new value, or those of an apply.
 pub(super) fn fields<'a, S: FieldSchema<'a>>(schema: S, object: &Value, applied: bool) -> FieldSet {
     let mut set = FieldSet::new();
     walk(Some(schema), object, applied, &mut Vec::new(), &mut set);
@@ -69,7 +69,7 @@ fn identity<'a, S: FieldSchema<'a>>(list: S, item: &Value) -> Option<PathElement
     }
 }
 
-/// Numbers after Marsaglia's xorshift.
+/// Random numbers by Marsaglia's xorshift.
 pub(super) struct Dice(u64);
 
 impl Dice {
@@ -89,8 +89,7 @@ impl Dice {
     }
 }
 
-/// A value of a schema: lists with items that are there twice or have no keys, texts that are escaped, nulls; fields in
-/// declared order or in another.
+/// A value of a schema, with repeated items, items without keys, escaped texts, nulls, and fields in any order.
 pub(super) fn value(schema: SchemaRef<'_>, dice: &mut Dice, depth: usize) -> Value {
     if dice.throw(16) == 0 {
         return Value::Null;

@@ -1,4 +1,4 @@
-//! Laws that tie what an object has, how objects differ, merging and removal together.
+//! Laws between extraction, comparison, merge and removal.
 //!
 //! Objects are generated for schemas of every granularity.
 
@@ -123,7 +123,7 @@ pub(super) fn node() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The same with items that are there twice, items without keys, and nulls.
+/// Nodes with repeated items, items without keys, and nulls.
 pub(super) fn repeating_node() -> impl Strategy<Value = Value> {
     (node(), any::<u8>()).prop_map(|(mut node, how)| {
         for (bit, list) in ["items", "words"].into_iter().enumerate() {

@@ -1,6 +1,6 @@
 //! The laws of the algebra of sets.
 //!
-//! Union, intersection and difference are written for ordered trees, and compared with sets of paths.
+//! Union, intersection and difference work on ordered trees here, and are compared with sets of paths.
 
 use keelson_meta::json::json;
 use keelson_patch::fields::{FieldSet, Path, PathElement};

@@ -1,5 +1,5 @@
-//! Laws of apply and update, on pod specs made of a few parts: those that are built in, and those of a custom resource that says
-//! the same of these parts.
+//! Laws of apply and update, on pod specs of a few parts: with the built-in schema, and with the equal schema of a
+//! custom resource.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;

@@ -1,6 +1,6 @@
-//! Owners whose fields are those of another version than the one that is written.
+//! Owners of fields in another version than that of the write.
 //!
-//! A version that is no longer served, or can't be converted, is among them.
+//! One such version is no longer served or can't be converted.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use keelson_patch::fields::{
 
 use super::{LATER, NOON};
 
-/// An object whose members are all text; what is `old` in `g/v1` is `new` in `g/v2`.
+/// An object of texts. The field `old` of `g/v1` is `new` in `g/v2`.
 #[derive(Clone, Copy)]
 struct Text(bool);
 

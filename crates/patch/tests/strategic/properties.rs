@@ -1,6 +1,6 @@
 //! Generated values of a small recursive schema, and a differ that makes patches of them.
 //!
-//! Applying such a patch has to give the other value, in whatever order lists come.
+//! Applying such a patch has to give the other value, whatever the order of lists.
 
 use keelson_meta::json::{Map, Value, json};
 use keelson_patch::strategic::{GoKind, MergeSchema, Strategy as Merging, apply};
@@ -167,7 +167,7 @@ fn patched(target: &Value, patch: &Value) -> Value {
     apply(target.as_object().unwrap().clone(), patch.as_object().unwrap(), Toy::Node).unwrap().into()
 }
 
-/// Any JSON whose names are those of fields and directives.
+/// Any JSON with names of fields and directives.
 fn mess() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

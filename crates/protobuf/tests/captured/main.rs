@@ -1,6 +1,6 @@
-//! Bodies that kubectl 1.36 sent, against what it prints for the same command with `-o json`.
+//! Bodies sent by kubectl 1.36, compared with its output for the same command with `-o json`.
 //!
-//! They were captured once; the table of messages is compared with nothing that it was made of.
+//! They were captured once, so the table of messages is compared with an independent source.
 
 use keelson_meta::Object;
 use keelson_meta::json::Value;

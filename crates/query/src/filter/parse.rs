@@ -1,7 +1,7 @@
-//! Reading an expression, with bounds for how deep and how long it is.
+//! The parser of filters, with limits of depth and length.
 //!
-//! `or` binds less than `and`, and `not` most. A word before an opening bracket is one of `exists`, `any`, `all`, `owner`; any other is a
-//! path, and one that begins with a point always is.
+//! Precedence from low to high: `or`, `and`, `not`. A word before an opening bracket is `exists`, `any`, `all` or
+//! `owner`. Any other word is a path, and one with a leading dot always is.
 
 use regex::bytes::RegexBuilder;
 
@@ -11,25 +11,26 @@ use crate::path::Path;
 use crate::scan::Scanner;
 use crate::value::Value;
 
-/// How deep brackets, negations and functions may be nested.
+/// The maximum nesting of brackets, negations and functions.
 const MAX_DEPTH: usize = 32;
-/// How many tests there may be.
+/// The maximum number of tests.
 const MAX_TESTS: usize = 64;
-/// How many values one list may have.
+/// The maximum number of values in one list.
 const MAX_VALUES: usize = 256;
-/// How many regular expressions there may be.
+/// The maximum number of regular expressions.
 const MAX_PATTERNS: usize = 16;
-/// What a test of each item of a list may cost for a byte, in walks through the list: items may be of one byte, with one between them.
+/// The cost for each byte of testing every item of a list, in walks through the list. Items may have one byte each,
+/// with one between them.
 const STEPS_OF_ITEMS: u64 = 8;
-/// The same of the owners of an object, each of which has many.
+/// The cost for each byte of testing an object's owners, each of which has many bytes.
 const STEPS_OF_OWNERS: u64 = 3;
-/// How many bytes a regular expression may take when it is compiled, and how often a byte counts then that it looks at: the more it takes,
-/// the more steps a byte may cost it.
+/// Size limits of a compiled regular expression in bytes, with the weight of each byte that it reads: larger ones may
+/// take more steps for a byte.
 const REGEX_BYTES: [(usize, u64); 3] = [(4 << 10, 1), (16 << 10, 4), (64 << 10, 16)];
-/// How many bytes may be taken by what is found out about it while it runs, which keeps usual ones fast.
+/// The limit of a regular expression's cache in bytes, which keeps common ones fast.
 const REGEX_CACHE_BYTES: usize = 256 << 10;
 
-/// Makes a test of a text.
+/// Creates a test of a text.
 type OfText = fn(String) -> Test;
 
 /// The tests of parts of a text.
@@ -38,18 +39,18 @@ const PARTS: [(&str, OfText); 3] =
 
 const FUNCTIONS: [&str; 4] = ["exists", "any", "all", "owner"];
 
-/// An expression that was read.
+/// A parsed expression.
 pub(super) struct Parsed {
     pub(super) root: Expr,
-    /// How many tests it has.
+    /// The number of tests.
     pub(super) tests: usize,
-    /// What they may cost for a byte of an object.
+    /// The cost for each byte of an object, in walks.
     pub(super) steps: u64,
-    /// How many of these are regular expressions.
+    /// The number of regular expressions.
     pub(super) patterns: usize,
 }
 
-/// Reads all of a text.
+/// Parses a whole text.
 pub(super) fn parse(parameter: &'static str, text: &str) -> Result<Parsed, QueryError> {
     let mut parser =
         Parser { scanner: Scanner::new(parameter, text), depth: 0, around: 0, tests: 0, steps: 0, patterns: 0 };
@@ -64,7 +65,7 @@ pub(super) fn parse(parameter: &'static str, text: &str) -> Result<Parsed, Query
 struct Parser<'t> {
     scanner: Scanner<'t>,
     depth: usize,
-    /// How many lists of items the place is inside of.
+    /// The number of enclosing item tests.
     around: usize,
     tests: usize,
     steps: u64,
@@ -74,7 +75,7 @@ struct Parser<'t> {
 type Read = Result<Expr, QueryError>;
 
 impl Parser<'_> {
-    /// Parts of which one has to hold.
+    /// Parses a disjunction.
     fn any(&mut self) -> Read {
         let mut parts = vec![self.all()?];
         while self.connected("||", "or") {
@@ -83,7 +84,7 @@ impl Parser<'_> {
         Ok(if parts.len() == 1 { parts.remove(0) } else { Expr::Any(parts) })
     }
 
-    /// Parts that all have to hold.
+    /// Parses a conjunction.
     fn all(&mut self) -> Read {
         let mut parts = vec![self.one()?];
         while self.connected("&&", "and") {
@@ -148,7 +149,7 @@ impl Parser<'_> {
         self.count()?;
         let path = self.path()?;
         self.scanner.skip_spaces();
-        // Longer ones before those that they begin with.
+        // Longer operators before their prefixes.
         let operators = ["==", "=", "!=", "<=", "<", ">=", ">"];
         if let Some(operator) = operators.into_iter().find(|operator| self.scanner.take(operator)) {
             return self.comparison(path, operator);
@@ -170,7 +171,7 @@ impl Parser<'_> {
         Err(self.scanner.error("a comparison is expected"))
     }
 
-    /// The path of a test, of which is counted what it may cost. Of an item that is tested, a point alone is the item.
+    /// Parses the path of a test and adds its cost. Within an item test, a single dot is the item.
     fn path(&mut self) -> Result<Path, QueryError> {
         self.scanner.skip_spaces();
         let rest = self.scanner.rest();
@@ -206,7 +207,7 @@ impl Parser<'_> {
             }
         }
         let why = why.lines().last().unwrap_or_default().trim().to_owned();
-        Err(self.scanner.error_at(at, format!("this is no regular expression that is taken ({why})")))
+        Err(self.scanner.error_at(at, format!("this is no regular expression that the server accepts ({why})")))
     }
 
     fn comparison(&mut self, path: Path, operator: &str) -> Read {
@@ -276,7 +277,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A text in quotes, or one without that ends before a comma or a bracket.
+    /// A quoted text, or an unquoted one that ends at a comma or bracket.
     fn name(&mut self) -> Result<String, QueryError> {
         self.scanner.skip_spaces();
         if matches!(self.scanner.peek(), Some('\'' | '"')) {
@@ -304,7 +305,7 @@ impl Parser<'_> {
         self.scanner.take(sign) || self.word(word)
     }
 
-    /// Steps over a word that ends here.
+    /// Consumes a whole word.
     fn word(&mut self, word: &str) -> bool {
         let ends = |rest: &str| {
             !rest.starts_with(|next: char| next.is_alphanumeric() || matches!(next, '_' | '-' | '/' | '.' | '['))
@@ -312,7 +313,7 @@ impl Parser<'_> {
         self.scanner.rest().strip_prefix(word).is_some_and(ends) && self.scanner.take(word)
     }
 
-    /// Steps over a word and the bracket behind it.
+    /// Consumes a word and the bracket after it.
     fn called(&mut self, word: &str) -> bool {
         self.scanner.rest().strip_prefix(word).is_some_and(|rest| rest.starts_with('('))
             && self.scanner.take(word)
@@ -328,7 +329,7 @@ impl Parser<'_> {
     }
 }
 
-/// Returns true if a point before this character begins a path to something in a value.
+/// Returns true if a dot before this character begins a path within a value.
 fn follows_point(next: char) -> bool {
     next.is_alphanumeric() || matches!(next, '_' | '-' | '$' | '/' | '\\' | '[' | '.')
 }

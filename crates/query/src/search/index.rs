@@ -1,21 +1,21 @@
-//! The index of a search: all objects of a collection at one moment with what of them is searched, without the objects.
+//! The index of a search: the searched texts of all objects in a snapshot, without the objects.
 //!
-//! It is a stack of parts that never change, each about a quarter of the one below it or less. Objects that come or change are a new
-//! part on top, and what they were before is dead where it stands; parts on top are merged into the one below when they have grown, so
-//! that a change costs the same however many objects there are. A clone shares all parts: the index of one moment stays what it is
-//! while that of the next is made of it.
+//! It is a stack of immutable layers, each at most about a quarter of the one below it. Changed objects form a new
+//! layer on top, and their old versions are marked dead in place. Layers that have grown are merged into the one below,
+//! so the cost of a change is independent of the number of objects. A clone shares all layers, so the next snapshot's
+//! index is derived without changing this one.
 //!
-//! Invariant: an index finds exactly the objects, with the scores, that [`Search::score`] of each of its objects says.
+//! Invariant: an index finds exactly the objects and scores that [`Search::score`] gives for each of its objects.
 
 use std::sync::Arc;
 
 use super::Search;
 use super::part::{Part, SearchGathered};
 
-/// Parts on top are merged into the one below when they have at least one in so many of its objects.
+/// The ratio of sizes at which upper layers are merged into the one below.
 const GROWN: usize = 4;
 
-/// Objects with what of them is searched. A clone costs a few pointers.
+/// The searched texts of objects. A clone costs a few pointers.
 #[derive(Clone, Default)]
 pub struct SearchIndex {
     /// The largest first.
@@ -28,10 +28,10 @@ struct Layer {
     dead: Arc<Dead>,
 }
 
-/// Which objects of a part are dead.
+/// The dead objects of a layer.
 #[derive(Clone, Default)]
 struct Dead {
-    /// A bit for each; none where none is.
+    /// A bit for each object. Empty without dead ones.
     bits: Vec<u64>,
     count: usize,
 }
@@ -53,25 +53,25 @@ impl Layer {
         self.part.len() - self.dead.count
     }
 
-    /// Whether about as much is above it, or dead in it, as it holds.
+    /// Returns true if the layers above, or its dead objects, have about its size.
     fn is_outgrown(&self, above: usize) -> bool {
         above * GROWN >= self.left() || self.dead.count > self.left()
     }
 }
 
-/// What a search finds in a part of an index, the best first, and of equal ones those with smaller keys.
+/// The results of a search in one part of an index, by descending score and ascending key.
 pub struct Ranked<'i> {
     part: &'i Part,
     found: Vec<(u16, u32)>,
 }
 
 impl<'i> Ranked<'i> {
-    /// How many objects.
+    /// The number of objects.
     pub const fn len(&self) -> usize {
         self.found.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no objects.
     pub const fn is_empty(&self) -> bool {
         self.found.is_empty()
     }
@@ -83,7 +83,7 @@ impl<'i> Ranked<'i> {
 }
 
 impl SearchIndex {
-    /// The index of all that was gathered, each of other objects.
+    /// The index of several gathered sets with distinct objects.
     pub fn of(gathered: Vec<SearchGathered>) -> Self {
         let mut parts: Vec<Part> =
             gathered.into_iter().map(SearchGathered::finish).filter(|part| part.len() > 0).collect();
@@ -94,7 +94,7 @@ impl SearchIndex {
         Self { layers: parts.into_iter().map(layer).collect() }
     }
 
-    /// The index after a change: without the objects with some keys, and with others, which it does not have, or no more.
+    /// The index without the objects of the keys `gone`, and with the objects of `come`.
     pub fn changed<'k>(&self, gone: impl Iterator<Item = &'k str>, come: SearchGathered) -> Self {
         let mut layers = self.layers.clone();
         for key in gone {
@@ -113,12 +113,12 @@ impl SearchIndex {
         changed
     }
 
-    /// Merges what has outgrown what is below it.
+    /// Merges layers that have grown.
     fn settle(&mut self) {
         let mut above: usize = self.layers.iter().map(Layer::left).sum();
         let outgrown = self.layers.iter().position(|layer| {
             above -= layer.left();
-            // The topmost one is merged with nothing, unless much of it is dead.
+            // The top layer is only rebuilt if much of it is dead.
             layer.is_outgrown(above) && (above > 0 || layer.dead.count > layer.left())
         });
         let Some(first) = outgrown else { return };
@@ -130,9 +130,9 @@ impl SearchIndex {
         }
     }
 
-    /// The objects with keys from one on to before another in which all words of a search are found: those of each part.
+    /// The objects in a range of keys in which all words occur, for each part.
     ///
-    /// Cost: a pass over the distinct texts, and the objects that are found.
+    /// Cost: a pass over the distinct texts, and the objects found.
     pub fn find(&self, search: &Search, from: &str, to: Option<&str>) -> Vec<Ranked<'_>> {
         let ranked = self.layers.iter().map(|Layer { part, dead }| {
             let found = part.find(&search.words, part.range(from, to), |object| !dead.holds(object));
@@ -141,17 +141,17 @@ impl SearchIndex {
         ranked.filter(|ranked| !ranked.is_empty()).collect()
     }
 
-    /// How many objects it has.
+    /// The number of objects.
     pub fn len(&self) -> usize {
         self.layers.iter().map(Layer::left).sum()
     }
 
-    /// Whether it has none.
+    /// Returns true if there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// About how many bytes of memory it takes, what it shares with others included.
+    /// The approximate memory in bytes, including shared parts.
     pub fn bytes(&self) -> u64 {
         let bytes = |layer: &Layer| layer.part.bytes() + layer.dead.bits.capacity() * size_of::<u64>();
         self.layers.iter().map(bytes).sum::<usize>() as u64
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use crate::value::Subject;
 
-    /// An object by its key: what is in its label, its image and the field beside it.
+    /// An object by its key: its label, image and selectable field.
     type Model = BTreeMap<String, (String, String, String)>;
 
     fn object(key: &str, (label, image, _): &(String, String, String)) -> String {
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(index.len(), model.len());
     }
 
-    /// Words that are alike, in texts of several.
+    /// Similar words, in texts of several.
     fn text() -> impl Strategy<Value = String> {
         let word = prop::sample::select(
             &[
@@ -290,7 +290,7 @@ mod tests {
             for change in changes {
                 let (mut gone, mut come) = (Vec::new(), Model::new());
                 for ((place, key), of) in change {
-                    // One that there is, or another one.
+                    // An existing key, or a new one.
                     let key = model.keys().nth(place).cloned().unwrap_or(key);
                     if model.remove(&key).is_some() {
                         gone.push(key.clone());

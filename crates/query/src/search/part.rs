@@ -1,8 +1,8 @@
-//! Some objects and what of them is searched, in a form in which any word is found without a look at the objects.
+//! One immutable part of a search index, which finds words without reading the objects.
 //!
-//! Distinct texts lie in one piece of memory with who has them: a look for a part of a text is one pass over that, which is short beside
-//! the objects. For typing errors the distinct words of the texts lie beside, each with the letters that it has, so that hardly any
-//! has to be compared letter by letter.
+//! Distinct texts are in one piece of memory with their objects, so searching for a part of a text is one pass over it.
+//! It is short compared with the objects. For typing errors, distinct words are stored with a bit set of their letters,
+//! so that few are compared letter by letter.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -13,22 +13,22 @@ use super::postings::{GONE, Noted, Postings, Texts, in_order, number};
 use super::texts::{SearchedTexts, weight_of};
 use super::{Manner, Word, found_in, is_near, words_of};
 
-/// A shorter word is no typing error of any, and neither is a longer one, in bytes.
+/// The lengths of possible typing errors in bytes.
 const COMPARED: Range<usize> = super::ONE_ERROR_FROM - 1..super::MAX_NEAR * 4 + 1;
 
-/// Objects, by ascending keys. Never changes.
+/// Objects by ascending keys. Immutable.
 #[derive(Default)]
 pub(super) struct Part {
     keys: Texts,
-    /// Which objects have which text.
+    /// The objects of each text.
     texts: Postings,
-    /// Which texts have which word.
+    /// The texts of each word.
     words: Postings,
     /// The letters of each word.
     letters: Vec<u64>,
 }
 
-/// Objects that an index is to know, by ascending keys.
+/// Objects to index, by ascending keys.
 #[derive(Default)]
 pub struct SearchGathered {
     keys: Texts,
@@ -36,19 +36,19 @@ pub struct SearchGathered {
 }
 
 impl SearchGathered {
-    /// Adds an object, whose key is behind those of all before.
+    /// Adds an object, whose key must be greater than all before.
     pub fn add(&mut self, key: &str, texts: &SearchedTexts) {
         let object = number(self.keys.len());
         self.keys.push(key);
         texts.marked().for_each(|text| self.texts.note(text, object));
     }
 
-    /// Whether there is nothing.
+    /// Returns true if there are no objects.
     pub const fn is_empty(&self) -> bool {
         self.keys.len() == 0
     }
 
-    /// About how many bytes of memory it takes.
+    /// The approximate memory in bytes.
     pub fn bytes(&self) -> u64 {
         (self.keys.bytes() + self.texts.bytes()) as u64
     }
@@ -70,7 +70,7 @@ impl Part {
         Self { keys, texts, words, letters }
     }
 
-    /// The objects of several that are left, which have different keys.
+    /// Merges parts with distinct keys, keeping the objects for which `is_left` returns true.
     pub(super) fn merged(parts: &[&Self], is_left: impl Fn(usize, usize) -> bool) -> Self {
         let mut keys = Texts::default();
         let mut objects: Vec<Vec<u32>> = parts.iter().map(|part| vec![GONE; part.len()]).collect();
@@ -104,18 +104,18 @@ impl Part {
         (place < self.len() && self.key(place) == key).then_some(place)
     }
 
-    /// The objects with keys from one on to before another.
+    /// The objects in a range of keys.
     pub(super) fn range(&self, from: &str, to: Option<&str>) -> Range<usize> {
         self.keys.before(from)..to.map_or(self.len(), |to| self.keys.before(to))
     }
 
-    /// About how many bytes of memory it takes.
+    /// The approximate memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.keys.bytes() + self.texts.bytes() + self.words.bytes() + self.letters.capacity() * size_of::<u64>()
     }
 
-    /// The objects of a range that are left and in which all words are found: how well each answers, and which it is. The best come
-    /// first, and of equal ones those with smaller keys.
+    /// The scores and indexes of the live objects of a range that contain all words, by descending score and ascending
+    /// key.
     pub(super) fn find(&self, words: &[Word], range: Range<usize>, is_left: impl Fn(usize) -> bool) -> Vec<(u16, u32)> {
         let Some((first, others)) = words.split_first() else { return Vec::new() };
         let mut scores = vec![0; self.len()];
@@ -129,12 +129,12 @@ impl Part {
         }
         let found = range.filter(|object| scores[*object] > 0 && is_left(*object));
         let mut found: Vec<(u16, u32)> = found.map(|object| (scores[object], number(object))).collect();
-        // There are few different scores, and a stable sort has equal ones in the order of their keys.
+        // There are few distinct scores, and a stable sort keeps the order of keys.
         found.sort_by_key(|(score, _)| Reverse(*score));
         found
     }
 
-    /// Notes how well each object answers to a word, where it does.
+    /// Records the score of a word for each object.
     fn points(&self, word: &Word, best: &mut [u16]) {
         let mut note = |text: usize, manner: Manner| {
             let points = manner.points() * weight_of(self.texts.texts.get(text));
@@ -165,11 +165,11 @@ impl Part {
         }
     }
 
-    /// Hands the texts that have a word which is the same but for typing errors to `found`.
+    /// Calls `found` with the texts that have the word with typing errors.
     fn near(&self, word: &Word, mut found: impl FnMut(usize)) {
         let wanted = letters(&word.text);
         for (place, letters) in self.letters.iter().enumerate() {
-            // An error takes one letter away at the most, and brings one at the most.
+            // An error removes at most one letter and adds at most one.
             let differ = (wanted & !letters).count_ones().max((letters & !wanted).count_ones());
             if differ as usize <= word.errors && is_near(&word.letters, self.words.texts.get(place), word.errors) {
                 self.words.of(place).iter().for_each(|text| found(*text as usize));
@@ -178,7 +178,7 @@ impl Part {
     }
 }
 
-/// Which letters a word has, as bits. Several letters may share one, so that a bit says less than a letter and never more.
+/// The letters of a word as bits. Several letters may share a bit, so the test has false positives only.
 fn letters(word: &str) -> u64 {
     const DIGITS: u32 = 10;
     const LETTERS: u32 = 26;

@@ -1,6 +1,6 @@
-//! Distinct texts in ascending order, in one piece of memory, each with the numbers of those that have it.
+//! Distinct texts in ascending order, in one piece of memory, each with the numbers of its owners.
 //!
-//! Never changed once made: several become one by a merge, which steps over each of them once and hashes nothing.
+//! Immutable. Several are merged in one pass without hashing.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -9,14 +9,14 @@ use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 
-/// The number of one that is gone.
+/// The number of a removed owner.
 pub(super) const GONE: u32 = u32::MAX;
 
-/// Texts, one behind the other.
+/// Concatenated texts.
 #[derive(Default)]
 pub(super) struct Texts {
     all: String,
-    /// Where each ends.
+    /// The end of each text.
     ends: Vec<u32>,
 }
 
@@ -30,7 +30,7 @@ impl Texts {
         self.ends.len()
     }
 
-    /// All of them, one behind the other.
+    /// The concatenation.
     pub(super) fn all(&self) -> &str {
         &self.all
     }
@@ -51,7 +51,7 @@ impl Texts {
         self.ends[at] as usize
     }
 
-    /// The first at or behind `from` that ends behind a byte: near ones are found in few steps.
+    /// The first text from `from` that ends after a byte. Nearby ones are found in few steps.
     pub(super) fn holding(&self, byte: usize, from: usize) -> usize {
         let mut step = 1;
         while from + step < self.len() && self.end(from + step - 1) <= byte {
@@ -61,7 +61,7 @@ impl Texts {
         begin + self.ends[begin.min(end)..end].partition_point(|end| *end as usize <= byte)
     }
 
-    /// How many of these texts, which ascend, come before another.
+    /// The number of these sorted texts before `text`.
     pub(super) fn before(&self, text: &str) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -71,7 +71,7 @@ impl Texts {
         low
     }
 
-    /// How many bytes of memory they take.
+    /// The memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.all.capacity() + self.ends.capacity() * size_of::<u32>()
     }
@@ -82,25 +82,25 @@ impl Texts {
     }
 }
 
-/// A number of something of which there are far fewer than four billions.
+/// Converts a number that is far below four billion.
 ///
 /// # Panics
-/// When there are more.
+/// For a larger number.
 pub(super) fn number(of: usize) -> u32 {
     u32::try_from(of).expect("an index is given up long before it has 4 GiB of anything")
 }
 
-/// Distinct texts, ascending, and the numbers of those that have each.
+/// Distinct sorted texts, and the owners of each.
 #[derive(Default)]
 pub(super) struct Postings {
     pub(super) texts: Texts,
-    /// Where the numbers of each end.
+    /// The end of each text's owners.
     ends: Vec<u32>,
     of: Vec<u32>,
 }
 
 impl Postings {
-    /// Those that have a text.
+    /// The owners of a text.
     pub(super) fn of(&self, at: usize) -> &[u32] {
         let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.of[start as usize..self.ends[at] as usize]
@@ -110,12 +110,12 @@ impl Postings {
         self.texts.len()
     }
 
-    /// How many bytes of memory they take.
+    /// The memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.texts.bytes() + (self.ends.capacity() + self.of.capacity()) * size_of::<u32>()
     }
 
-    /// All of several, each with the new numbers of those that have its texts, and where each text of each has come to.
+    /// Merges several, with new numbers for the owners of each. Also returns the new index of each text of each part.
     pub(super) fn merged(parts: &[(&Self, &[u32])]) -> (Self, Vec<Vec<u32>>) {
         let mut moved: Vec<Vec<u32>> = parts.iter().map(|(part, _)| vec![GONE; part.len()]).collect();
         let mut merged = Self::default();
@@ -150,7 +150,7 @@ impl Postings {
     }
 }
 
-/// Hands all texts of several to `next`, each with which of the several it is of and its place there. Those of each ascend, and so do all.
+/// Calls `next` with all texts of several sorted lists in ascending order, each with its list and its index there.
 pub(super) fn in_order<'t>(parts: &[&'t Texts], mut next: impl FnMut(usize, usize, &'t str)) {
     let first = parts.iter().enumerate().filter(|(_, texts)| texts.len() > 0);
     let mut heads: BinaryHeap<Reverse<(&str, usize, usize)>> =
@@ -166,22 +166,22 @@ pub(super) fn in_order<'t>(parts: &[&'t Texts], mut next: impl FnMut(usize, usiz
     }
 }
 
-/// Texts that are being noted, in any order.
+/// Collects texts in any order.
 #[derive(Default)]
 pub(super) struct Noted {
     texts: Texts,
-    /// The numbers of the texts, by these.
+    /// The indexes of the texts by hash.
     known: HashTable<u32>,
-    /// Seeded by chance, so that nobody can send texts that all fall together.
+    /// Seeded randomly against collision attacks.
     hasher: RandomState,
-    /// Who was noted last for each.
+    /// The last owner of each text.
     last: Vec<u32>,
-    /// A text, and one that has it.
+    /// Pairs of a text and an owner.
     pairs: Vec<(u32, u32)>,
 }
 
 impl Noted {
-    /// Notes that one has a text.
+    /// Adds an owner of a text.
     pub(super) fn note(&mut self, text: &str, one: u32) {
         let Self { texts, known, hasher, last, pairs } = self;
         let hash = hasher.hash_one(text);
@@ -200,13 +200,13 @@ impl Noted {
         }
     }
 
-    /// About how many bytes of memory it takes.
+    /// The approximate memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         let a_text = size_of::<u32>() * 2 + size_of::<u64>();
         self.texts.bytes() + self.texts.len() * a_text + self.pairs.capacity() * size_of::<(u32, u32)>()
     }
 
-    /// Puts it in order.
+    /// Sorts the texts and owners.
     pub(super) fn finish(self) -> Postings {
         let Self { texts, pairs, .. } = self;
         let mut order: Vec<u32> = (0..number(texts.len())).collect();
@@ -217,7 +217,7 @@ impl Noted {
             places[*text as usize] = place;
             ascending.push(texts.get(*text as usize));
         }
-        // How many have each, then where they begin, and when all are put down where they end.
+        // First the number of owners of each text, then their start, and after insertion their end.
         let mut ends = vec![0; texts.len()];
         pairs.iter().for_each(|(text, _)| ends[places[*text as usize]] += 1);
         let mut begin = 0;
@@ -265,7 +265,7 @@ mod tests {
             parts in vec(vec(("[a-c]{0,3}", 0..20u32), 0..40), 1..4),
             gone in btree_set(0..20u32, 0..12),
         ) {
-            // Those of each part have numbers of their own in the whole, and some are gone.
+            // Owners of each part get new numbers in the merge, and some are removed.
             let mut whole = Model::new();
             let (mut made, mut now) = (Vec::new(), Vec::new());
             for (part, pairs) in (0..).zip(&parts) {

@@ -1,10 +1,11 @@
-//! The texts of an object that are searched: in small letters, each with what its field counts.
+//! The searched texts of an object in lower case, each with the weight of its field.
 //!
-//! Equal ones are written alike, so that a change which leaves them as they are is seen by a comparison.
+//! Equal texts have equal bytes, so a comparison detects changes.
 
 use super::weight;
 
-/// Stands before a text of each weight. They are spaces, which no word holds that is searched for: no word is found across two texts.
+/// The mark before a text for each weight. Marks are spaces, which searched words do not contain, so that no match
+/// spans two texts.
 const MARKS: [(u16, &str); 3] = [(weight::NAME, "\t"), (weight::LABEL, "\n"), (weight::OTHER, "\u{b}")];
 
 /// The texts of one object.
@@ -32,14 +33,14 @@ impl SearchedTexts {
         self.ends.push(self.all.len());
     }
 
-    /// Each with its mark, which is one byte.
+    /// The texts with their marks of one byte.
     pub(super) fn marked(&self) -> impl Iterator<Item = &str> {
         let mut start = 0;
         self.ends.iter().map(move |end| &self.all[std::mem::replace(&mut start, *end)..*end])
     }
 }
 
-/// What the field of a text counts that has its mark.
+/// The weight of a marked text.
 pub(super) fn weight_of(marked: &str) -> u16 {
     MARKS.iter().find(|(_, mark)| marked.starts_with(mark)).map_or(weight::OTHER, |(weight, _)| *weight)
 }

@@ -1,6 +1,6 @@
 //! The values that an `enum` allows.
 //!
-//! A long list of them is looked up by hash, since it is asked for each value of an object.
+//! Long lists are looked up by hash, because the lookup runs for each value of an object.
 
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -9,16 +9,16 @@ use keelson_meta::json::Value;
 use super::same::{Alike, same};
 use super::seldom::Statement;
 
-/// Up to how many values are compared one by one.
+/// The largest number of values compared one by one.
 const COMPARED: usize = 8;
 
-/// Allowed values; none where all are.
+/// Allowed values. Empty if all are.
 #[derive(Debug)]
 pub(super) struct Allowed {
     stated: Vec<Value>,
-    /// Their places by their hashes, in order, where there are many.
+    /// Indexes by hash, sorted. Empty for short lists.
     hashed: Vec<(u64, usize)>,
-    /// Where there are many.
+    /// `None` for short lists.
     hasher: Option<RandomState>,
 }
 
@@ -45,7 +45,7 @@ impl Allowed {
         Self { stated: stated.to_vec(), hashed, hasher }
     }
 
-    /// As they are stated.
+    /// The values in the order of the schema.
     pub(super) fn stated(&self) -> &[Value] {
         &self.stated
     }
@@ -54,7 +54,7 @@ impl Allowed {
         self.stated.is_empty()
     }
 
-    /// Whether a value is one of them. Null never is, as upstream has it.
+    /// Returns true for an allowed value. Null is never allowed, as upstream.
     pub(super) fn has(&self, value: &Value) -> bool {
         let is = |allowed: &Value| !allowed.is_null() && same(allowed, value);
         let Some(hasher) = &self.hasher else { return self.stated.iter().any(is) };

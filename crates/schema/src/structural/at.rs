@@ -9,11 +9,11 @@ use keelson_meta::field_error::FieldError;
 /// The field of a fault that upstream gives none.
 pub(super) const NOWHERE: &str = "<nil>";
 
-/// Where a value is: a chain on the stack, written out only when there is something to tell.
+/// The path of a value: a linked list on the stack, formatted only for a fault.
 pub(super) struct At<'a> {
     parent: Option<&'a At<'a>>,
     segment: PathSegment<'a>,
-    /// How many steps lead here.
+    /// The number of steps from the root.
     pub(super) depth: usize,
 }
 
@@ -23,7 +23,7 @@ pub(super) enum PathSegment<'a> {
     Root,
     /// `.name`
     Field(&'a str),
-    /// A member of a map, where it is told in brackets.
+    /// A member of a map, shown in brackets.
     Key(&'a str),
     /// `[3]`
     Index(usize),
@@ -33,12 +33,12 @@ impl<'a> At<'a> {
     /// The whole value.
     pub(super) const ROOT: Self = Self { parent: None, segment: PathSegment::Root, depth: 0 };
 
-    /// A place below this one.
+    /// A path one step below.
     pub(super) fn then(&'a self, segment: PathSegment<'a>) -> Self {
         Self { parent: Some(self), segment, depth: self.depth + 1 }
     }
 
-    /// The way to a field of what is here.
+    /// The path of a field below this place.
     pub(super) fn field(&self, name: &str) -> String {
         self.then(PathSegment::Field(name)).to_string()
     }

@@ -1,8 +1,8 @@
-//! Judges an object by the rules of its schema, in the words of the reference server.
+//! Validates an object by the keywords of its schema, with upstream's messages and order.
 //!
-//! First what each value has to keep, then the objects that are embedded, then what has to be told apart in lists: the order of the
-//! reference. Fields are gone through by name. What is the same as before is excused where it stands in the same place. Items are found
-//! by their hash, so that the work grows with the length of a list and not with its square; what a schema can make of it is counted.
+//! Values come first, then embedded objects, then duplicates in lists. Fields are visited by name. A value equal to the
+//! old one at the same place is excused. List items are matched by hash, so the work is linear in the length of a list.
+//! Work is counted, because a schema can multiply it.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -18,26 +18,26 @@ use super::rules::{Identity, Kind, Node, Others};
 use super::same::{Alike, SameKeys, is_unchanged};
 use super::{MAX_DEPTH, embedded, formats, numbers};
 
-/// How much work it is to look at a value, at a member or an item, at a name or a value that is stated, and at a character.
+/// Work units of one value, one member or item, one name or value of the schema, and one character.
 const LOOK: u64 = 100;
 const LOOK_INSIDE: u64 = 50;
 const LOOK_AT_STATED: u64 = 20;
 const READ: u64 = 10;
-/// How much work it is to compile a pattern, and a state of it.
+/// Work units of compiling a pattern, and of one of its states.
 const COMPILE: u64 = 30_000;
 const COMPILE_STATE: u64 = 500;
 
-/// What is said of an object for which its schema asks for too much.
+/// The fault of an object whose validation exceeds the budget.
 const TOO_MUCH_WORK: &str = "it would take too long to compare the object with all that its schema asks for";
 
-/// What is wrong with a value, but for the objects in it and what is there twice.
+/// The faults of a value, without those of embedded objects and duplicates.
 pub(super) fn value_faults(root: &Node, object: &Value, old: Option<&Value>, budget: &mut Budget) -> Vec<FieldError> {
     let mut faults = Found::new(budget.keywords);
     value(root, object, old, &At::ROOT, &mut faults);
     told(faults, budget)
 }
 
-/// What is wrong with an object, which was `old` before: of values, only with those in a part of it where one is named.
+/// The faults of an object with the old value `old`. With `part`, value faults are limited to that part.
 pub(super) fn faults(
     root: &Node,
     object: &Value,
@@ -62,7 +62,7 @@ pub(super) fn faults(
     told(faults, budget)
 }
 
-/// The faults that were found, and that there may be more where it was too much work to look for them.
+/// Returns the faults, with one more if the work was not completed.
 fn told(faults: Found, budget: &mut Budget) -> Vec<FieldError> {
     let (mut faults, left) = faults.into_parts();
     budget.keywords = left;
@@ -72,7 +72,7 @@ fn told(faults: Found, budget: &mut Budget) -> Vec<FieldError> {
     faults
 }
 
-/// What is wrong with a member of an object. The texts name places in it, and the fields tell where it stands.
+/// The faults of a member of an object. Their texts have paths relative to the member, their fields absolute ones.
 fn part_faults(name: &str, node: &Node, object: &Value, old: Option<&Value>, faults: &mut Found) {
     let Some(value) = object.get(name) else { return };
     let old = old.and_then(|old| old.get(name));
@@ -86,14 +86,14 @@ fn part_faults(name: &str, node: &Node, object: &Value, old: Option<&Value>, fau
     faults.extend(of_part);
 }
 
-/// What is wrong with a value and all below it.
+/// The faults of a value and all values below it.
 fn value(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults: &mut Found) {
     if at.depth > MAX_DEPTH || faults.is_full() {
         return;
     }
     faults.spend(LOOK);
     let before = faults.len();
-    // The order of the reference. A wrong type does not end validation.
+    // The order of upstream. A wrong type does not end validation.
     of_its_type(node, value, at, faults);
     if !value.is_null() {
         combined(node, value, old, at, faults);
@@ -122,15 +122,15 @@ struct Mismatch {
     found: &'static str,
 }
 
-/// Compares a value with the type that the schema states. Without a type, the schema's format implies one for all that is neither null nor
-/// text nor a list.
+/// Compares a value with the type of the schema. Without a type, the format implies one for all values except null,
+/// strings and lists.
 fn typed(node: &Node, value: &Value) -> Result<(), Mismatch> {
     let (kinds, stated): (&[Kind], &str) = match &node.of {
         _ if node.int_or_string => (&[Kind::Integer, Kind::String], "integer,string"),
         None => (&[], ""),
         Some(kind) => (std::slice::from_ref(kind), kind.name()),
     };
-    // A value, how it is called, and the format that it counts as.
+    // The type of the value, its name in messages, and its implied format.
     let (kind, found, format) = match value {
         Value::Null if node.nullable || stated.is_empty() => return Ok(()),
         Value::Null => return Err(Mismatch { wanted: stated, found: "null" }),
@@ -179,7 +179,7 @@ fn text(node: &Node, text: &str, at: &At<'_>, faults: &mut Found) {
     }
 }
 
-/// The first that is wrong with the length of a text or with what it matches.
+/// Returns the first fault of a text's length or pattern.
 fn length_and_pattern(node: &Node, text: &str, at: &At<'_>, faults: &mut Found) -> Result<(), FieldError> {
     let fault = |what: String| Err(FieldError::invalid(at.to_string(), text, what));
     if node.texts.max_length.is_some() || node.texts.min_length.is_some() {
@@ -199,7 +199,7 @@ fn length_and_pattern(node: &Node, text: &str, at: &At<'_>, faults: &mut Found) 
     Ok(())
 }
 
-/// Whether a text matches; else what is said of the pattern, if it is that which is wrong.
+/// Returns true if the text matches, or the error of an invalid pattern.
 fn matches(pattern: &Pattern, text: &str, faults: &mut Found) -> Result<(), String> {
     faults.spend(pattern.states().saturating_mul(text.len() as u64 + 1));
     if faults.is_exhausted() {
@@ -238,8 +238,7 @@ fn list(node: &Node, items: &[Value], old: Option<&Value>, at: &At<'_>, faults: 
     }
 }
 
-/// The items that stood in a list before, by what they are told apart by: only those of a list of type map are. Of items that are
-/// not told apart the first one counts.
+/// The old items of a list of type map, by their keys. Of items with equal keys the first one counts.
 fn partners<'o>(identity: &'o Identity, old: Option<&'o Value>) -> HashMap<SameKeys<'o>, &'o Value> {
     let (Identity::Keys(keys), Some(Value::Array(items))) = (identity, old) else { return HashMap::new() };
     let mut partners = HashMap::with_capacity(items.len());
@@ -287,8 +286,8 @@ fn object(node: &Node, map: &Map, old: Option<&Value>, at: &At<'_>, faults: &mut
     }
 }
 
-/// Returns true for the fields by which an object names its type. Old objects are converted to the type of the new one, so that a
-/// change of these fields can't be seen.
+/// Returns true for the fields that name an object's type. Old objects are converted to the type of the new one, so a
+/// change of these fields can't be detected.
 pub(super) fn is_type_field(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind")
 }
@@ -318,12 +317,12 @@ fn allowed(node: &Node, value: &Value, at: &At<'_>, faults: &mut Found) {
     faults.push(FieldError::not_supported(at.to_string(), sorted(value.clone()), &shown));
 }
 
-/// What the schemas say that are combined here.
+/// Validates by `allOf`, `anyOf`, `oneOf` and `not`.
 fn combined(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults: &mut Found) {
     let judged = |node: &Node, faults: &mut Found| faults.beside(|faults| self::value(node, value, old, at, faults));
     let combined = &*node.combined;
     if !combined.any_of.is_empty() {
-        // A value of another type is validated no further, unless an unchanged one may be excused.
+        // A value of another type is not validated further, unless it may be excused as unchanged.
         faults.spend(LOOK_AT_STATED * combined.any_of.len() as u64);
         let may_fit = |node: &Node| old.is_some() || typed(node, value).is_ok();
         if !combined.any_of.iter().any(|node| may_fit(node) && judged(node, faults).is_empty()) {
@@ -366,7 +365,7 @@ fn combined(node: &Node, value: &Value, old: Option<&Value>, at: &At<'_>, faults
     }
 }
 
-/// What is there twice in lists whose items have to be told apart, and all below them.
+/// Reports duplicates in lists of type set and map, at any depth.
 fn lists(node: &Node, value: &Value, at: &At<'_>, faults: &mut Found) {
     if !node.tells_apart || at.depth > MAX_DEPTH || faults.is_full() {
         return;
@@ -395,7 +394,7 @@ fn lists(node: &Node, value: &Value, at: &At<'_>, faults: &mut Found) {
     }
 }
 
-/// Tells of each value that is there more than once, where it is for the second time.
+/// Reports each repeated value once, at its second occurrence.
 fn duplicates(identity: &Identity, items: &[Value], at: &At<'_>, faults: &mut Found) {
     match identity {
         Identity::None => {}
@@ -432,13 +431,13 @@ fn duplicates(identity: &Identity, items: &[Value], at: &At<'_>, faults: &mut Fo
     }
 }
 
-/// A value as a fault shows it: with its keys in order.
+/// A value with sorted keys, as faults show it.
 fn sorted(mut value: Value) -> Value {
     value.sort_all_keys();
     value
 }
 
-/// Returns true for the second occurrence of a value, and for no other.
+/// Returns true for the second occurrence of a value only.
 fn is_second<K: Hash + Eq>(seen: &mut HashMap<K, usize>, what: K) -> bool {
     let times = seen.entry(what).or_default();
     *times += 1;

@@ -1,7 +1,6 @@
-//! A schema inside of a definition, by which the default that it states is judged.
+//! A subschema of a definition, for validating the default that it states.
 //!
-//! A default is judged as a value of its own: it must be pruned already, and keep what its schema says of values, be they new or
-//! unchanged.
+//! A default must already be pruned, and must satisfy the subschema as a new and as an unchanged value.
 
 use keelson_meta::GroupVersionKind;
 use keelson_meta::field_error::FieldError;
@@ -16,7 +15,7 @@ use super::{StructuralError, check, embedded, tables};
 use crate::schemas::Schemas;
 use crate::walk::{WalkOptions, WalkReport};
 
-/// A schema inside of a definition.
+/// A subschema of a definition.
 #[derive(Debug)]
 pub struct DefaultSchema {
     node: Node,
@@ -25,17 +24,17 @@ pub struct DefaultSchema {
     checks: Option<Checks>,
 }
 
-/// What is said of a default.
+/// The result of validating a default.
 #[derive(Debug, PartialEq)]
 pub struct Judged {
-    /// Whether it has fields that its schema does not have.
+    /// True if the default has fields that the schema does not declare.
     pub has_unknown_fields: bool,
-    /// What is wrong with it, its own path being that of the faults' fields.
+    /// The faults, with absolute paths.
     pub faults: Vec<FieldError>,
 }
 
 impl DefaultSchema {
-    /// Compiles a schema. `is_root`: whether it is the schema of the whole resource.
+    /// Compiles a schema. `is_root` marks the schema of the whole resource.
     ///
     /// # Errors
     /// As [`Schema::structural`](crate::Schema::structural).
@@ -45,13 +44,13 @@ impl DefaultSchema {
         Ok(Self {
             node,
             whole,
-            // The metadata of a default is pruned where it is filled in, so that unknown fields in it are no fault.
+            // The metadata of a default is pruned when it is filled in, so unknown fields in it are no fault.
             schemas: tables::compile(&kind(), document, Reading { whole, any_metadata: true, ..Reading::default() }),
             checks: Checks::compile(document, whole),
         })
     }
 
-    /// Judges a default. What that takes is taken from a budget.
+    /// Validates a default within a budget.
     pub fn judge(&self, default: &Value, path: &str, budget: &mut Budget) -> Judged {
         let has_unknown_fields = self.has_unknown_fields(default);
         let mut faults: Vec<FieldError> = embedded::type_fault(&self.node, default, self.whole).into_iter().collect();
@@ -65,8 +64,8 @@ impl DefaultSchema {
         Judged { has_unknown_fields, faults }
     }
 
-    /// Judges a default inside the metadata, the kind or the version of an object. `around` makes the object that it would be part of,
-    /// and `whole` is the schema of that one.
+    /// Validates a default inside the metadata, kind or version of an object. `around` builds the enclosing object, and
+    /// `whole` is the schema of that object.
     pub fn judge_in_metadata(
         &self,
         default: &Value,
@@ -94,7 +93,7 @@ impl DefaultSchema {
         let mut anew = *budget;
         *faults = expressions::run_for_default(checks, default, Some(default), budget);
         if faults.is_empty() {
-            // Some rules are asked only about a value that was not there before. Upstream does not count what they cost again.
+            // Some rules run for new values only. Upstream does not count their cost again.
             anew.expressions = budget.expressions;
             *faults = expressions::run_for_default(checks, default, None, &mut anew);
             *budget = Budget { cost: anew.cost.min(budget.cost), ..anew };
@@ -110,21 +109,21 @@ impl DefaultSchema {
     }
 }
 
-/// What is wrong with the objects in a default.
+/// The faults of embedded objects in a default.
 fn embedded_faults(node: &Node, default: &Value, whole: bool, budget: &mut Budget) -> Vec<FieldError> {
     let mut found = Found::new(budget.keywords);
     embedded::faults(node, default, whole, &At::ROOT, &mut found);
     found.into_parts().0
 }
 
-/// The name under which the tables of a part are.
+/// The kind of the tables of a subschema.
 const KIND: &str = "Default";
 
 fn kind() -> GroupVersionKind {
     GroupVersionKind { group: String::new(), version: String::new(), kind: KIND.to_owned() }
 }
 
-/// Puts a fault of a value where the value stands.
+/// Prefixes the path of a fault.
 fn move_below(fault: &mut FieldError, path: &str) {
     fault.field = match &*fault.field {
         "" | NOWHERE => path.to_owned(),

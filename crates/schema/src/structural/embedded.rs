@@ -1,7 +1,6 @@
-//! Objects inside of objects (`x-kubernetes-embedded-resource`): what their kind, version and metadata have to be.
+//! Validates kind, version and metadata of embedded objects (`x-kubernetes-embedded-resource`).
 //!
-//! They are judged like those of resources, except that they may have no name. What is of a wrong type in them is found first, and
-//! told alone.
+//! The rules are those of resources, except that the name is optional. A wrong type is found first and reported alone.
 
 use keelson_meta::Object;
 use keelson_meta::field_error::FieldError;
@@ -18,7 +17,8 @@ use super::rules::Node;
 use super::tables;
 use crate::walk::{WalkOptions, WalkReport};
 
-/// What is wrong with the objects in a value. `whole`: whether the value is such an object itself, whatever its schema says.
+/// The faults of the embedded objects in a value. `whole` treats the value itself as an embedded object, whatever its
+/// schema.
 pub(super) fn faults(node: &Node, value: &Value, whole: bool, at: &At<'_>, faults: &mut Found) {
     each(node, value, whole, at, &mut |map, at| {
         if !faults.is_full() {
@@ -27,7 +27,7 @@ pub(super) fn faults(node: &Node, value: &Value, whole: bool, at: &At<'_>, fault
     });
 }
 
-/// What of an object in a value is of a type that it can't have: the first that is found.
+/// The first wrong type in the embedded objects of a value.
 pub(super) fn type_fault(node: &Node, value: &Value, whole: bool) -> Option<FieldError> {
     let mut first = None;
     each(node, value, whole, &At::ROOT, &mut |map, at| {
@@ -38,7 +38,7 @@ pub(super) fn type_fault(node: &Node, value: &Value, whole: bool) -> Option<Fiel
     first
 }
 
-/// Looks at each object in a value, the outer one first.
+/// Visits each embedded object in a value, outer ones first.
 fn each(node: &Node, value: &Value, whole: bool, at: &At<'_>, look: &mut dyn FnMut(&Map, &At<'_>)) {
     if at.depth > MAX_DEPTH || !(whole || node.embeds) {
         return;

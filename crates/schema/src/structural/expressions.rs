@@ -1,7 +1,7 @@
-//! The rules of a schema that are written as expressions (`x-kubernetes-validations`).
+//! The CEL rules of a schema (`x-kubernetes-validations`).
 //!
-//! They are compiled once, against the type that the schema declares where they stand. Whether a definition may have them, for what
-//! they might cost among other things, is judged where definitions are; what is said against a value is in `run`.
+//! Rules are compiled once, against the type declared at their place. Limits on rules, such as their estimated cost,
+//! are checked where definitions are validated. `run` reports faults of values.
 
 mod run;
 
@@ -16,52 +16,52 @@ pub(super) use run::{run, run_for_default};
 
 use crate::field_path;
 
-/// The name that the type of a rule's value has in messages. Upstream's ends with a number that changes.
+/// The name of the value's type in messages. Upstream's ends with a number that changes.
 const TYPE_NAME: &str = "selfType0";
-/// From which estimated cost on it takes long to run a rule, in upstream's units.
+/// The estimated cost from which a rule counts as expensive, in upstream's units.
 const MUCH: u64 = 1_000_000;
-/// How many bytes a rule takes with nothing in it, what each byte of its text takes when it is compiled, and each value of the document
-/// for the types that it sees: more than was counted. Regular expressions are kept elsewhere.
+/// Memory of an empty rule, of each byte of its compiled text, and of each value of the document for its types. The
+/// figures exceed measurements. Regular expressions are kept elsewhere.
 const RULE_BYTES: usize = 1024;
 const BYTES_OF_A_BYTE: usize = 64;
 const BYTES_OF_A_VALUE: usize = 256;
-/// The variable that holds what a value was.
+/// The variable with the old value.
 const OLD_SELF: &str = "oldSelf";
 
 /// The rules of one schema.
 #[derive(Debug)]
 pub struct Expressions {
     decl: Arc<Decl>,
-    /// How many values the document has that the types were made of.
+    /// The number of values in the document of the types.
     values: usize,
-    /// In the order in which they are stated.
+    /// The rules in the order of the schema.
     pub rules: Vec<Expression>,
 }
 
 /// A rule.
 #[derive(Debug)]
 pub struct Expression {
-    /// What a value must be, or why it can't be compiled.
+    /// The compiled rule or its error.
     pub rule: Result<Program, CompileError>,
-    /// What makes the text for a value that is not.
+    /// The compiled `messageExpression` or its error.
     pub message: Option<Result<Program, CompileError>>,
-    /// The expression that it is made by, as it is stated.
+    /// The source of `messageExpression`.
     message_text: String,
-    /// The text where there is no such expression, or where it fails.
+    /// The message if there is no `messageExpression`, or if it fails.
     plain_message: String,
-    /// What stands for the rule in messages about it.
+    /// The text of the rule in messages about it.
     shown: String,
     reason: Reason,
-    /// The field that is told, below that of the value.
+    /// The `fieldPath` of faults, relative to the value.
     field: String,
     optional_old_self: bool,
     may_cost_much: bool,
     regex_states: u64,
-    /// How many bytes it has as it is stated.
+    /// The length of the rule's source in bytes.
     length: usize,
 }
 
-/// The reason that a fault is told with.
+/// The reason of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
     Invalid,
@@ -70,23 +70,23 @@ enum Reason {
     Duplicate,
 }
 
-/// The rules of a schema and of all below it; only schemas that have some are there.
+/// The rules of a schema and all schemas below it. Schemas without rules are left out.
 #[derive(Debug, Default)]
 pub(super) struct Checks {
     own: Option<Expressions>,
-    /// The type that is stated, which is what is shown of a value that could not be judged.
+    /// The declared type, shown for a value that could not be validated.
     of: String,
     /// By name.
     properties: Vec<(String, Checks)>,
     values: Option<Box<Checks>>,
     items: Option<Box<Checks>>,
-    /// The fields by which the items of a list are told apart, if they are.
+    /// The fields that identify the items of a list of type map.
     keys: Option<Vec<String>>,
 }
 
 impl Expressions {
-    /// Compiles the rules of a schema, without those below it; `None` where expressions can't see the values. `is_root`: whether it
-    /// is that of an object with metadata of its own.
+    /// Compiles the rules of a schema, without those below it. Returns `None` if CEL cannot represent the values.
+    /// `is_root` marks the schema of an object with its own metadata.
     pub fn compile(schema: &Value, is_root: bool) -> Option<Self> {
         let decl = decl::from_schema(schema, TYPE_NAME, is_root)?;
         let [plain, optional] = [false, true].map(|optional| environments::rule(&decl, optional));
@@ -95,7 +95,7 @@ impl Expressions {
         Some(Self { decl, values: values(schema), rules })
     }
 
-    /// How many bytes a value has at least.
+    /// The smallest size of a value in bytes.
     pub fn min_size(&self) -> u64 {
         self.decl.min_size
     }
@@ -107,7 +107,7 @@ impl Expression {
         let optional_old_self = stated.get("optionalOldSelf").and_then(Value::as_bool).unwrap_or_default();
         let environment = if optional_old_self { optional } else { plain };
         let rule = Program::compile_rule(text("rule"), environment);
-        // What is wrong with the message is of no interest while the rule is wrong.
+        // The message is not compiled if the rule is invalid.
         let message = Some(text("messageExpression"))
             .filter(|message| !message.is_empty() && rule.is_ok())
             .map(|message| Program::compile_to(message, environment, &[Type::String]));
@@ -144,13 +144,13 @@ impl Expression {
         }
     }
 
-    /// Whether it looks at what the value was.
+    /// Returns true if the rule reads the old value.
     pub fn uses_old_self(&self) -> bool {
         self.rule.as_ref().is_ok_and(|rule| rule.uses(OLD_SELF))
     }
 }
 
-/// How many values there are in a document.
+/// The number of values in a document.
 fn values(document: &Value) -> usize {
     match document {
         Value::Object(members) => 1 + members.iter().map(|(_, value)| values(value)).sum::<usize>(),
@@ -160,7 +160,7 @@ fn values(document: &Value) -> usize {
 }
 
 impl Checks {
-    /// Whether a schema states any, itself or below.
+    /// Returns true if a schema or a schema below it states rules.
     pub(super) fn are_stated(schema: &Value) -> bool {
         let Some(schema) = schema.as_object() else { return false };
         let own = schema.get("x-kubernetes-validations").and_then(Value::as_array);
@@ -170,12 +170,12 @@ impl Checks {
             || properties.map(|(_, schema)| schema).chain(below).any(Self::are_stated)
     }
 
-    /// Whether there are none that can be asked.
+    /// Returns true if there are no rules.
     pub(super) fn is_empty(&self) -> bool {
         self.own.is_none() && self.below().next().is_none()
     }
 
-    /// About how many bytes they take.
+    /// The estimated memory in bytes.
     pub(super) fn estimated_bytes(&self) -> usize {
         let rule = |rule: &Expression| RULE_BYTES + rule.length * BYTES_OF_A_BYTE;
         let types = self.own.as_ref().map_or(0, |own| own.values * BYTES_OF_A_VALUE);
@@ -183,12 +183,12 @@ impl Checks {
         own + self.below().map(Self::estimated_bytes).sum::<usize>()
     }
 
-    /// Whether it may take long to run a rule of these.
+    /// Returns true if one of the rules may be expensive.
     pub(super) fn may_cost_much(&self) -> bool {
         self.rules().any(|rule| rule.may_cost_much) || self.below().any(Self::may_cost_much)
     }
 
-    /// How many states the regular expressions of all rules have together.
+    /// The number of states of the regular expressions of all rules.
     pub(super) fn regex_states(&self) -> u64 {
         let own = self.rules().map(|rule| rule.regex_states);
         own.chain(self.below().map(Self::regex_states)).fold(0, u64::saturating_add)
@@ -203,7 +203,7 @@ impl Checks {
         properties.chain(self.values.as_deref()).chain(self.items.as_deref())
     }
 
-    /// Compiles the rules of a schema and of all below it; `None` if there are none.
+    /// Compiles the rules of a schema and of all below it. Returns `None` without rules.
     pub(super) fn compile(schema: &Value, is_root: bool) -> Option<Self> {
         let list = |name: &str| schema.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
         let text = |name: &str| schema.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -231,7 +231,7 @@ impl Checks {
     }
 }
 
-/// Whether a schema is that of an object with metadata of its own.
+/// Returns true for the schema of an object with its own metadata.
 pub(super) fn is_embedded(schema: &Value) -> bool {
     schema.get("x-kubernetes-embedded-resource").and_then(Value::as_bool).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
-//! The formats of texts and numbers that upstream knows.
+//! The formats of strings and numbers that upstream validates.
 //!
-//! Others are not looked at: a definition may name any.
+//! Unknown formats are ignored, since a definition may name any.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr as _;
@@ -12,7 +12,7 @@ use regex::Regex;
 
 use super::rules::Kind;
 
-/// A format: its name in the reference's messages, and its check.
+/// A format: its name in upstream's messages, and its check.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Format {
     name: &'static str,
@@ -23,10 +23,10 @@ pub(super) struct Format {
 enum Judge {
     Text(fn(&str) -> bool),
     Int32,
-    /// Any whole number is of it.
+    /// Any integer fits.
     Int64,
     Float,
-    /// Any number is of it.
+    /// Any number fits.
     Double,
 }
 
@@ -64,7 +64,7 @@ const FORMATS: &[(&str, Judge)] = &[
     ("uuid5", Judge::Text(|text| is_uuid(text, Some(b'5')) && has_variant(text))),
 ];
 
-/// Whether a format of this name is one of values of a type. Of others the writer of a definition is warned.
+/// Returns true if the format is known for values of a type. Others cause a warning about the definition.
 pub fn is_known(of: &str, name: &str) -> bool {
     let plain = |name: &str| name.replace('-', "");
     match of {
@@ -80,7 +80,7 @@ pub fn is_known(of: &str, name: &str) -> bool {
 }
 
 impl Format {
-    /// The format of this name, if the type has it. A value that may be text or a whole number has the formats of text.
+    /// The format of this name, if the type has it. An int-or-string value has the formats of strings.
     pub(super) fn named(of: Option<Kind>, name: &str) -> Option<Self> {
         let (name, judge) = FORMATS.iter().find(|(known, _)| *known == name)?;
         let is_of_type = match judge {
@@ -105,7 +105,7 @@ impl Format {
     }
 }
 
-/// Whether a text is of a format.
+/// Returns true if a text fits a format.
 pub(super) fn fits(format: &Format, text: &str) -> bool {
     match format.judge {
         Judge::Text(fits) => fits(text),
@@ -125,7 +125,7 @@ fn is_base64(text: &str) -> bool {
     !digits.is_empty() && text.len().is_multiple_of(4) && padding <= 2 && digits.bytes().all(plain)
 }
 
-/// Leading zeros do not make a number octal here.
+/// Leading zeros do not make a number octal.
 fn is_ipv4(text: &str) -> bool {
     let mut parts = 0;
     let decimal = text.split('.').all(|part| {
@@ -207,7 +207,7 @@ fn is_isbn13(text: &str) -> bool {
     digits.len() == 13 && values.is_some_and(|values| weighed(values).is_multiple_of(10))
 }
 
-/// A number that some issuer of cards gives out and whose last digit checks the others (ISO/IEC 7812).
+/// A card number of a known issuer whose last digit is the checksum of the others (ISO/IEC 7812).
 fn is_credit_card(text: &str) -> bool {
     let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(10)).collect();
     let issued =
@@ -243,7 +243,7 @@ fn is_date(text: &str) -> bool {
     text.len() == 10 && is_time(&format!("{text}T00:00:00Z"))
 }
 
-/// RFC 3339; letters may be small.
+/// RFC 3339, with lower-case letters allowed.
 fn is_time(text: &str) -> bool {
     let separated = text.as_bytes().get(10).is_some_and(|byte| matches!(byte, b'T' | b't'));
     let seconds = text.get(17..19).and_then(|seconds| seconds.parse::<u8>().ok());
@@ -252,7 +252,7 @@ fn is_time(text: &str) -> bool {
         && parse_rfc3339(&text.to_ascii_uppercase().replace(',', ".")).is_some()
 }
 
-/// A duration of Go's (`1h2m`), or numbers with units in words (`2 days`).
+/// A duration of Go (`1h2m`), or numbers with units in words (`2 days`).
 fn is_duration(text: &str) -> bool {
     if text == "0" {
         return true;
@@ -283,7 +283,7 @@ fn is_unit(unit: &str) -> bool {
     UNITS.contains(&&*unit) || unit.strip_suffix('s').is_some_and(|single| single.len() > 1 && UNITS.contains(&single))
 }
 
-/// An address, with a name before it or without one.
+/// An address, with or without a display name.
 fn is_email(text: &str) -> bool {
     let text = text.trim();
     let address = match text.strip_suffix('>') {
@@ -307,8 +307,8 @@ fn is_email(text: &str) -> bool {
 static LETTERS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\p{L}$").expect("it is a good pattern"));
 static SIGNS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[\p{S}\p{L}]$").expect("it is a good pattern"));
 
-/// As upstream's pattern has it: the last of several labels is a name of letters, two at least, and one that stands alone has a hyphen
-/// behind its first sign at the most.
+/// Upstream's pattern: the last of several labels consists of at least two letters, and a single label may have a
+/// hyphen only behind its first character.
 fn is_hostname(text: &str) -> bool {
     let is_sign = |c: &char| c.is_ascii_alphanumeric() || SIGNS.is_match(c.encode_utf8(&mut [0; 4]));
     let is_letter = |c: char| c.is_ascii_alphabetic() || LETTERS.is_match(c.encode_utf8(&mut [0; 4]));
@@ -334,7 +334,7 @@ fn is_hostname(text: &str) -> bool {
     }
 }
 
-/// What can be requested: an absolute URI, or a path that begins at the root.
+/// An absolute URI, or a path that begins at the root.
 fn is_uri(text: &str) -> bool {
     let Some(first) = text.chars().next() else { return false };
     let scheme = text.split_once(':').map(|(scheme, _)| scheme);

@@ -1,33 +1,33 @@
-//! Collects the validation faults of one object, and bounds the work of looking for them.
+//! Collects the validation faults of one object and bounds the work of finding them.
 //!
-//! A schema can ask for more than anybody waits for: alternatives that are tried for each of many values, patterns that are slow to
-//! match. Upstream goes on for as long as it takes. Here an object has a budget, which no useful schema comes near, and an object that
-//! exceeds it is refused. Faults are collected as long as more of them tell something.
+//! A schema can require unbounded work, such as many alternatives for each of many values, or slow patterns. Upstream
+//! has no limit for this. Here each object has a budget far above the needs of useful schemas, and an object that
+//! exceeds it is refused. The collection stops at `FAULTS_MAX` faults or `FAULTS_BYTES_MAX` bytes.
 
 use keelson_cel::cost::limits;
 use keelson_meta::field_error::{FAULTS_BYTES_MAX, FAULTS_MAX, FieldError};
 
-/// How much work it may be to judge one object by keywords, in nanoseconds, about.
+/// The budget for validating one object by keywords, in nanoseconds, approximately.
 const WORK: u64 = 10_000_000_000;
-/// How much work it is to tell of a fault, besides its bytes.
+/// Work units of reporting a fault, in addition to its bytes.
 const TELL: u64 = 200;
 
-/// What is left of what judging one object, or all defaults of a definition, may take.
+/// The remaining budget for validating one object, or all defaults of a definition.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// Of expressions, by upstream's count.
+    /// Expressions, in upstream's cost units.
     pub(super) cost: u64,
-    /// Of expressions besides that, in nanoseconds.
+    /// Expressions, in nanoseconds.
     pub(super) expressions: u64,
-    /// Of keywords, in nanoseconds.
+    /// Keywords, in nanoseconds.
     pub(super) keywords: u64,
 }
 
 impl Budget {
-    /// All of it.
+    /// The whole budget.
     pub const FULL: Self = Self { cost: limits::OBJECT, expressions: limits::WORK, keywords: WORK };
 
-    /// Whether expressions may cost no more.
+    /// Returns true if the budget of expressions is spent.
     pub fn is_spent(&self) -> bool {
         self.cost == 0
     }
@@ -38,12 +38,12 @@ impl Budget {
 pub(super) struct Found {
     faults: Vec<FieldError>,
     bytes: usize,
-    /// How much work it may be to go on.
+    /// The remaining work.
     work: u64,
 }
 
 impl Found {
-    /// None yet, and so much work.
+    /// An empty collection with this budget.
     pub(super) fn new(work: u64) -> Self {
         Self { faults: Vec::new(), bytes: 0, work }
     }
@@ -63,27 +63,27 @@ impl Found {
         self.faults.len()
     }
 
-    /// Takes back what was found behind the first so many.
+    /// Drops faults behind the first `length`.
     pub(super) fn truncate(&mut self, length: usize) {
         self.bytes -= self.faults.drain(length..).map(|fault| fault.about_bytes()).sum::<usize>();
     }
 
-    /// Whether no more faults are looked for.
+    /// Returns true if no more faults are collected.
     pub(super) fn is_full(&self) -> bool {
         self.faults.len() >= FAULTS_MAX || self.bytes >= FAULTS_BYTES_MAX || self.is_exhausted()
     }
 
-    /// Whether it was too much work.
+    /// Returns true if the budget is exceeded.
     pub(super) fn is_exhausted(&self) -> bool {
         self.work == 0
     }
 
-    /// Does so much work, in nanoseconds.
+    /// Charges work, in nanoseconds.
     pub(super) fn spend(&mut self, work: u64) {
         self.work = self.work.saturating_sub(work);
     }
 
-    /// What is found by another look, beside what was found so far.
+    /// Runs a check with the same budget and returns its faults separately.
     pub(super) fn beside(&mut self, look: impl FnOnce(&mut Self)) -> Vec<FieldError> {
         let mut beside = Self::new(self.work);
         look(&mut beside);
@@ -91,7 +91,7 @@ impl Found {
         beside.faults
     }
 
-    /// All of it, and how much work is left.
+    /// The faults and the remaining work.
     pub(super) fn into_parts(self) -> (Vec<FieldError>, u64) {
         (self.faults, self.work)
     }

@@ -1,6 +1,6 @@
 //! Validates numbers: their range by type and format, multiples, and bounds.
 //!
-//! A bound that is itself out of the range of the type is reported with each value, as by the reference.
+//! A bound outside of the range of the type is reported with each value, as upstream does.
 
 use keelson_meta::field_error::FieldError;
 use keelson_meta::go_format;
@@ -10,7 +10,7 @@ use super::at::{At, nowhere};
 use super::found::Found;
 use super::rules::{Bound, Kind, Node};
 
-/// Reports all that is wrong with a number, in the order of the reference.
+/// Reports all faults of a number in upstream's order.
 pub(super) fn check(node: &Node, value: &Value, at: &At<'_>, faults: &mut Found) {
     let Value::Number(exact) = value else { return };
     let Some(number) = value.as_f64() else { return };
@@ -47,7 +47,7 @@ pub(super) fn check(node: &Node, value: &Value, at: &At<'_>, faults: &mut Found)
     }
 }
 
-/// The range of the schema's type and format, if a number is out of it. A schema that allows texts too has none.
+/// The range of the schema's type and format, if a number is outside of it. A schema that also allows strings has none.
 fn range_fault(node: &Node, whole: Option<i64>, number: f64) -> Option<String> {
     /// The first float above all 64-bit integers.
     const ABOVE_INT64: f64 = 9_223_372_036_854_775_808.0;
@@ -65,7 +65,7 @@ fn range_fault(node: &Node, whole: Option<i64>, number: f64) -> Option<String> {
     (!fits).then(|| format!("{} {format}", of.name()))
 }
 
-/// True for a whole number: one of 64 bits, or a float that is exact.
+/// Returns true for an integer of 64 bits or a float with an exact integer value.
 pub(super) fn is_whole(value: &Value) -> bool {
     const EXACT: f64 = 9_007_199_254_740_991.0;
     let Value::Number(number) = value else { return false };
@@ -79,7 +79,7 @@ fn go_number(number: f64) -> Value {
     })
 }
 
-/// True for a multiple of a factor, within the precision of their digits: 0.3 is one of 0.1.
+/// Returns true for a multiple of a factor, within the precision of their digits: 0.3 is one of 0.1.
 fn is_multiple(number: f64, factor: f64) -> bool {
     let quotient = if factor < 1.0 { 1.0 / factor * number } else { number / factor };
     quotient.fract() == 0.0 || (quotient - quotient.round()).abs() < f64::EPSILON * quotient.abs()

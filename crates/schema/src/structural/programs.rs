@@ -1,8 +1,9 @@
-//! The expressions of schemas, compiled when an object is first judged by them and kept within a bound.
+//! A cache of compiled expressions of schemas, compiled at the first validation and bounded in bytes.
 //!
-//! Of thousands of definitions few are written to at a time, and compiled expressions take many times their text. So a schema knows where
-//! its words can be read again, and all schemas of a server share [`KeptPrograms`]. Who judges an object holds what it judges by, so that
-//! nothing is taken away from it. What is compiled and how it is asked is not known here.
+//! Few of thousands of definitions are written to at a time, and compiled expressions take a multiple of their text. A
+//! schema therefore keeps a reference to its document, and all schemas of a server share [`KeptPrograms`]. A running
+//! validation holds an `Arc`, so eviction does not affect it. The cache must not know how expressions are compiled or
+//! run.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use parking_lot::Mutex;
 use super::expressions::Checks;
 use crate::document::SchemaDocument;
 
-/// How many bytes are kept of all schemas together, besides those of the one that was asked last.
+/// The maximum memory of compiled expressions in bytes, without those of the schema used last.
 pub const PROGRAMS_BYTES: usize = 64 << 20;
 
 /// The compiled expressions of all schemas of a server.
@@ -25,22 +26,22 @@ pub struct KeptPrograms {
     compiled: AtomicU64,
 }
 
-/// What was counted of it.
+/// Statistics of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramStats {
-    /// Of how many schemas the expressions are kept.
+    /// The number of schemas with cached expressions.
     pub schemas: usize,
-    /// How many bytes they have, as estimated.
+    /// Their estimated memory in bytes.
     pub bytes: usize,
-    /// How often the expressions of a schema were compiled.
+    /// The number of compilations since the start.
     pub compiled: u64,
 }
 
-/// ORDER: this is locked last, and nothing is compiled meanwhile.
+/// ORDER: locked last, and not held while compiling.
 #[derive(Debug, Default)]
 struct CompiledSchemas {
     by_schema: HashMap<u64, Programs>,
-    /// Whose turn it is to go, unless it was asked since.
+    /// Candidates for eviction, in order, unless used since.
     turns: VecDeque<u64>,
     bytes: usize,
 }
@@ -59,12 +60,12 @@ impl Default for KeptPrograms {
 }
 
 impl KeptPrograms {
-    /// Keeps at most so many bytes.
+    /// A cache of at most `bound` bytes.
     pub fn within(bound: usize) -> Self {
         Self { bound, kept: Mutex::default(), schemas: AtomicU64::new(0), compiled: AtomicU64::new(0) }
     }
 
-    /// What was counted.
+    /// The current statistics.
     pub fn stats(&self) -> ProgramStats {
         let kept = self.kept.lock();
         let compiled = self.compiled.load(Ordering::Relaxed);
@@ -96,7 +97,7 @@ impl KeptPrograms {
 }
 
 impl CompiledSchemas {
-    /// Lets go what was not asked for longest, about, until no more than so many bytes are left.
+    /// Evicts approximately the least recently used expressions until at most `left` bytes remain.
     fn make_room(&mut self, left: usize) {
         while self.bytes > left {
             let Some(schema) = self.turns.pop_front() else { return };
@@ -117,13 +118,13 @@ impl CompiledSchemas {
     }
 }
 
-/// The expressions of a schema that are compiled when they are asked.
+/// The expressions of a schema, compiled at first use.
 #[derive(Debug)]
 pub(super) struct OnDemand {
     schema: u64,
     document: Arc<dyn SchemaDocument>,
     programs: Arc<KeptPrograms>,
-    /// ORDER: held while they are compiled, so that they are compiled once for all who wait for them.
+    /// ORDER: held while compiling, so that concurrent callers compile once.
     compiling: Mutex<()>,
 }
 
@@ -133,14 +134,14 @@ impl OnDemand {
         Self { schema, document, programs: programs.clone(), compiling: Mutex::new(()) }
     }
 
-    /// What is compiled already.
+    /// The compiled expressions, if cached.
     pub(super) fn kept(&self) -> Option<Arc<Checks>> {
         self.programs.get(self.schema)
     }
 
-    /// What all expressions were compiled to.
+    /// The compiled expressions.
     ///
-    /// Cost: that of compiling them, unless they are kept.
+    /// Cost: one compilation, unless they are cached.
     pub(super) fn compiled(&self) -> Arc<Checks> {
         if let Some(kept) = self.kept() {
             return kept;

@@ -1,6 +1,6 @@
-//! The rules that values keep beyond their shape, as they were stated: one node for each schema, with its expressions compiled.
+//! The validation keywords of a schema: one node for each subschema, with its expressions compiled.
 //!
-//! Schemas that are combined (`allOf`, `anyOf`, `oneOf`, `not`) are nodes like others; they state no types as a rule.
+//! Subschemas of `allOf`, `anyOf`, `oneOf` and `not` are nodes too. They usually state no types.
 
 use keelson_cel::library::regex::Pattern;
 use keelson_meta::json::{Map, Value};
@@ -10,16 +10,16 @@ use super::formats::Format;
 use super::seldom::{Seldom, Statement};
 use super::{MAX_DEPTH, StructuralError};
 
-/// What one schema says of a value.
+/// The keywords of one schema.
 #[derive(Debug, Default)]
 pub(super) struct Node {
     pub(super) of: Option<Kind>,
     pub(super) nullable: bool,
     pub(super) int_or_string: bool,
     pub(super) embedded: bool,
-    /// Whether values are or hold objects of their own.
+    /// True if values are or contain embedded objects.
     pub(super) embeds: bool,
-    /// Whether values are or hold lists whose items have to be told apart.
+    /// True if values are or contain lists of type set or map.
     pub(super) tells_apart: bool,
     pub(super) format: Option<Format>,
     pub(super) numbers: Seldom<Numbers>,
@@ -30,7 +30,7 @@ pub(super) struct Node {
     pub(super) combined: Seldom<Combined>,
 }
 
-/// The types that schemas know.
+/// The types of a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Object,
@@ -68,7 +68,7 @@ pub(super) struct Bound {
     pub(super) exclusive: bool,
 }
 
-/// What is said of texts; lengths are in characters.
+/// Keywords of strings. Lengths are in characters.
 #[derive(Debug, Default)]
 pub(super) struct Texts {
     pub(super) max_length: Option<usize>,
@@ -76,7 +76,7 @@ pub(super) struct Texts {
     pub(super) pattern: Option<Pattern>,
 }
 
-/// What is said of lists.
+/// Keywords of lists.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     pub(super) max_items: Option<usize>,
@@ -86,18 +86,18 @@ pub(super) struct Lists {
     pub(super) identity: Identity,
 }
 
-/// How the items of a list are told apart.
+/// The identity of list items.
 #[derive(Debug, Default)]
 pub(super) enum Identity {
     #[default]
     None,
-    /// By what they are.
+    /// The whole item.
     Value,
-    /// By these fields.
+    /// These fields.
     Keys(Vec<String>),
 }
 
-/// Schemas that are combined.
+/// Combined schemas.
 #[derive(Debug, Default)]
 pub(super) struct Combined {
     pub(super) all_of: Vec<Node>,
@@ -106,7 +106,7 @@ pub(super) struct Combined {
     pub(super) not: Option<Node>,
 }
 
-/// What is said of objects.
+/// Keywords of objects.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     pub(super) max_properties: Option<usize>,
@@ -117,15 +117,15 @@ pub(super) struct Objects {
     pub(super) others: Others,
 }
 
-/// What is said of fields that are not declared.
+/// The rule for undeclared fields.
 #[derive(Debug, Default)]
 pub(super) enum Others {
-    /// Nothing.
+    /// Any value is allowed.
     #[default]
     Free,
-    /// There are none.
+    /// Undeclared fields are faults.
     Forbidden,
-    /// They keep this.
+    /// The values must satisfy this schema.
     Node(Box<Node>),
 }
 
@@ -203,7 +203,7 @@ impl Node {
         Reader { path: Vec::new(), of_default: false }.node(document)
     }
 
-    /// The same for the defaults in a schema. Upstream judges them without the types of what is a number or a text.
+    /// Compiles the schema for validating its defaults. Upstream ignores the types of int-or-string values there.
     pub(super) fn of_default(document: &Value) -> Result<Self, StructuralError> {
         Reader { path: Vec::new(), of_default: true }.node(document)
     }
@@ -214,37 +214,37 @@ impl Node {
         Some(&properties[found].1)
     }
 
-    /// How many schemas are tried for a value and all in it, where one of several has to fit.
+    /// The number of alternative schemas tried for a value and its parts.
     pub(super) fn alternatives(&self) -> u64 {
         let own = self.combined().count() as u64;
         own + self.parts().chain(self.combined()).map(Self::alternatives).sum::<u64>()
     }
 
-    /// How many states the patterns have together: this one's and those of all schemas below.
+    /// The number of states of the patterns of this schema and all below it.
     pub(super) fn pattern_states(&self) -> u64 {
         let own = self.texts.pattern.as_ref().map_or(0, Pattern::states);
         let below = self.parts().chain(self.combined()).map(Self::pattern_states);
         below.fold(own, u64::saturating_add)
     }
 
-    /// The schemas that are combined here.
+    /// The subschemas that validate the same value.
     fn combined(&self) -> impl Iterator<Item = &Node> {
         let Combined { all_of, any_of, one_of, not } = &*self.combined;
         all_of.iter().chain(any_of).chain(one_of).chain(not)
     }
 
-    /// The schemas of what a value consists of.
+    /// The schemas of the value's parts.
     fn parts(&self) -> impl Iterator<Item = &Node> {
         let properties = self.objects.properties.iter().map(|(_, node)| node);
         properties.chain(self.other()).chain(self.lists.items.as_deref())
     }
 
-    /// What is said of a member of an object.
+    /// The schema of a member of an object.
     pub(super) fn member(&self, name: &str) -> Option<&Node> {
         self.property(name).or_else(|| self.other())
     }
 
-    /// What is said of members that are not declared.
+    /// The schema of undeclared members.
     pub(super) fn other(&self) -> Option<&Node> {
         match &self.objects.others {
             Others::Node(node) => Some(node),
@@ -253,7 +253,7 @@ impl Node {
     }
 }
 
-/// Reads a document, and knows where it is in it.
+/// Reads a document and keeps the current path for errors.
 struct Reader {
     path: Vec<String>,
     of_default: bool,

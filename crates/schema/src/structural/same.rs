@@ -1,7 +1,7 @@
-//! Sameness of values as schemas have it: in whatever form their numbers and in whatever order their fields are.
+//! Equality of values as schemas define it, regardless of number notation and field order.
 //!
-//! JSON does not tell 1 from 1.0, which the equality of values does. The hashes here go with that: what is the same has the same hash,
-//! so that the items of long lists can be looked up instead of being compared with each other.
+//! JSON does not distinguish 1 from 1.0, but `Value`'s equality does. Equal values have equal hashes, so items of long
+//! lists are looked up and not compared pairwise.
 
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -26,7 +26,7 @@ pub(super) fn same(left: &Value, right: &Value) -> bool {
     }
 }
 
-/// Compares a value with its old value as the schema correlates them: the items of a list of type map may stand in another order.
+/// Compares a value with its old value. Items of a list of type map may have another order.
 pub(super) fn is_unchanged(node: &Node, old: &Value, new: &Value) -> bool {
     match (old, new) {
         (Value::Array(before), Value::Array(after)) => match (&node.lists.identity, &node.lists.items) {
@@ -52,7 +52,7 @@ pub(super) fn is_unchanged(node: &Node, old: &Value, new: &Value) -> bool {
     }
 }
 
-/// A value that equals those that are the same.
+/// A value that compares by this equality.
 #[derive(Clone, Copy)]
 pub(super) struct Alike<'v>(pub(super) &'v Value);
 
@@ -70,7 +70,7 @@ impl Hash for Alike<'_> {
         match self.0 {
             Value::Null => {}
             Value::Bool(flag) => flag.hash(state),
-            // Adding zero makes one zero of the two that floats have.
+            // Adding zero turns -0.0 into 0.0.
             Value::Number(number) => number.as_f64().map(|number| (number + 0.0).to_bits()).hash(state),
             Value::String(text) => text.hash(state),
             Value::Array(items) => {
@@ -86,10 +86,10 @@ impl Hash for Alike<'_> {
     }
 }
 
-/// An item of a list whose items are told apart by some of their fields.
+/// An item of a list of type map, compared by its keys.
 #[derive(Clone, Copy)]
 pub(super) struct SameKeys<'v> {
-    /// The names of these fields.
+    /// The names of the keys.
     pub(super) keys: &'v [String],
     pub(super) item: &'v Value,
 }

@@ -1,16 +1,17 @@
 //! Keywords that few schema nodes have, boxed, so that the usual node stays small.
 //!
-//! There are as many nodes as all definitions have fields, and most state no more than a type. What the keywords mean is not known here.
+//! There are as many nodes as all definitions have fields, and most state only a type. This module must not know the
+//! meaning of the keywords.
 
 use std::ops::Deref;
 
-/// What a schema states, or nothing.
+/// A group of keywords, or none.
 #[derive(Debug)]
 pub(super) struct Seldom<T>(Option<Box<T>>);
 
-/// What can be left out of a schema.
+/// A group of keywords that a schema may leave out.
 pub(super) trait Statement: 'static {
-    /// The one that says nothing.
+    /// The group without keywords.
     fn nothing() -> &'static Self;
 
     fn is_nothing(&self) -> bool;

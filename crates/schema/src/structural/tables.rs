@@ -1,8 +1,8 @@
 //! The tables of a structural schema: the shape of its objects, in the form of the built-in kinds.
 //!
-//! Fields are declared in alphabetical order, in which the reference server writes custom objects. What has no type and keeps what
-//! it does not declare is any value; where neither is said, values pass but for the fields of objects in them. Descriptions are not kept:
-//! who publishes a schema reads its words in the definition.
+//! Fields are declared in alphabetical order, as kube-apiserver writes custom objects. A schema without a type that
+//! preserves unknown fields accepts any value. Without either, values are kept but objects in them lose their fields.
+//! Descriptions are not kept, since publishing reads the document.
 
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::{Map, Value};
@@ -13,13 +13,13 @@ use crate::layout::{
 };
 use crate::schemas::{SchemaRef, Schemas};
 
-/// The definition of what every kind has as its metadata.
+/// The definition of `ObjectMeta`.
 const METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// The reading of a document, as far as the document itself does not say.
+/// Options for reading a document.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reading {
-    /// The schema is that of objects with metadata of their own.
+    /// The schema belongs to an object with its own metadata.
     pub(super) whole: bool,
     /// Unknown fields are kept everywhere.
     pub(super) keeps_unknown: bool,
@@ -34,7 +34,7 @@ pub(super) fn compile(kind: &GroupVersionKind, document: &Value, reading: Readin
     Schemas::from_compiled(tables.builder.finish())
 }
 
-/// The schema of the metadata of every object.
+/// The schema of `ObjectMeta`.
 pub(super) fn metadata() -> Option<SchemaRef<'static>> {
     Schemas::builtin().definition(METADATA)
 }
@@ -47,11 +47,12 @@ struct Tables {
 /// The role of a schema within the one around it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Role {
-    /// That of an object with metadata of its own.
+    /// An object with its own metadata.
     Object,
-    /// That of a field, of an entry of a map or of an item.
+    /// A field, a map entry or an item.
     Part,
-    /// That of an item whose array keeps unknown fields. The item keeps its own too; below a declared field, pruning begins again.
+    /// An item of an array that preserves unknown fields. The item preserves its own too. Below a declared field,
+    /// pruning begins again.
     PreservedItem,
 }
 
@@ -70,7 +71,7 @@ impl Tables {
             node.flags |= PRESERVE_UNKNOWN;
         }
         node.of = match text("type") {
-            // Definitions of old need not say so of the whole resource.
+            // Older definitions may omit the type of the whole resource.
             _ if role == Role::Object => Type::Object,
             _ if flag("x-kubernetes-int-or-string") => Type::IntOrString,
             "object" => Type::Object,
@@ -99,7 +100,7 @@ impl Tables {
     fn object(&mut self, schema: &Map, node: &mut NodeSpec, whole: bool) {
         let declared = schema.get("properties").and_then(Value::as_object);
         match schema.get("additionalProperties") {
-            // Of those that are forbidden, too, none is taken out: the rules refuse it.
+            // Forbidden properties are not pruned either, so that validation refuses them.
             Some(values) if declared.is_none_or(Map::is_empty) => {
                 node.of = Type::Map;
                 node.child = Some(self.node(values, Role::Part));
@@ -179,7 +180,7 @@ fn has_default(schema: &Value) -> bool {
     schema.get("default").is_some() || fields.map(|(_, schema)| schema).any(has_default)
 }
 
-/// A field that is left out where there is none, and otherwise kept as it is.
+/// A field that is omitted when absent and otherwise kept unchanged.
 fn field(name: &str, node: NodeId, flags: u32, default: String) -> FieldSpec {
     FieldSpec {
         name: name.to_owned(),

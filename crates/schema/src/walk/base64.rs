@@ -1,12 +1,13 @@
-//! Bytes in base64 as Go's decoder takes them: line breaks are skipped, padding is needed, spare bits are ignored.
+//! Validates and normalizes base64 as Go's decoder does: line breaks are skipped, padding is required, spare bits are
+//! ignored.
 //!
-//! The text is not decoded into bytes: it is only checked, and written again where Go would write it otherwise.
+//! The text is not decoded into bytes. It is rewritten only where Go would write it differently.
 
 use keelson_meta::base64_digit;
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// The text as Go would write the bytes again; `None` if it already is.
+/// The text as Go would write it again. `None` if it is unchanged.
 ///
 /// # Errors
 /// Go's message, with the offset at which decoding failed.
@@ -24,19 +25,19 @@ pub(super) fn canonical(text: &str) -> Result<Option<String>, String> {
     Ok((out != text).then_some(out))
 }
 
-/// These bytes in base64.
+/// Encodes bytes in base64.
 pub(super) fn encoded(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for part in bytes.chunks(3) {
         let bits = part.iter().fold(0, |bits, byte| bits << 8 | u32::from(*byte));
-        // As many digits as it takes to hold them, the last with bits that say nothing.
+        // The last digit has spare bits.
         let digits = part.len() + 1;
         push(&mut out, &Quantum { bits: bits << (digits * 6 - part.len() * 8), digits });
     }
     out
 }
 
-/// Up to four digits of six bits; the number of digits says how many bytes they hold.
+/// Up to four digits of six bits. Their number determines that of the bytes.
 struct Quantum {
     bits: u32,
     digits: usize,
@@ -58,7 +59,7 @@ fn quantum(bytes: &[u8], at: &mut usize) -> Result<Option<Quantum>, String> {
     Ok(Some(quantum))
 }
 
-/// What may follow the first `=`: a second one after two digits, line breaks, and nothing else.
+/// Reads the padding from the first `=`: a second one after two digits, line breaks, and nothing else.
 fn padding(bytes: &[u8], at: &mut usize, quantum: Quantum) -> Result<Quantum, String> {
     let first = *at - 1;
     match quantum.digits {
@@ -88,7 +89,7 @@ fn next(bytes: &[u8], at: &mut usize) -> Option<u8> {
 
 fn push(out: &mut String, Quantum { bits, digits }: &Quantum) {
     let (bits, digits) = (*bits, *digits);
-    // Bits beyond the last whole byte do not come back when the bytes are written again.
+    // Rewriting drops bits beyond the last whole byte.
     let bits = match digits {
         2 => (bits >> 4) << 4,
         3 => (bits >> 2) << 2,

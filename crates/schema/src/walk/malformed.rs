@@ -1,5 +1,5 @@
-//! Malformed metadata of stored custom resources, which another program has written: fields of wrong types go, so that the rest of the
-//! object can be read and changed.
+//! Removes metadata fields of wrong types from stored custom resources that another program has written, so that the
+//! rest of the object remains usable.
 
 use keelson_meta::Object;
 use keelson_meta::json::{Map, Value};
@@ -9,8 +9,7 @@ use crate::layout::Type;
 use crate::schemas::{SchemaRef, object_meta};
 
 impl SchemaRef<'_> {
-    /// Takes out of the metadata of an object of this structural schema, and of the objects that are embedded in it, each field that is not
-    /// of its type.
+    /// Removes mistyped fields from the metadata of an object with this structural schema and of its embedded objects.
     pub fn drop_malformed_metadata(self, object: &mut Object) {
         in_object(self, &mut object.0);
     }

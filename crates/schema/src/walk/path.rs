@@ -1,6 +1,6 @@
-//! The place of a value in an object: a chain on the stack, written out only when there is something to report.
+//! The path of a value in an object: a chain on the stack, formatted only for a report.
 //!
-//! It can be written in two forms, that of a strict decoder's report and that of a decoder's error.
+//! It has two text forms: one for unknown fields and one for type errors of Go's decoder.
 
 use crate::schemas::SchemaRef;
 
@@ -17,7 +17,7 @@ pub(super) enum Path<'p> {
 }
 
 impl Path<'_> {
-    /// The path as reports of unknown fields give it, with one more name at its end: `spec.containers[0].bogus`.
+    /// The path in reports of unknown fields, with one more name at its end: `spec.containers[0].bogus`.
     pub(super) fn with(&self, name: &str) -> String {
         let mut text = String::new();
         self.write(&mut text);
@@ -43,9 +43,9 @@ impl Path<'_> {
         }
     }
 
-    /// The path as Go's decoder gives it in type errors: the type that declares the innermost field, then the names of
-    /// all fields, without indexes and map keys, and of the structures that are embedded on the way:
-    /// `CSIVolumeSource.spec.volumes.VolumeSource.csi.driver`.
+    /// The path in type errors of Go's decoder, such as `CSIVolumeSource.spec.volumes.VolumeSource.csi.driver`. It has
+    /// the type that declares the innermost field, then the names of all fields and of embedded structures, without
+    /// indexes and map keys.
     pub(super) fn in_decoder(&self) -> String {
         let mut text = self.owner().unwrap_or_default().to_owned();
         self.write_fields(&mut text);
@@ -55,7 +55,7 @@ impl Path<'_> {
     fn owner(&self) -> Option<&str> {
         match self {
             Self::Root => None,
-            // What is embedded in a custom resource is decoded on its own.
+            // Embedded objects of a custom resource are decoded on their own.
             Self::Field { owner, .. } => owner.go_type().rsplit('.').next().filter(|_| !owner.is_structural()),
             Self::Index { parent, .. } | Self::Key { parent, .. } => parent.owner(),
         }

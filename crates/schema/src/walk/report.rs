@@ -1,6 +1,6 @@
-//! The report of a walk: the first fault of a type, the unknown fields, and how many of them are kept.
+//! The report of a walk: the first type fault, and the unknown fields.
 //!
-//! A client may send any number of unknown fields; the report is bounded in number and bytes, as upstream's is.
+//! A client may send any number of unknown fields. The report is bounded in number and bytes, as upstream's is.
 
 use std::collections::HashSet;
 
@@ -8,12 +8,12 @@ use keelson_meta::go_format;
 
 use crate::fault::Fault;
 
-/// How many unknown fields are reported at most; upstream stops there too.
+/// The maximum number of reported unknown fields, as upstream.
 const MAX_UNKNOWN: usize = 100;
-/// How many bytes of their paths are written. A path is as long as the keys that a client chose for it.
+/// The maximum bytes of their paths. Map keys in a path are as long as the client made them.
 const MAX_UNKNOWN_BYTES: usize = 64 * 1024;
 
-/// What a walk has found.
+/// The findings of a walk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WalkReport {
     fault: Option<Fault>,
@@ -21,37 +21,38 @@ pub struct WalkReport {
     seen: HashSet<String>,
     /// Bytes of the paths that were written.
     written: usize,
-    /// Whether defaults were left out for their size.
+    /// True if defaults were left out for their size.
     pub(super) overfilled: bool,
 }
 
 impl WalkReport {
-    /// The first value that does not fit its schema. If there is one the object must be refused: the walk may have ended early.
+    /// The first value that does not fit its schema. If there is one, the object must be refused, since the walk may
+    /// have ended early.
     pub fn fault(&self) -> Option<&Fault> {
         self.fault.as_ref()
     }
 
-    /// The fault in the words of the built-in kinds' decoder.
+    /// The message of the fault from the decoder of the built-in kinds.
     pub fn type_error(&self) -> Option<String> {
         self.fault().map(Fault::decoder_text)
     }
 
-    /// The paths of fields that the schema does not declare, in the order in which they stand, each once.
+    /// The distinct paths of undeclared fields, in the order of the object.
     pub fn unknown_fields(&self) -> &[String] {
         &self.unknown
     }
 
-    /// For each unknown field the message that strict validation and warnings use: `unknown field "spec.bogus"`.
+    /// The message of each unknown field in strict validation and warnings: `unknown field "spec.bogus"`.
     pub fn unknown_field_messages(&self) -> impl Iterator<Item = String> {
         self.unknown.iter().map(|path| format!("unknown field {}", go_format::quote(path)))
     }
 
-    /// Whether defaults were left out, since they would make the object too large for any store.
+    /// Returns true if defaults were left out because they would make the object too large for any store.
     pub fn is_overfilled(&self) -> bool {
         self.overfilled
     }
 
-    /// Whether the walk found nothing to report.
+    /// Returns true if the walk found no fault and no unknown field.
     pub fn is_clean(&self) -> bool {
         self.fault.is_none() && self.unknown.is_empty()
     }
@@ -66,12 +67,12 @@ impl WalkReport {
         }
     }
 
-    /// Notes a fault after which the decoder reads on. It reports the first of these.
+    /// Records a fault that does not stop the decoder. Only the first of these is kept.
     pub(super) fn note(&mut self, fault: impl FnOnce() -> Fault) {
         self.fault.get_or_insert_with(fault);
     }
 
-    /// Notes the fault of a type that decodes itself, which ends the decoder at once and replaces what it found before.
+    /// Records a fault of a type with its own decoder. It stops the decoder and replaces earlier faults.
     pub(super) fn replace(&mut self, fault: Fault) {
         self.fault = Some(fault);
     }

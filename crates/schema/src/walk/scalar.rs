@@ -1,7 +1,7 @@
-//! Single values: whether they fit their type, how they are written, and what stands for "nothing".
+//! Checks scalars against their type, rewrites them canonically, and supplies zero values.
 //!
-//! A value is rewritten in the form that Go writes, so that equal objects have equal bytes. Objects and lists are the
-//! walker's.
+//! Values are rewritten in Go's form, so that equal objects have equal bytes. Objects and lists are handled by the
+//! walker.
 
 use keelson_meta::json::{Map, Number, Value};
 use keelson_meta::quantity;
@@ -11,19 +11,19 @@ use super::{base64, times};
 use crate::layout::Type;
 use crate::schemas::SchemaRef;
 
-/// Why a value does not fit its type.
+/// The reason why a value does not fit its type.
 pub(super) enum Fault {
     /// It is of another JSON type, or a number out of range.
     Type,
-    /// The same, found by a type that decodes itself into this Go type.
+    /// A type fault in a Go type with its own decoder.
     TypeOf(&'static str),
-    /// It fits but cannot be read, for this reason.
+    /// The value has the right type but cannot be parsed, for this reason.
     Text(String),
-    /// The same, found by a type that decodes itself.
+    /// A parse error of a type with its own decoder.
     Fatal(String),
 }
 
-/// Checks a value that is neither null nor of a type with parts; rewrites it canonically if asked to.
+/// Checks a scalar that is not null, and rewrites it canonically if `rewrite` is set.
 pub(super) fn check(of: Type, value: &mut Value, rewrite: bool) -> Result<(), Fault> {
     match (of, &*value) {
         (Type::String, Value::String(_)) | (Type::Boolean, Value::Bool(_)) | (Type::Number, Value::Number(_)) => Ok(()),
@@ -45,7 +45,7 @@ pub(super) fn check(of: Type, value: &mut Value, rewrite: bool) -> Result<(), Fa
             replace(value, new.map(Value::from), rewrite);
             Ok(())
         }
-        // Go reads an array of small numbers as well, and writes text.
+        // Go also accepts an array of small numbers, and writes a string.
         (Type::Bytes, Value::Array(numbers)) => {
             let bytes: Option<Vec<u8>> = numbers.iter().map(byte).collect();
             let text = base64::encoded(&bytes.ok_or(Fault::Type)?);
@@ -56,7 +56,7 @@ pub(super) fn check(of: Type, value: &mut Value, rewrite: bool) -> Result<(), Fa
     }
 }
 
-/// One byte of an array of them.
+/// One number of such an array.
 fn byte(number: &Value) -> Option<u8> {
     match number {
         Value::Null => Some(0),
@@ -82,7 +82,7 @@ fn check_quantity(value: &mut Value, rewrite: bool) -> Result<(), Fault> {
             let spaced = || (trimmed.len() < text.len()).then(|| trimmed.to_owned());
             quantity::canonical(trimmed).map_err(Fault::Fatal)?.or_else(spaced)
         }
-        // A quantity decodes itself from whatever JSON stands there.
+        // A quantity has its own decoder for any JSON type.
         other => {
             let text = other.to_string();
             Some(quantity::canonical(&text).map_err(Fault::Fatal)?.unwrap_or(text))
@@ -100,7 +100,7 @@ fn check_time(text: &str, precision: Precision) -> Result<Option<Value>, Fault> 
     }
 }
 
-/// What stands for "nothing" where a value is always written.
+/// The zero value of a field that is always written.
 pub(super) fn zero(schema: SchemaRef<'_>) -> Value {
     if schema.pointer() {
         return Value::Null;
@@ -115,7 +115,7 @@ pub(super) fn zero(schema: SchemaRef<'_>) -> Value {
     }
 }
 
-/// A list, map or byte string without content is the same as none at all once it has been stored.
+/// Clears an empty list, map or byte string, which storage does not distinguish from an absent one.
 pub(super) fn clear_empty(field: SchemaRef<'_>, value: &mut Value) {
     let empty = match (field.of(), &*value) {
         (Type::Array, Value::Array(items)) => items.is_empty(),
@@ -128,7 +128,7 @@ pub(super) fn clear_empty(field: SchemaRef<'_>, value: &mut Value) {
     }
 }
 
-/// Whether a field with this value is left out.
+/// Returns true if a field with this value is left out.
 pub(super) fn is_left_out(field: SchemaRef<'_>, value: &Value) -> bool {
     if !field.omitted_when_zero() {
         return false;

@@ -1,7 +1,7 @@
 //! Checks stored bytes against a structural schema without building a tree.
 //!
-//! The cache reads many objects, of which hardly one was written before its schema changed: only those that may need pruning or defaults
-//! are decoded. Where this check is not sure, it says that they may.
+//! Almost no object that the cache reads was written before its schema changed. Only objects that may need pruning or
+//! defaults are decoded. In doubt, the check returns false.
 
 use keelson_codec::cursor::Cursor;
 
@@ -10,10 +10,11 @@ use crate::layout::Type;
 use crate::schemas::SchemaRef;
 
 impl SchemaRef<'_> {
-    /// Returns true if a structural schema would neither take anything out of this compact and valid JSON text nor fill anything in. The
-    /// metadata of the whole object has to have a generation, and known fields of the right types. The order of fields is not looked at.
+    /// Returns true if a structural schema would neither prune nor default anything in this compact and valid JSON
+    /// text. The metadata of the whole object must have a generation, and known fields of the right types. The order of
+    /// fields is ignored.
     ///
-    /// Cost: less than checking the text took.
+    /// Cost: less than validating the text.
     pub fn is_shape_of(self, text: &[u8]) -> bool {
         let mut cursor = Cursor::new(text, 0);
         match (self.of(), cursor.peek()) {
@@ -50,7 +51,7 @@ fn fits(schema: SchemaRef<'_>, cursor: &mut Cursor<'_>) -> bool {
     }
 }
 
-/// Returns true for metadata that has known fields of the right types alone.
+/// Returns true for metadata with only known fields of the right types.
 fn metadata_fits(cursor: &mut Cursor<'_>, of: Metadata) -> bool {
     let mut has_generation = false;
     if cursor.peek() != b'{' {
@@ -84,7 +85,7 @@ fn metadata_fits(cursor: &mut Cursor<'_>, of: Metadata) -> bool {
     has_generation || of == Metadata::OfEmbedded
 }
 
-/// Returns true for a map whose values are texts.
+/// Returns true for a map of strings.
 fn texts_fit(cursor: &mut Cursor<'_>) -> bool {
     if cursor.peek() != b'{' {
         return false;
@@ -152,7 +153,7 @@ fn list_fits(schema: SchemaRef<'_>, cursor: &mut Cursor<'_>) -> bool {
     true
 }
 
-/// The same of what stands for itself only where it is no null.
+/// Checks a value. A null fits only where it is nullable.
 fn value_fits(schema: SchemaRef<'_>, cursor: &mut Cursor<'_>) -> bool {
     (cursor.peek() != b'n' || is_nullable(schema)) && fits(schema, cursor)
 }

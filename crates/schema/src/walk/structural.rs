@@ -1,6 +1,5 @@
-//! Schemas of custom resources: objects lose fields that are not declared and get defaults, and everything else stays as it was
-//! sent. What does not fit its type is no fault here: [`Structural`](crate::Structural) tells of it, together with all else that is
-//! wrong with a value.
+//! The walk for custom resources: undeclared fields are pruned, defaults filled in, and everything else stays as it was
+//! sent. Type faults are reported by [`Structural`](crate::Structural) with the other faults of a value.
 
 use keelson_meta::json::{Map, Value};
 
@@ -8,12 +7,12 @@ use super::{DROPPED, Path, Stop, UNDECLARED, Walker};
 use crate::layout::Type;
 use crate::schemas::{SchemaRef, object_meta};
 
-/// Whether a field with this value is left out: null stands for an absent one, unless it is a value of its own.
+/// Returns true for a null that stands for an absent field.
 pub(super) fn is_left_out(field: SchemaRef<'_>, value: &Value) -> bool {
     value.is_null() && !is_nullable(field)
 }
 
-/// Whether null is a value of its own.
+/// Returns true if null is a valid value.
 pub(super) fn is_nullable(field: SchemaRef<'_>) -> bool {
     field.nullable()
 }
@@ -50,7 +49,7 @@ impl Walker<'_> {
         let mut dropped = false;
         for (key, value, rank) in map.ranked_mut() {
             self.fill_null(schema, values, value);
-            // Null that has a default waits for it.
+            // A null with a default is replaced later.
             let has_default = || schema.default_of_items().is_some();
             let left_out = self.options.normalise && is_left_out(values, value) && !has_default();
             *rank = if left_out { DROPPED } else { UNDECLARED };
@@ -68,7 +67,7 @@ impl Walker<'_> {
         Ok(())
     }
 
-    /// Puts the default of items of a list, or of values of a map, in the place of null that is no value of its own.
+    /// Replaces nulls in a list or map by the default of its items, unless they are nullable.
     fn fill_null(&mut self, schema: SchemaRef<'_>, of_items: SchemaRef<'_>, value: &mut Value) {
         if self.options.defaults
             && is_left_out(of_items, value)
@@ -79,7 +78,7 @@ impl Walker<'_> {
         }
     }
 
-    /// Takes the fields out of what has none.
+    /// Removes the fields of a value that declares none.
     fn strip(&mut self, value: &mut Value, path: &Path<'_>) {
         match value {
             Value::Object(map) => {
@@ -97,7 +96,7 @@ impl Walker<'_> {
         }
     }
 
-    /// Keeps a value and all in it; a whole number is written as one.
+    /// Keeps a value and its parts. A float with an integer value is written as an integer.
     pub(super) fn keep(&self, value: &mut Value) {
         if self.options.normalise {
             value.make_floats_whole();

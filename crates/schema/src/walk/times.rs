@@ -1,7 +1,6 @@
-//! Times as Go reads and writes them: RFC 3339 in, UTC with whole seconds or microseconds out, and Go's messages.
+//! Parses times as Go does: RFC 3339 in, UTC with whole seconds or microseconds out, and Go's error messages.
 //!
-//! The texts are read by hand, since messages name the part that does not fit. What is written canonically already is left
-//! alone.
+//! The parser is written by hand, since messages name the part that does not fit. Canonical texts are not rewritten.
 
 use std::fmt::Write as _;
 
@@ -10,25 +9,25 @@ use keelson_meta::clock;
 /// The zero time of Go, which it writes as null.
 const ZERO: &str = "0001-01-01T00:00:00Z";
 
-/// How exact the times of a field are.
+/// The precision of a field's times.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Precision {
     Seconds,
     Microseconds,
 }
 
-/// What becomes of a time.
+/// The canonical form of a time.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Canonical {
-    /// It is written as it should be.
+    /// The text is canonical.
     Unchanged,
-    /// It should be written so.
+    /// The canonical text.
     Text(String),
     /// It is Go's zero time: null.
     Null,
 }
 
-/// The time as Go would write it again.
+/// The canonical form of a time.
 ///
 /// # Errors
 /// Go's message.
@@ -52,7 +51,7 @@ pub(super) fn canonical(text: &str, precision: Precision) -> Result<Canonical, S
     Ok(if written == text { Canonical::Unchanged } else { Canonical::Text(written) })
 }
 
-/// Whether a time is plainly one of this century as it is written, as nearly all are.
+/// Returns true for a canonical time of this century, the usual case, without parsing it.
 fn is_written_so(text: &str, precision: Precision) -> bool {
     let form: &[u8] = match precision {
         Precision::Seconds => b"20dd-dd-ddTdd:dd:ddZ",
@@ -64,7 +63,7 @@ fn is_written_so(text: &str, precision: Precision) -> bool {
     text.len() == form.len()
         && text.iter().zip(form).all(fits)
         && within(5, b"01", b"12")
-        // Every month has so many days.
+        // Every month has at least 28 days.
         && within(8, b"01", b"28")
         && text[11..13] <= b"23"[..]
         && text[14] < b'6'
@@ -188,7 +187,7 @@ fn days(year: u32, month: u32) -> u32 {
     }
 }
 
-/// A text as Go's `time` package quotes it: what is no printable ASCII stands byte by byte.
+/// A text as Go's `time` package quotes it. Other bytes than printable ASCII are escaped one by one.
 fn quote(text: &str) -> String {
     let mut quoted = "\"".to_owned();
     for byte in text.bytes() {

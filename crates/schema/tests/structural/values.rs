@@ -1,5 +1,6 @@
-//! Values that are wrong in several ways: each fault, in the order of the reference server, with the type that formats and
-//! numbers have there.
+//! Values with several faults, in upstream's order.
+//!
+//! They include the types implied by formats and numbers.
 
 use keelson_meta::json::json;
 
@@ -52,7 +53,7 @@ fn formats_name_the_type_that_is_missing() {
     }
     check(&of("integer", "int32"), json!("1"), &[("spec.f", &wrong("integer", "string"))]);
     check(&of("string", "password"), json!(5), &[("spec.f", &wrong("password", "int64"))]);
-    // A format of another type is none.
+    // A format of another type is ignored.
     check(&of("string", "int32"), json!(5), &[("spec.f", &wrong("string", "integer"))]);
     check(&of("integer", "byte"), json!(true), &[("spec.f", &wrong("integer", "boolean"))]);
     let either = json!({ "x-kubernetes-int-or-string": true, "format": "int32" });

@@ -1,10 +1,10 @@
-//! PartialObjectMetadata: objects without anything but their metadata.
+//! PartialObjectMetadata: objects with only their metadata.
 //!
-//! For clients that only keep names, labels and owners. Where the metadata comes from is for the caller, who has it as bytes.
+//! It serves clients that only need names, labels and owners. The caller supplies the metadata as bytes.
 
 use super::{MetaVersion, write_type};
 
-/// Appends a PartialObjectMetadata, without a newline; `metadata` appends the JSON of the metadata.
+/// Appends a PartialObjectMetadata without a line feed. `metadata` appends the JSON of the metadata.
 pub fn write_partial(version: MetaVersion, metadata: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
     write_type("PartialObjectMetadata", version, out);
     out.extend_from_slice(b",\"metadata\":");

@@ -1,7 +1,7 @@
-//! The Table of meta.k8s.io, which `kubectl get` asks for: columns, and a row for each object.
+//! The Table of meta.k8s.io for `kubectl get`: columns, and a row for each object.
 //!
-//! A row may carry the object's metadata, the whole object or nothing of it, as the client wishes. Rows are written as they are
-//! made, so a table of any length costs the memory of one row.
+//! The client chooses whether rows include the object's metadata, the whole object or nothing. Rows are written one by
+//! one, so a table of any length costs the memory of one row.
 
 use keelson_codec::list::write_type_and_metadata;
 use keelson_meta::json::Value;
@@ -11,12 +11,12 @@ use super::{MetaVersion, write_json};
 use crate::column::Column;
 use crate::printer::RowCondition;
 
-/// How much of the object each row brings along: the `includeObject` parameter.
+/// The part of the object in each row: the `includeObject` parameter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IncludeObject {
     /// Nothing.
     None,
-    /// The metadata, which is enough to name the object and show its labels.
+    /// The metadata, sufficient for name and labels.
     #[default]
     Metadata,
     /// The whole object.
@@ -24,10 +24,10 @@ pub enum IncludeObject {
 }
 
 impl IncludeObject {
-    /// Reads the parameter; empty means metadata.
+    /// Parses the parameter. Empty means metadata.
     ///
     /// # Errors
-    /// The message of the 400 response for anything else.
+    /// The message of the 400 response for other values.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
             "None" => Ok(Self::None),
@@ -41,14 +41,14 @@ impl IncludeObject {
     }
 }
 
-/// What stands before the rows of a table.
+/// The start of a table.
 #[derive(Clone, Copy, Debug)]
 pub struct TableHead<'a> {
-    /// The version the client asked for.
+    /// The requested version.
     pub version: MetaVersion,
     /// The metadata of the list or of the object.
     pub meta: ListMeta<'a>,
-    /// The columns; `None` where the client knows them from an earlier event of the same watch.
+    /// The columns. `None` if an earlier event of the same watch had them.
     pub columns: Option<&'a [Column<'a>]>,
 }
 
@@ -79,12 +79,12 @@ impl TableHead<'_> {
 pub struct Row<'a> {
     /// A value for each column.
     pub cells: &'a [Value],
-    /// The marks on the row.
+    /// The conditions of the row.
     pub conditions: &'a [RowCondition],
 }
 
 impl Row<'_> {
-    /// Appends the row, without a comma before or after it; `object` appends the object in it, or `null`.
+    /// Appends the row without commas. `object` appends the object in it, or `null`.
     pub fn write(&self, object: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"cells\":");
         write_json(self.cells, out);
@@ -125,7 +125,7 @@ fn write_conditions(conditions: &[RowCondition], out: &mut Vec<u8>) {
     out.push(b']');
 }
 
-/// Appends an opening brace and these members, and leaves the object open.
+/// Appends an opening brace and these members, without closing the object.
 fn write_members(members: [(&str, &str); 4], out: &mut Vec<u8>) {
     for (place, (name, text)) in members.into_iter().enumerate() {
         out.push(if place == 0 { b'{' } else { b',' });

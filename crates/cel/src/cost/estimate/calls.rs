@@ -1,6 +1,6 @@
-//! The estimates of calls, rule by rule.
+//! The cost estimates of calls, for each rule.
 //!
-//! Where a function's cost depends on what it is given, so does its estimate, on the sizes that are known or declared.
+//! If the cost of a function depends on its arguments, the estimate uses their known or declared sizes.
 
 use super::super::{AUTHORIZE, CHARACTER, MAKE_LIST, REGEX_CHARACTER, STEP, selector};
 use super::{Bounds, Estimator, declared_size};
@@ -9,13 +9,13 @@ use crate::library::formats::MAX_REGEX;
 use crate::overloads::CostRule;
 use crate::types::Type;
 
-/// The bytes of an address.
+/// The size of an address in bytes.
 const ADDRESS: Bounds = Bounds { min: 4, max: 16 };
-/// The characters of the longest name of a format.
+/// The length of the longest name of a format in characters.
 const FORMAT_NAME: u64 = 64;
 
 impl<'e> Estimator<'e> {
-    /// What a call costs together with its arguments, and the size of what it returns.
+    /// The cost of a call with its arguments, and the size of its result.
     pub(super) fn rule(
         &mut self,
         rule: CostRule,
@@ -26,7 +26,7 @@ impl<'e> Estimator<'e> {
     ) -> (Bounds, Option<Bounds>) {
         match (rule, args, arg_costs) {
             (CostRule::Logic, _, [left, right]) => {
-                // The right side may never be looked at.
+                // The right side may not be evaluated.
                 return (Bounds { min: left.min, max: left.plus(*right).max }, None);
             }
             (CostRule::Conditional, [_, yes, no], [condition, yes_cost, no_cost]) => {
@@ -48,9 +48,9 @@ impl<'e> Estimator<'e> {
         (cost.plus(all), size)
     }
 
-    /// What a call costs without its arguments.
+    /// The cost of a call without its arguments.
     fn own(&self, rule: CostRule, target: Option<&Expr>, args: &[Expr]) -> (Bounds, Option<Bounds>) {
-        // SIZE: one line or two for each rule; it reads as the table that it is.
+        // SIZE: a table with one or two lines for each rule.
         let one = (Bounds::exactly(STEP), None);
         let first = args.first();
         let size = |expr: Option<&Expr>| expr.map_or(Bounds::UNKNOWN, |expr| self.size_or_unknown(expr));
@@ -123,7 +123,7 @@ impl<'e> Estimator<'e> {
             CostRule::SetsTwice => (size(first).by(size(args.get(1))).scaled(2.0).plus(Bounds::exactly(STEP)), None),
             CostRule::Slice => {
                 let (from, to) = (number(first, 0), number(args.get(1), size(target).max));
-                // A part that ends before it starts wraps around upstream, and so is refused.
+                // As upstream, a slice that ends before its start wraps around and is refused.
                 made(1.0, Bounds::exactly(to.wrapping_sub(from)))
             }
             CostRule::Range => made(1.0, Bounds::exactly(number(first, u64::MAX))),
@@ -170,7 +170,7 @@ impl<'e> Estimator<'e> {
         text.by(size(pattern).scaled(REGEX_CHARACTER))
     }
 
-    /// The size of a list's elements, by what is declared alone.
+    /// The declared size of a list's elements.
     fn element_size(&self, list: &Expr) -> Bounds {
         let place = self.place(list);
         let element = if matches!(place, super::Origin::Nowhere) { place } else { self.element(place) };
@@ -196,7 +196,7 @@ impl<'e> Estimator<'e> {
     fn joined(&self, target: Option<&Expr>, between: Option<&Expr>) -> Bounds {
         let Some(target) = target else { return Bounds::UNKNOWN };
         let count = self.size_or_unknown(target);
-        // Of what is not known to be a list, upstream counts what stands between its elements alone.
+        // For values not known to be lists, upstream counts the separators only.
         let is_list = matches!(self.type_of(target), Type::List(_) | Type::Map(_));
         let mut made = if is_list { count.by(self.element_size(target)) } else { Bounds::default() };
         if let Some(between) = between {
@@ -218,7 +218,7 @@ fn network() -> Bounds {
     ADDRESS.plus(ADDRESS).scaled(CHARACTER).plus(ADDRESS.scaled(CHARACTER)).plus(Bounds::exactly(STEP))
 }
 
-/// The literal that an argument is; a default if it is none.
+/// The value of a literal argument, or a default.
 fn number(arg: Option<&Expr>, default: u64) -> u64 {
     match arg.and_then(Expr::as_literal) {
         Some(Literal::Int(number)) => u64::try_from(*number).unwrap_or(0),
@@ -226,12 +226,12 @@ fn number(arg: Option<&Expr>, default: u64) -> u64 {
     }
 }
 
-/// A list that is made with so much work for each element.
+/// The cost and size of a created list, with `factor` for each element.
 fn made(factor: f64, size: Bounds) -> (Bounds, Option<Bounds>) {
     (size.scaled(factor).plus(Bounds::exactly(STEP + MAKE_LIST)), Some(size))
 }
 
-/// The size of a text in which each `from` has become `to`.
+/// The size of a text with each `from` replaced by `to`.
 fn replaced(text: Bounds, from: Bounds, to: Bounds) -> Bounds {
     let ratio = |size: u64, by: u64| (size as f64 / by as f64).ceil() as u64;
     let (most, most_kept) = if from.min == 0 {

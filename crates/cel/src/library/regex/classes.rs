@@ -1,15 +1,15 @@
 //! Character classes and escapes: `[...]`, `[:name:]`, `\d`, `\p{...}`, `\x{...}`.
 //!
-//! A class is a set of code points. The ranges that it is put together from are limited for the whole expression.
+//! A class is a set of code points. The number of ranges in all classes of an expression is limited.
 
 use super::code_points::{CodePoints, Range};
 use super::syntax_error::{SyntaxError, SyntaxFault};
 use super::unicode::{self, Table};
 
-/// The limit for the ranges that all classes of an expression are put together from.
+/// The maximum number of ranges of all classes of an expression.
 const MAX_RANGES: usize = 2_000_000;
 
-/// The ranges that the classes of an expression may still be put together from.
+/// The remaining ranges for the classes of an expression.
 #[derive(Debug)]
 pub(super) struct ClassBudget {
     left: usize,
@@ -28,7 +28,7 @@ impl ClassBudget {
     }
 }
 
-/// A class that has a name: its code points or all others.
+/// A named class, or its complement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Named {
     of: Source,
@@ -51,14 +51,14 @@ impl Source {
     }
 }
 
-/// A class that is being read.
+/// A class under construction.
 #[derive(Default)]
 struct Builder {
-    /// The characters and ranges that are stated, to be folded if upper and lower case are the same.
+    /// The stated characters and ranges, before case folding.
     stated: CodePoints,
     /// The code points of negated classes.
     negated: CodePoints,
-    /// The classes that are named, each once.
+    /// The named classes, each once.
     names: Vec<Named>,
 }
 
@@ -83,7 +83,7 @@ impl Builder {
     fn finish(self, folds: bool) -> CodePoints {
         let Self { mut stated, negated, names } = self;
         let tables = || names.iter().filter(|named| !named.negated).map(|named| named.of.ranges());
-        // A table alone, or with characters that it has already, is not copied: it has hundreds of ranges.
+        // A table that covers the class is borrowed, because it has hundreds of ranges.
         if !folds
             && negated.ranges().is_empty()
             && let Some(largest) = tables().max_by_key(|ranges| ranges.len()).map(CodePoints::of_table)
@@ -104,7 +104,7 @@ impl Builder {
     }
 }
 
-/// Reads a class in brackets, with which a text begins; returns it and the rest.
+/// Reads a bracketed class at the start of a text. Returns it and the rest.
 pub(super) fn bracketed<'p>(
     text: &'p str,
     folds: bool,
@@ -114,7 +114,7 @@ pub(super) fn bracketed<'p>(
     let (is_negated, mut rest) = inside.strip_prefix('^').map_or((false, inside), |rest| (true, rest));
     let mut builder = Builder::default();
     let mut is_first = true;
-    // A bracket is only that where it stands first.
+    // A closing bracket in first position is a character.
     while is_first || !rest.starts_with(']') {
         is_first = false;
         if let Some((named, after)) = posix(rest)? {
@@ -145,7 +145,7 @@ pub(super) fn bracketed<'p>(
     Ok((if is_negated { set.negated() } else { set }, &rest[1..]))
 }
 
-/// Reads a class that is an escape, if a text begins with one; returns it and the rest.
+/// Reads an escaped class at the start of a text, if there is one. Returns it and the rest.
 pub(super) fn escaped<'p>(
     text: &'p str,
     folds: bool,
@@ -192,7 +192,7 @@ fn unicode_class(text: &str, is_upper: bool) -> Result<(Named, &str), SyntaxErro
     Ok((Named { of: Source::Unicode(table), negated: is_upper != is_opposite }, rest))
 }
 
-/// Reads `[:name:]`, with the rest. Without an end, the start is characters.
+/// Reads `[:name:]`, with the rest. Without an end, its start is literal.
 fn posix(text: &str) -> Result<Option<(Named, &str)>, SyntaxError> {
     let Some(inside) = text.strip_prefix("[:") else { return Ok(None) };
     let Some((name, rest)) = inside.split_once(":]") else { return Ok(None) };
@@ -226,10 +226,10 @@ fn class_character<'p>(text: &'p str, class: &str) -> Result<(u32, &'p str), Syn
     }
 }
 
-/// Reads a character that is escaped, with the rest.
+/// Reads an escaped character, with the rest.
 ///
 /// # Errors
-/// With the escape up to where it is wrong.
+/// The escape up to the fault.
 pub(super) fn escaped_character(text: &str) -> Result<(u32, &str), SyntaxError> {
     let mut rest = text[1..].chars();
     let Some(c) = rest.next() else { return Err(SyntaxFault::TrailingBackslash.in_part("")) };
@@ -249,7 +249,7 @@ pub(super) fn escaped_character(text: &str) -> Result<(u32, &str), SyntaxError> 
     code.map(|code| (code, rest)).ok_or_else(|| SyntaxFault::Escape.in_part(&text[..text.len() - rest.len()]))
 }
 
-/// Reads up to three octal digits, of which the first is read; a single one that is not zero would be a reference to a group.
+/// Reads up to three octal digits, the first of which is given. A single non-zero digit would be a back reference.
 fn octal(first: char, rest: &mut std::str::Chars<'_>) -> Option<u32> {
     let mut code = first.to_digit(8)?;
     let mut count = 1;
@@ -261,7 +261,7 @@ fn octal(first: char, rest: &mut std::str::Chars<'_>) -> Option<u32> {
     (first == '0' || count > 1).then_some(code)
 }
 
-/// Reads two hexadecimal digits, or any number of them in braces.
+/// Reads two hexadecimal digits, or any number in braces.
 fn hexadecimal(rest: &mut std::str::Chars<'_>) -> Option<u32> {
     let first = rest.next()?;
     if first != '{' {

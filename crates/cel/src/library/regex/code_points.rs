@@ -1,8 +1,8 @@
 //! Sets of code points, as ranges.
 //!
-//! A set is built by adding ranges in any order and is then normalized: sorted, without overlaps. The set of a table borrows the table.
-//! Simple case folding follows the Unicode version of `unicode::VERSION`. Surrogates can be named by an expression; no text contains one,
-//! so they are dropped at the end.
+//! A set is built by adding ranges in any order, and then normalized: sorted, without overlaps. The set of a table
+//! borrows the table. Simple case folding follows the Unicode version of `unicode::VERSION`. Expressions can name
+//! surrogates, but no text contains them, so they are dropped at the end.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -18,7 +18,7 @@ pub(super) const LAST: u32 = 0x0010_FFFF;
 /// The first and the last code point of a range.
 pub(super) type Range = (u32, u32);
 
-/// About how many bytes of compiled states one step through the bytes of a class takes, in hundredths of a state.
+/// The approximate memory of one step through the bytes of a class, in hundredths of a state.
 const STEP: u64 = 50;
 
 /// A set of code points.
@@ -40,7 +40,7 @@ impl CodePoints {
         Self { ranges: Cow::Borrowed(ranges) }
     }
 
-    /// The code points of a class of the library.
+    /// The code points of the library's class.
     pub(super) fn of_class(class: &ClassUnicode) -> Self {
         Self { ranges: class.iter().map(|range| (u32::from(range.start()), u32::from(range.end()))).collect() }
     }
@@ -97,9 +97,9 @@ impl CodePoints {
         negated
     }
 
-    /// Adds to a normalized set all code points that differ from one in it by case only; the result is normalized.
+    /// Adds all code points that differ by case only from one in this normalized set. The result is normalized.
     ///
-    /// Cost: the code points in it that have a case.
+    /// Cost: the number of its code points with case variants.
     pub(super) fn fold(&mut self) {
         for at in 0..self.ranges.len() {
             let (first, last) = self.ranges[at];
@@ -111,7 +111,7 @@ impl CodePoints {
         self.normalize();
     }
 
-    /// The set of a code point and those that differ from it by case only.
+    /// The set of a code point and its case variants.
     pub(super) fn folded(code: u32) -> Self {
         let mut set = Self { ranges: vec![(code, code)].into() };
         set.fold();
@@ -123,12 +123,12 @@ impl CodePoints {
         Hir::class(Class::Unicode(ClassUnicode::new(self.ranges.into_owned().into_iter().filter_map(range))))
     }
 
-    /// About how many states a normalized set is compiled into: one for ASCII, else by the distinct steps through the bytes of its
-    /// characters.
+    /// The approximate number of compiled states of a normalized set: one for ASCII, otherwise one for each distinct
+    /// step through the bytes of its characters.
     pub(super) fn states(&self) -> u64 {
         let mut steps = 0;
         let mut before: Option<Utf8Sequence> = None;
-        // A new one for each range would allocate for each.
+        // Reused, since a new iterator allocates.
         let mut sequences = Utf8Sequences::new('\0', '\0');
         for range in self.ranges.iter().copied().filter_map(range).filter(|range| !range.end().is_ascii()) {
             sequences.reset(range.start(), range.end());
@@ -145,16 +145,16 @@ impl CodePoints {
     }
 }
 
-/// A range without the surrogates at its ends.
+/// A range without surrogates at its ends.
 ///
-/// A range around all surrogates needs no split, since the library steps over them.
+/// A range around all surrogates needs no split, since the library skips them.
 fn range((first, last): Range) -> Option<ClassUnicodeRange> {
     let first = char::from_u32(first).unwrap_or('\u{E000}');
     let last = char::from_u32(last).unwrap_or('\u{D7FF}');
     (first <= last).then(|| ClassUnicodeRange::new(first, last))
 }
 
-/// Each code point that has a case, with each other one that differs from it by case only, in order.
+/// Each code point with its case variants, in order.
 static FOLDS: LazyLock<Vec<(u32, u32)>> = LazyLock::new(|| {
     let mut folds = Vec::new();
     for &(first, last) in unicode::cased().ranges() {

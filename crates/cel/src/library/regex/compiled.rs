@@ -1,9 +1,9 @@
-//! Compiled expressions: made when they are first asked, shared by all who ask the same, and kept within a bound.
+//! Compiles regular expressions at first use and caches them within a memory limit.
 //!
-//! To compile an expression costs from some microseconds to a tenth of a second, and what is compiled takes a thousand times the memory
-//! of its text. So an expression is only read where it is stated. What was not asked for longest goes first when the room is needed, and
-//! is compiled again when it is asked again. Expressions that objects contain, rather than programs, have a small room of their own: there
-//! may be as many as there are objects, and they would push out the others.
+//! Compiling takes from a few microseconds to a tenth of a second, and the result a thousand times the memory of the
+//! text. Definitions therefore only parse their expressions. The least recently used entry is evicted first.
+//! Expressions from objects have a small cache of their own: there may be as many as objects, and they would evict
+//! those of programs.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,26 +16,26 @@ use super::parser::{Parsed, measure, parse};
 use super::syntax_error::SyntaxFault;
 use crate::stack;
 
-/// How many states an expression may have.
+/// The maximum number of states of an expression.
 pub const MAX_STATES: u64 = 250_000;
-/// How many bytes all compiled expressions may take that are kept, by what each is counted.
+/// The maximum estimated memory of cached expressions in bytes.
 const KEPT_BYTES: u64 = 128 << 20;
-/// The limit for expressions that objects contain, in bytes.
+/// The limit for expressions from objects, in bytes.
 const PASSING_BYTES: u64 = 16 << 20;
-/// How many bytes a state takes, with the instructions of each of the engines.
+/// The memory of a state in all engines, in bytes.
 const STATE_BYTES: u64 = 96;
-/// How many bytes an expression takes without its states.
+/// The memory of an expression without its states, in bytes.
 const OWN_BYTES: u64 = 16 << 10;
-/// Up to how many states an expression is small.
+/// The maximum number of states of a small expression.
 const SMALL: u64 = 500;
-/// How many bytes of what matching has learnt a small and a large expression may keep, for each thread that matches at the same time.
+/// The matching cache of a small and a large expression in bytes, for each concurrent thread.
 const LEARNT_BYTES: [usize; 2] = [128 << 10, 2 << 20];
-/// A bound for what the library makes of an expression, above that for the states.
+/// The library's limit for a compiled expression in bytes, above the limit of states.
 const LIBRARY_BYTES: usize = 256 << 20;
-/// The depth up to which an expression is compiled on the stack of the thread.
+/// The depth up to which an expression is compiled on the thread's stack.
 const SHALLOW: u32 = 20;
 
-/// A regular expression, which is compiled when it is asked.
+/// A regular expression that is compiled at first use.
 #[derive(Debug)]
 pub struct Pattern {
     text: Arc<str>,
@@ -43,28 +43,28 @@ pub struct Pattern {
     compiled: Mutex<Weak<Compiled>>,
 }
 
-/// An expression that is compiled.
+/// A compiled expression.
 #[derive(Debug)]
 pub struct Compiled {
-    /// What matches.
+    /// The compiled form.
     pub regex: Regex,
-    /// How many states it has.
+    /// The number of its states.
     pub states: u64,
-    /// When it was asked last, by the count of what was compiled.
+    /// The time of the last use, on the clock of compilations.
     asked: AtomicU64,
 }
 
-/// Checks an expression, without compiling it.
+/// Validates an expression without compiling it.
 ///
 /// # Errors
-/// What is wrong with it, in the words of Go.
+/// The fault in Go's words.
 pub fn check(pattern: &str) -> Result<(), String> {
     measure(pattern).map(|_| ()).map_err(|error| error.to_string())
 }
 
 impl Pattern {
-    /// An expression that is compiled when it is asked. One that is too large is refused then, so that a definition stays served that
-    /// another server accepted.
+    /// An expression that is compiled at first use. The size is checked then, so that a definition accepted by another
+    /// server remains served.
     ///
     /// # Errors
     /// Its first syntax error, with Go's text.
@@ -76,7 +76,7 @@ impl Pattern {
         Ok(Self::of(text, states))
     }
 
-    /// An expression that is compiled when it is asked, and refused now if it is too large.
+    /// An expression that is compiled at first use, with its size checked now.
     ///
     /// # Errors
     /// As [`check`].
@@ -89,20 +89,20 @@ impl Pattern {
         Self { text: text.into(), states, compiled: Mutex::default() }
     }
 
-    /// As it is stated.
+    /// The source.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// About how many states it has.
+    /// The approximate number of its states.
     pub fn states(&self) -> u64 {
         self.states
     }
 
-    /// What matches, and whether it was compiled only now.
+    /// The compiled expression, with true if this call compiled it.
     ///
     /// # Errors
-    /// Why it can't be compiled.
+    /// The reason why it can't be compiled.
     pub fn compiled(&self) -> Result<(Arc<Compiled>, bool), String> {
         let mut held = self.compiled.lock();
         if let Some(compiled) = held.upgrade() {
@@ -115,10 +115,10 @@ impl Pattern {
     }
 }
 
-/// What matches an expression, and whether it was compiled only now.
+/// The compiled expression of a pattern, with true if this call compiled it.
 ///
 /// # Errors
-/// What is wrong with it, in the words of Go.
+/// The fault in Go's words.
 pub fn compiled(pattern: &str) -> Result<(Arc<Compiled>, bool), String> {
     if let Some(kept) = KEPT.get(pattern) {
         return Ok((kept, false));
@@ -128,7 +128,7 @@ pub fn compiled(pattern: &str) -> Result<(Arc<Compiled>, bool), String> {
     Ok((compiled, true))
 }
 
-/// Compiles an expression that an object contains, or finds it compiled.
+/// Like [`compiled`], for an expression from an object.
 ///
 /// # Errors
 /// As [`compiled`].
@@ -155,11 +155,11 @@ fn learnt(states: u64) -> usize {
     LEARNT_BYTES[usize::from(states > SMALL)]
 }
 
-/// The expressions that are kept.
+/// The cache of expressions.
 struct ExpressionCache {
     by_text: Mutex<ByText>,
     most_bytes: u64,
-    /// How many were compiled.
+    /// The number of compilations.
     clock: AtomicU64,
 }
 
@@ -190,7 +190,7 @@ impl ExpressionCache {
 }
 
 impl ByText {
-    /// Cost: a look at each that is kept for each that has to go.
+    /// Cost: a scan of the cache for each evicted entry.
     fn put(&mut self, pattern: &str, compiled: &Arc<Compiled>, most_bytes: u64) {
         self.bytes += bytes(pattern, compiled);
         if let Some(other) = self.compiled.insert(pattern.into(), compiled.clone()) {
@@ -206,7 +206,7 @@ impl ByText {
     }
 }
 
-/// What a compiled expression is counted as.
+/// The estimated memory of a compiled expression in bytes.
 fn bytes(pattern: &str, compiled: &Compiled) -> u64 {
     pattern.len() as u64 + OWN_BYTES + compiled.states * STATE_BYTES + learnt(compiled.states) as u64
 }
@@ -258,10 +258,10 @@ mod tests {
         assert_eq!(texts, ["b", "c"], "three have no room beside one another");
         assert!(kept.bytes <= KEPT_BYTES && kept.bytes > KEPT_BYTES / 2);
         kept.put("b", &compiled(1), KEPT_BYTES);
-        assert!(kept.bytes < KEPT_BYTES / 2, "what takes the place of another is counted once");
+        assert!(kept.bytes < KEPT_BYTES / 2, "a replaced entry is counted once");
     }
 
-    /// Pieces of expressions, some of which are wrong.
+    /// Pieces of expressions, some of them invalid.
     fn pieces() -> impl Strategy<Value = String> {
         let atom = prop::sample::select(vec![
             "a",

@@ -1,11 +1,11 @@
 //! Counts of repetitions: `{2}`, `{2,}` and `{2,3}`.
 //!
-//! The parser and the measure of patterns read them with the same function, so that both refuse the same counts.
+//! The parser and the measure of patterns share this function, so that both refuse the same counts.
 
 /// The largest count of a repetition, and the largest product of nested ones.
 pub(super) const MAX_REPEAT: u32 = 1000;
 
-/// Reads `{least}`, `{least,}` or `{least,most}`, and returns the rest. Without a least count, one of them is too large.
+/// Reads `{least}`, `{least,}` or `{least,most}`, and returns the rest. Without a least count, a count is too large.
 pub(super) fn counts(text: &str) -> Option<(Option<u32>, Option<u32>, &str)> {
     let (least, rest) = count(text.strip_prefix('{')?)?;
     let (most, rest) = match rest.strip_prefix(',') {
@@ -23,7 +23,7 @@ pub(super) fn counts(text: &str) -> Option<(Option<u32>, Option<u32>, &str)> {
 #[derive(Clone, Copy)]
 struct TooMany;
 
-/// Reads a count, which has no leading zeros, and returns the rest.
+/// Reads a count without leading zeros, and returns the rest.
 fn count(text: &str) -> Option<(Result<u32, TooMany>, &str)> {
     let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(end);

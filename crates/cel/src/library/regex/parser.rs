@@ -1,8 +1,8 @@
 //! Parses regular expressions as Go's `regexp` does, into the form that the library compiles.
 //!
-//! The parser reads from left to right with a stack of open groups of its own, so that nesting takes no stack of the thread. Each piece
-//! of an expression knows about how many states it is compiled into, how deep it is and how often it repeats what is in it. An expression
-//! that exceeds a limit is refused before more of it is built. Groups capture nothing, since no function returns what a group matched.
+//! The parser reads from left to right with its own stack of open groups, so that nesting takes no thread stack. Each
+//! piece has its approximate number of states, its depth and its nested repetitions, and limits are checked before more
+//! is built. Groups do not capture, since no function returns submatches.
 
 use regex_syntax::hir::{Hir, Look, Repetition};
 
@@ -12,14 +12,14 @@ use super::compiled::MAX_STATES;
 use super::counts::{MAX_REPEAT, counts};
 use super::syntax_error::{SyntaxError, SyntaxFault};
 
-/// The largest depth of the tree of an expression.
+/// The maximum depth of an expression's tree.
 const MAX_HEIGHT: u32 = 1000;
 
-/// An expression that was parsed.
+/// A parsed expression.
 #[derive(Debug)]
 pub(super) struct Parsed {
     pub(super) hir: Hir,
-    /// About how many states it is compiled into.
+    /// The approximate number of compiled states.
     pub(super) states: u64,
     /// The depth of its tree.
     pub(super) height: u32,
@@ -28,13 +28,13 @@ pub(super) struct Parsed {
 /// Parses an expression.
 ///
 /// # Errors
-/// The first error in it, with Go's text.
+/// The first error, with Go's text.
 pub(super) fn parse(pattern: &str) -> Result<Parsed, SyntaxError> {
     let Piece { node, size, .. } = read(pattern, true)?;
     Ok(Parsed { hir: node.into_hir(), states: size.states, height: size.height })
 }
 
-/// Checks an expression without building its form; returns about how many states it is compiled into.
+/// Validates an expression without building its form. Returns its approximate number of states.
 ///
 /// # Errors
 /// As [`parse`].
@@ -67,7 +67,7 @@ fn read(pattern: &str, builds: bool) -> Result<Piece, SyntaxError> {
 /// The flags that `(?flags)` sets.
 #[derive(Clone, Copy, Debug, Default)]
 struct Flags {
-    /// `i`: upper and lower case are the same.
+    /// `i`: ignores case.
     folds: bool,
     /// `m`: `^` and `$` match at lines.
     lines: bool,
@@ -82,23 +82,23 @@ struct Flags {
 struct Size {
     states: u64,
     height: u32,
-    /// The largest product of the counts of repetitions that are nested in it.
+    /// The largest product of nested repetition counts.
     repeats: u32,
 }
 
-/// The content of a piece. Text is gathered, since most expressions have much of it.
+/// The content of a piece. Adjacent text is joined, since most expressions have much of it.
 #[derive(Debug)]
 enum Node {
     Text(String),
     Hir(Hir),
-    /// Of an expression that is only measured.
+    /// An expression that is only measured.
     Unbuilt,
 }
 
-/// The form of a piece, which decides how it counts in the depth of the tree around it.
+/// The form of a piece, which determines its depth in the enclosing tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
-    /// One of a set of characters: alternatives of these are one set.
+    /// One of a set of characters. Alternatives of these are merged into one set.
     Character,
     Sequence,
     Alternatives,
@@ -113,14 +113,14 @@ struct Piece {
     size: Size,
 }
 
-/// The alternatives of a group: those that are complete, and the one that is read.
+/// The alternatives of a group: complete ones, and the current one.
 #[derive(Debug, Default)]
 struct Branches {
     complete: Vec<Piece>,
     sequence: Vec<Piece>,
 }
 
-/// A group that is read.
+/// An open group.
 #[derive(Debug)]
 struct Group {
     flags: Flags,
@@ -137,7 +137,7 @@ struct Parser<'p> {
     flags: Flags,
     open: Vec<Group>,
     branches: Branches,
-    /// The states of all that was read.
+    /// The number of states so far.
     states: u64,
     budget: ClassBudget,
 }
@@ -157,19 +157,19 @@ impl Piece {
         Self { node, shape: Shape::Other, size: Size { states, height: 1, repeats: 1 } }
     }
 
-    /// Its depth below a piece of this shape, which takes up pieces of its own shape.
+    /// Its depth below a piece of this shape, which absorbs pieces of its own shape.
     fn height_in(&self, shape: Shape) -> u32 {
         self.size.height - u32::from(self.shape == shape)
     }
 }
 
 impl<'p> Parser<'p> {
-    /// The content of a piece, which is built if that is wanted.
+    /// The content of a piece, if it is built.
     fn node(&self, hir: impl FnOnce() -> Hir) -> Node {
         if self.builds { Node::Hir(hir()) } else { Node::Unbuilt }
     }
 
-    /// One piece of several.
+    /// Joins several pieces.
     fn joined(&self, pieces: Vec<Piece>, shape: Shape) -> Piece {
         let mut size = Size { states: 0, height: 0, repeats: 1 };
         for piece in &pieces {
@@ -193,7 +193,8 @@ impl<'p> Parser<'p> {
         self.rest().chars().next()
     }
 
-    /// Reads the next part. `repeated` is where the repetition began that was read just before; returned is the same for the next part.
+    /// Reads the next part. `repeated` is the start of the repetition that precedes it. Returns this start for the next
+    /// part.
     fn step(&mut self, c: char, repeated: Option<usize>) -> Result<Option<usize>, SyntaxError> {
         match c {
             '(' => self.open_group()?,
@@ -248,12 +249,12 @@ impl<'p> Parser<'p> {
         Ok(None)
     }
 
-    /// The error of the text from there up to here.
+    /// The error of the text from `start` to here.
     fn error(&self, fault: SyntaxFault, start: usize) -> SyntaxError {
         fault.in_part(&self.pattern[start..self.at])
     }
 
-    /// The error of a class; one that is too large concerns the whole expression.
+    /// The error of a class. One that is too large concerns the whole expression.
     fn whole(&self, error: SyntaxError) -> SyntaxError {
         if error.fault == SyntaxFault::TooLarge { SyntaxFault::TooLarge.in_part(self.pattern) } else { error }
     }
@@ -304,13 +305,13 @@ impl<'p> Parser<'p> {
                 return self.set(set);
             }
         }
-        // A surrogate is in no text.
+        // No text contains a surrogate.
         let Some(c) = char::from_u32(code) else { return self.set(CodePoints::default()) };
         let size = Size { states: c.len_utf8() as u64, height: 1, repeats: 1 };
         self.push(Piece { node: Node::Text(c.into()), shape: Shape::Character, size })
     }
 
-    /// Counts the states of something that was read.
+    /// Adds to the number of states.
     fn count(&mut self, states: u64) -> Result<(), SyntaxError> {
         self.states = self.states.saturating_add(states);
         if self.states > MAX_STATES { Err(SyntaxFault::TooLarge.in_part(self.pattern)) } else { Ok(()) }
@@ -321,7 +322,7 @@ impl<'p> Parser<'p> {
         self.add(piece)
     }
 
-    /// Adds a piece whose states were counted.
+    /// Adds a piece whose states are counted.
     fn add(&mut self, piece: Piece) -> Result<(), SyntaxError> {
         if piece.size.height > MAX_HEIGHT {
             return Err(SyntaxFault::TooDeep.in_part(self.pattern));
@@ -331,7 +332,7 @@ impl<'p> Parser<'p> {
         Ok(())
     }
 
-    /// Joins the last two pieces if they are text: no repetition applies to them any more.
+    /// Joins the last two pieces if both are text, once no repetition can follow them.
     fn gather_text(&mut self) {
         let sequence = &mut self.branches.sequence;
         if let [
@@ -369,7 +370,7 @@ impl<'p> Parser<'p> {
         Ok(())
     }
 
-    /// Ends the alternatives of a group, or of the whole expression.
+    /// Ends the alternatives of a group or of the whole expression.
     fn close(&mut self) -> Result<Piece, SyntaxError> {
         self.close_branch()?;
         let mut complete = std::mem::take(&mut self.branches.complete);
@@ -379,7 +380,7 @@ impl<'p> Parser<'p> {
             return Ok(only);
         }
         let are_characters = complete.iter().all(|piece| piece.shape == Shape::Character);
-        // Each but the first has a state for the choice.
+        // Each alternative after the first needs a state for the choice.
         let choices = complete.len() as u64 - 1;
         let mut piece = self.joined(complete, Shape::Alternatives);
         piece.size.states = piece.size.states.saturating_add(choices);
@@ -425,7 +426,7 @@ impl<'p> Parser<'p> {
         if captures {
             piece.size.height += 1;
             piece.shape = Shape::Other;
-            // Text in a group is not joined with text around it, so that its depth counts.
+            // Text in a group is not joined with text outside, so that its depth counts.
             let node = piece.node;
             piece.node = self.node(|| node.into_hir());
         }
@@ -471,7 +472,7 @@ impl<'p> Parser<'p> {
         Err(self.error(SyntaxFault::PerlSyntax, start))
     }
 
-    /// Applies a repetition, which began at `start`, to the piece before it; returns where it began.
+    /// Applies a repetition that begins at `start` to the piece before it. Returns its start.
     fn repeat(
         &mut self,
         least: u32,
@@ -490,7 +491,8 @@ impl<'p> Parser<'p> {
         let Some(Piece { node, size, .. }) = self.branches.sequence.pop() else {
             return Err(self.error(SyntaxFault::MissingRepeatArgument, start));
         };
-        // Each time has a state for the choice to end. One more is for several times, and for `*` after a piece that may be empty.
+        // Each repetition needs a state for ending. One more is for several repetitions, and for `*` after a piece that
+        // may be empty.
         let times = most.unwrap_or(least).max(1);
         let more = u64::from(times > 1 || (least, most) == (0, None));
         let states = size.states.saturating_add(1).saturating_mul(times.into()).saturating_add(more);
@@ -516,7 +518,7 @@ impl<'p> Parser<'p> {
 enum GroupStart {
     /// `(?P<name>`
     Named,
-    /// `(?flags)`, which opens none.
+    /// `(?flags)`, which opens no group.
     Flags(Flags),
     /// `(?flags:`
     Plain(Flags),

@@ -1,7 +1,7 @@
-//! The names and tables of `\p{...}`, as kube-apiserver's version of Go has them.
+//! The names and tables of `\p{...}`, as in kube-apiserver's version of Go.
 //!
-//! The library's tables are of a newer Unicode version. A table here is the library's, cut to the code points that [`VERSION`] assigns.
-//! Names are compared without case, spaces, hyphens and underscores.
+//! The library's tables are of a newer Unicode version. They are restricted here to the code points that [`VERSION`]
+//! assigns. Names are compared without case, spaces, hyphens and underscores.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, OnceLock};
@@ -12,7 +12,7 @@ use super::code_points::{CodePoints, LAST};
 
 /// The Unicode version of the tables.
 const VERSION: &str = "15.0";
-/// The length of the longest name that is looked up, in bytes.
+/// The length of the longest name in bytes.
 const LONGEST_NAME: usize = 64;
 
 /// The general categories.
@@ -95,7 +95,7 @@ const SCRIPTS: [&str; 163] = [
 pub(super) enum Table {
     /// All assigned code points.
     Assigned,
-    /// The general category at this index, all code points or ASCII.
+    /// The general category at this index, or all code points or ASCII.
     Category(usize),
     /// The script at this index.
     Script(usize),
@@ -121,7 +121,7 @@ fn canonical(name: &str) -> String {
 }
 
 impl Table {
-    /// The code points in it. They are looked up once.
+    /// Its code points, computed once.
     pub(super) fn code_points(self) -> &'static CodePoints {
         static CATEGORY_SETS: [OnceLock<CodePoints>; CATEGORIES.len()] = [const { OnceLock::new() }; CATEGORIES.len()];
         static SCRIPT_SETS: [OnceLock<CodePoints>; SCRIPTS.len()] = [const { OnceLock::new() }; SCRIPTS.len()];
@@ -140,10 +140,10 @@ fn category(name: &str) -> CodePoints {
         "ASCII" => CodePoints::of(&[(0, 0x7F)]),
         // No text contains surrogates, and the library has no names for them.
         "Cs" => CodePoints::of(&[(0xD800, 0xDFFF)]),
-        // The code points that newer versions assign are not assigned here.
+        // Code points assigned by newer versions are unassigned here.
         "Cn" => named(&format!(r"[\p{{gc=Cn}}\P{{age={VERSION}}}]")),
         "C" => named(&format!(r"[\p{{gc=C}}\P{{age={VERSION}}}]")),
-        // The one code point whose category was changed after version 15.0.
+        // The only code point whose category changed after version 15.0.
         "Mn" => of_version(r"\p{gc=Mn}\x{1171E}"),
         "Mc" => of_version(r"\p{gc=Mc}--\x{1171E}"),
         "LC" => of_version(r"\p{Lu}\p{Ll}\p{Lt}"),
@@ -151,28 +151,28 @@ fn category(name: &str) -> CodePoints {
     }
 }
 
-/// The code points that have another one that differs from them by case only, and some more.
+/// The code points with case variants, and some more.
 pub(super) fn cased() -> CodePoints {
     of_version(r"\p{Changes_When_Casemapped}")
 }
 
-/// True for a code point that [`VERSION`] assigns.
+/// Returns true for a code point that [`VERSION`] assigns.
 pub(super) fn is_assigned(code: u32) -> bool {
     static ASSIGNED: LazyLock<CodePoints> = LazyLock::new(|| named(&format!(r"\p{{age={VERSION}}}")));
     ASSIGNED.contains((code, code))
 }
 
-/// The code points of classes, as far as [`VERSION`] assigns them.
+/// The code points of classes that [`VERSION`] assigns.
 fn of_version(classes: &str) -> CodePoints {
     named(&format!(r"[[{classes}]&&\p{{age={VERSION}}}]"))
 }
 
 /// The code points of a class in the library's own syntax.
 fn named(class: &str) -> CodePoints {
-    let parsed = regex_syntax::parse(class).expect("the library knows all properties that are named here");
+    let parsed = regex_syntax::parse(class).expect("the library has every property used here");
     match parsed.into_kind() {
         HirKind::Class(Class::Unicode(class)) => CodePoints::of_class(&class),
-        // The library makes a literal of a class of one code point.
+        // The library turns a class of one code point into a literal.
         HirKind::Literal(literal) => {
             let codes = std::str::from_utf8(&literal.0).unwrap_or_default().chars().map(u32::from);
             CodePoints::of(&codes.map(|code| (code, code)).collect::<Vec<_>>())
@@ -185,7 +185,7 @@ fn named(class: &str) -> CodePoints {
 mod tests {
     use super::*;
 
-    /// Name, number and digest of the code points, and both again with those that differ by case only, as Go 1.26 answered.
+    /// Name, number and digest of the code points, and both again with case variants, from Go 1.26.
     const TABLES: &str = include_str!("../../../tests/go_regexp/unicode.txt");
 
     fn digest(set: &CodePoints) -> String {

@@ -1,6 +1,6 @@
-//! Scalars: plain, quoted, literal and folded. A scalar on one line without an escape is borrowed from the text.
+//! Scalars: plain, quoted, literal and folded. A scalar on one line without an escape borrows from the text.
 //!
-//! A line break within one becomes a space, several become one less; LS and PS stay.
+//! A line break within one becomes a space, and of several breaks one is dropped. LS and PS are kept.
 
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ impl Breaks {
         }
     }
 
-    /// Appends what they stand for, and forgets them.
+    /// Appends their folded form and clears them.
     fn fold_into(&mut self, text: &mut String) {
         match self.first.take() {
             Some('\n') if self.others.is_empty() => text.push(' '),
@@ -37,7 +37,7 @@ impl Breaks {
 /// The treatment of line breaks at the end of a block scalar.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Chomping {
-    /// One stays, if there is one.
+    /// One is kept, if there is one.
     Clip,
     Strip,
     Keep,
@@ -160,13 +160,13 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    /// Passes over spaces and line breaks within quotes. At the end of a line they are folded, and the words since `from` are read
-    /// without them.
+    /// Skips spaces and line breaks within quotes. At the end of a line they are folded, and the words since `from` are
+    /// added without them.
     fn fold_quoted(&mut self, read: &mut Option<String>, from: &mut usize, begins_line: bool) {
         let words = self.cursor.since(*from);
         let (mut breaks, mut ends_line) = (Breaks::default(), begins_line);
         if begins_line {
-            // An escaped line break stands for nothing, and the next one is not the first.
+            // An escaped line break yields nothing, and the next one is not the first.
             breaks.first = Some('\\');
         }
         loop {
@@ -191,7 +191,7 @@ impl<'t> Scanner<'t> {
         *from = self.cursor.mark.at;
     }
 
-    /// The character of the escape behind a backslash.
+    /// The character of the escape after a backslash.
     fn escaped(&mut self) -> Result<char, YamlError> {
         let digits = match self.cursor.byte(0) {
             b'x' => 2,
@@ -235,7 +235,7 @@ impl<'t> Scanner<'t> {
         Ok(char)
     }
 
-    /// A scalar behind `|` or `>`.
+    /// A scalar after `|` or `>`.
     pub(super) fn block_scalar(&mut self, is_literal: bool) -> Result<(), YamlError> {
         self.forget_key()?;
         self.allows_key = true;
@@ -278,7 +278,7 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    /// Reads the head of a block scalar: a sign and a digit in any order, and perhaps a comment.
+    /// Reads the header of a block scalar: a sign and a digit in any order, and an optional comment.
     fn block_head(&mut self) -> Result<(Chomping, Option<isize>), YamlError> {
         let (mut chomping, mut increment) = (None, None);
         for _ in 0..2 {
@@ -303,7 +303,7 @@ impl<'t> Scanner<'t> {
         Ok((chomping.unwrap_or(Chomping::Clip), increment))
     }
 
-    /// Passes over empty lines of a block scalar, and over the indentation of the next one, which is found if it is not known yet (0).
+    /// Skips empty lines of a block scalar and the indentation of the next one, which is detected if unknown (0).
     fn block_breaks(&mut self, indent: &mut isize, breaks: &mut String) -> Result<(), YamlError> {
         let mut deepest = 0;
         loop {

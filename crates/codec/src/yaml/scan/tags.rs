@@ -1,6 +1,7 @@
 //! Tags, anchors and directives.
 //!
-//! They are scanned to the end, so that a text is refused for what is wrong with it. Anchors have no name here: nothing refers to one.
+//! They are scanned completely, so that their faults are reported. Names of anchors are dropped, since nothing refers
+//! to them.
 
 use std::borrow::Cow;
 
@@ -24,7 +25,7 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    /// Passes over letters, digits, `_` and `-`.
+    /// Skips letters, digits, `_` and `-`.
     fn name(&mut self) -> &'t str {
         let start = self.cursor.mark.at;
         while matches!(self.cursor.byte(0), b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'_' | b'-') {
@@ -48,7 +49,7 @@ impl<'t> Scanner<'t> {
         } else {
             match self.handle(false)? {
                 handle if handle.len() > 1 && handle.ends_with('!') => (handle, self.uri("", false)?),
-                // It was the beginning of the tag itself.
+                // It is the beginning of the tag itself.
                 handle => match self.uri(&handle[1..], true)? {
                     suffix if suffix.is_empty() => ("", Cow::Borrowed("!")),
                     suffix => ("!", suffix),
@@ -62,7 +63,7 @@ impl<'t> Scanner<'t> {
         Ok(())
     }
 
-    /// `!`, `!!` or `!name!`; of a tag also `!name`, which is its beginning.
+    /// `!`, `!!` or `!name!`. For a tag also `!name`, which is its beginning.
     fn handle(&mut self, of_directive: bool) -> Result<&'t str, YamlError> {
         let start = self.cursor.mark.at;
         if self.cursor.byte(0) != b'!' {
@@ -78,7 +79,7 @@ impl<'t> Scanner<'t> {
         Ok(self.cursor.since(start))
     }
 
-    /// The rest of a tag, behind this beginning.
+    /// The rest of a tag after this beginning.
     fn uri(&mut self, beginning: &'t str, may_be_empty: bool) -> Result<Cow<'t, str>, YamlError> {
         let start = self.cursor.mark.at;
         let mut escaped: Option<Vec<u8>> = None;

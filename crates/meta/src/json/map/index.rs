@@ -1,6 +1,6 @@
-//! An index of the fields of a large object, by their names.
+//! An index of the fields of a large object, by name.
 //!
-//! Knows places only: the names stay in the slots.
+//! It has slot numbers only. Names are in the slots.
 
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -8,18 +8,18 @@ use hashbrown::HashTable;
 
 use super::Slot;
 
-/// The places of fields.
+/// The slots of fields.
 #[derive(Clone)]
 pub(super) struct Index {
     places: HashTable<u32>,
-    /// Seeded by chance, so that nobody can send keys that all fall together.
+    /// Seeded randomly against collision attacks.
     hasher: RandomState,
-    /// How many slots hold no field.
+    /// The number of holes.
     pub(super) holes: usize,
 }
 
 impl Index {
-    /// The index of these slots, none of which is a hole.
+    /// The index of these slots, which must have no holes.
     pub(super) fn of(slots: &[Slot]) -> Self {
         let mut index = Self { places: HashTable::with_capacity(slots.len()), hasher: RandomState::new(), holes: 0 };
         for (place, slot) in slots.iter().enumerate() {
@@ -30,13 +30,13 @@ impl Index {
         index
     }
 
-    /// The place of the field of this name.
+    /// The slot of the field with this name.
     pub(super) fn find(&self, hash: u32, key: &str, slots: &[Slot]) -> Option<usize> {
         let found = self.places.find(self.hasher.hash_one(key), |place| slots[*place as usize].is(hash, key));
         found.map(|place| *place as usize)
     }
 
-    /// Notes the place of a field that is not known yet.
+    /// Adds the slot of a new field.
     pub(super) fn note(&mut self, key: &str, place: usize, slots: &[Slot]) {
         let Self { places, hasher, .. } = self;
         let place = u32::try_from(place).expect("no object in memory has 2^32 fields");
@@ -44,7 +44,7 @@ impl Index {
         places.insert_unique(hasher.hash_one(key), place, hash_of);
     }
 
-    /// Forgets the field of this name, which leaves a hole at its place.
+    /// Removes the field of this name, whose slot becomes a hole.
     pub(super) fn forget(&mut self, key: &str, place: usize) {
         if let Ok(found) = self.places.find_entry(self.hasher.hash_one(key), |known| *known as usize == place) {
             found.remove();

@@ -1,6 +1,6 @@
-//! The fields of an object one after the other: seen, changed or taken.
+//! Iterators over the fields of an object: shared, mutable or owned.
 //!
-//! Fields come in their order in the object. Large maps have an index beside it, which these never look at.
+//! Fields come in the order of the object. The index of large maps is not used.
 
 use std::iter::FusedIterator;
 use std::{slice, vec};
@@ -10,25 +10,25 @@ use super::{Map, Slot, Text, Value};
 /// The fields of a map.
 pub type Iter<'m> = Fields<slice::Iter<'m, Slot>>;
 
-/// The fields of a map, to be changed.
+/// The mutable fields of a map.
 pub type IterMut<'m> = Fields<slice::IterMut<'m, Slot>>;
 
-/// The fields that a map had.
+/// The owned fields of a map.
 pub type IntoIter = Fields<vec::IntoIter<Slot>>;
 
-/// Fields in their order, without the holes between them.
+/// Fields in order, without holes.
 #[derive(Clone)]
 pub struct Fields<S> {
     slots: S,
     left: usize,
 }
 
-/// A slot as it is given out.
+/// A slot as an item of an iterator.
 pub trait Field {
     /// Its name and its value.
     type Shown;
 
-    /// The field; `None` of a hole.
+    /// The field. `None` for a hole.
     fn shown(self) -> Option<Self::Shown>;
 }
 

@@ -1,18 +1,18 @@
-//! Fields in another order than that of their names: each is given a rank, and then they are sorted by it.
+//! Sorts fields by an assigned rank.
 //!
-//! For who walks all fields and knows of each where it belongs. Ranks stand in room that the fields take anyway, so that an
-//! object is brought into order where it lies. They mean nothing to anything else here.
+//! It serves walks that visit all fields and know the target position of each. Ranks use padding in the slots, so that
+//! an object is sorted in place. Nothing else uses them.
 
 use super::{Map, Slot, Text, Value};
 
 impl Map {
-    /// The fields, to be changed and given a rank each.
+    /// The mutable fields, each to be assigned a rank.
     #[inline]
     pub fn ranked_mut(&mut self) -> impl Iterator<Item = (&str, &mut Value, &mut u32)> {
         self.slots.iter_mut().filter_map(|slot| Some((slot.key.as_deref()?, &mut slot.value, &mut slot.rank)))
     }
 
-    /// Whether a field has this rank. All have to have been given one.
+    /// Returns true if a field has this rank. All must have been assigned one.
     pub fn has_rank(&self, rank: u32) -> bool {
         self.slots.iter().any(|slot| slot.rank == rank && !slot.is_hole())
     }
@@ -25,12 +25,12 @@ impl Map {
         }
     }
 
-    /// Adds a field of a name that is not there, with its rank, behind all others.
+    /// Adds a field with a new name and its rank at the end.
     pub fn push_ranked(&mut self, key: impl Into<Text>, value: Value, rank: u32) {
         self.push(Slot { rank, ..Slot::new(key.into(), value) });
     }
 
-    /// Brings the fields into the order of their ranks; those of one rank stay as they are.
+    /// Sorts the fields by rank, stably.
     pub fn sort_by_rank(&mut self) {
         self.slots.sort_by_key(|slot| slot.rank);
         self.reindex();

@@ -1,6 +1,6 @@
-//! The options of lists and watches: values, defaults, and combinations that are refused.
+//! The options of lists and watches: values, defaults, and refused combinations.
 //!
-//! Each case is a query and what it means, or the text by which it is refused.
+//! Each case is a query with its meaning, or with its error.
 
 use super::*;
 

@@ -1,8 +1,8 @@
-//! Runs the rules of a schema over a value, in upstream's order and words and within its budget.
+//! Runs the rules of a schema over a value, with upstream's order, messages and budget.
 //!
-//! A rule is asked about a value that is there and not null. What it was before is the value in the same place, as far as that can be
-//! told: through fields, keys of maps, and items of lists that are told apart by keys. A fault of a value that did not change is a
-//! warning, unless the rule looks at the change itself.
+//! A rule runs for a present value that is not null. The old value is the one at the same place, correlated through
+//! fields, map keys, and the keys of list items. A fault of an unchanged value is a warning, unless the rule reads the
+//! old value.
 
 use std::collections::HashMap;
 
@@ -20,21 +20,21 @@ use crate::structural::found::Budget;
 use crate::structural::rules::Node;
 use crate::structural::same::{SameKeys, is_unchanged};
 
-/// How many bytes a message may have that an expression makes.
+/// The maximum length of a `messageExpression`'s result in bytes.
 const MAX_MESSAGE: usize = 5 * 1024;
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
-/// What is said of a value.
+/// The result of validating a value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
-    /// What is wrong with it.
+    /// Faults that refuse the object.
     pub faults: Vec<FieldError>,
-    /// What is wrong with it and was before.
+    /// Faults of unchanged values.
     pub warnings: Vec<String>,
 }
 
-/// Asks all rules about an object, which was `old` before.
+/// Runs all rules on an object with the old value `old`.
 pub(in crate::structural) fn run(
     (checks, root): (&Checks, &Node),
     object: &Value,
@@ -48,7 +48,8 @@ pub(in crate::structural) fn run(
     let _ = run.value(checks, Some(root), object, (old, nearest), &At::ROOT);
 }
 
-/// Asks all rules about a default within what is left of a budget. It may stand for what the value was too, which excuses no fault.
+/// Runs all rules on a default within the rest of a budget. The default also serves as the old value, which excuses no
+/// fault.
 pub(in crate::structural) fn run_for_default(
     checks: &Checks,
     default: &Value,
@@ -63,18 +64,18 @@ pub(in crate::structural) fn run_for_default(
 }
 
 struct Run<'f> {
-    /// What the rules may still cost.
+    /// The remaining budget.
     budget: &'f mut Budget,
     found: &'f mut Findings,
-    /// About how many bytes that is.
+    /// The estimated size of the findings in bytes.
     bytes: usize,
 }
 
-/// No more rules are asked.
+/// The run has ended.
 struct Ended;
 
-/// A value with its schema and its old value. For a value without a known old value, those of the nearest value around it count. A fault
-/// of a value whose correlated value is unchanged is only warned of.
+/// A value with its schema and its old value. A value without a known old value uses those of the nearest enclosing
+/// value. A fault of a value whose correlated old value is equal is a warning.
 #[derive(Clone, Copy)]
 struct Correlated<'v> {
     node: &'v Node,
@@ -174,7 +175,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Asks the rules that stand here.
+    /// Runs the rules of this value.
     fn own(
         &mut self,
         own: &Expressions,
@@ -235,7 +236,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Takes what an evaluation cost from what is left; whether there was as much.
+    /// Charges an evaluation to the budget. Returns false if the budget is exceeded.
     fn pay(&mut self, meter: &Meter) -> bool {
         let left = self.budget.cost.checked_sub(meter.used());
         self.budget.cost = left.unwrap_or_default();
@@ -243,19 +244,19 @@ impl Run<'_> {
         left.is_some()
     }
 
-    /// Counts what one evaluation costs, which has its own bound.
+    /// A meter for one evaluation, with its own limit.
     fn meter(&self) -> Meter {
         Meter::new(limits::EVALUATION).with_work(self.budget.expressions)
     }
 
-    /// Tells why no more rules are asked.
+    /// Ends the run with a fault.
     fn end(&mut self, here: &Here<'_>, why: String) -> Result<(), Ended> {
         self.fault(here.unjudged(why));
         self.budget.cost = 0;
         Err(Ended)
     }
 
-    /// Whether there is room to tell of something, of which the first is told however large it is.
+    /// Returns true if the findings have room for another. The first one fits at any size.
     fn has_room(&mut self, bytes: usize) -> bool {
         let has_room = self.bytes < FAULTS_BYTES_MAX;
         self.bytes += bytes;
@@ -268,7 +269,7 @@ impl Run<'_> {
         }
     }
 
-    /// Tells that a rule does not hold.
+    /// Reports a rule that does not hold.
     fn failed(
         &mut self,
         rule: &Expression,
@@ -297,10 +298,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The message that a rule's expression makes, if it makes one that can be shown.
+    /// The result of `messageExpression`, if it can be shown.
     ///
     /// # Errors
-    /// That no more rules are asked.
+    /// The reason why the run ends.
     fn message(&mut self, rule: &Expression, variables: &[Cel<'_>], has_old: bool) -> Result<Option<String>, String> {
         let Some(Ok(program)) = &rule.message else { return Ok(None) };
         if !has_old && !rule.optional_old_self && program.uses(OLD_SELF) {
@@ -337,7 +338,7 @@ fn text_of(program: &Program, variables: &[Cel<'_>], meter: &mut Meter) -> Resul
     }
 }
 
-/// The value that rules are asked about.
+/// The value under validation.
 struct Here<'h> {
     value: &'h Value,
     nearest: Nearest<'h>,
@@ -346,7 +347,7 @@ struct Here<'h> {
 }
 
 impl Here<'_> {
-    /// The field that is told, which the rule may have below the value's.
+    /// The field of a fault, with the rule's `fieldPath` below that of the value.
     fn field(&self, below: &str) -> String {
         match (self.at.depth, below) {
             (0, "") => NOWHERE.to_owned(),
