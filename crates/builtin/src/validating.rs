@@ -3,7 +3,6 @@
 //! To add a rule, find the rules of the kind in the file of its group, and put `("field", Rule)` where upstream checks it. A rule
 //! about one field is data. A rule that needs more is a [`Rule::Check`](type_rules::Rule::Check) with a few words for
 //! `docs/reference/validation.md`, which these rules generate (`KEELSON_UPDATE=1` writes it).
-//!
 //! Rules of every object are in the kind's `object`. Rules of updates are in `first` or `then`, before or after it. Rules of
 //! `/status` and other subresources are in `below`. Forms of texts are in `formats`.
 //!

@@ -1,4 +1,6 @@
 //! Writes the values of the types that Kubernetes publishes as enumerations (`crates/schema/facts/enums.txt`).
+//!
+//! An enumeration has a line for each version only where its versions differ.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

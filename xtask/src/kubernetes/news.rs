@@ -1,4 +1,6 @@
-//! Prints what a release has that the data files cannot hold, for a person to add: kinds, and rules of fields that are new.
+//! Prints the parts of a release that the data files do not hold: new kinds, and rules of new fields.
+//!
+//! A person adds them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,6 @@
 //! A checkout of the public sources of Kubernetes: the whole repository, or its published parts side by side.
+//!
+//! Resolves names of types over packages. It knows nothing of the files that are written.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -2,13 +2,10 @@
 //!
 //! A connection is unauthenticated until its client has a trusted certificate, or has sent a request with a valid credential.
 //! Unauthenticated connections have a fixed part of all connections. When it is used up, the newest evicts the oldest: a client
-//! with a credential has used it long before.
-//!
-//! Users share the other connections, and one user has at most a part of them ([`crate::shares`]). When all are taken, the user
-//! with the most connections loses its oldest idle one. A new connection is therefore always accepted, and neither an
-//! unauthenticated client nor a user can block health checks and administrators.
-//!
-//! A connection counts for the user of its first request, or of its certificate. Later requests may be of other users: a proxy that
+//! with a credential has used it long before. Users share the other connections, and one user has at most a part of them
+//! ([`crate::shares`]). When all are taken, the user with the most connections loses its oldest idle one. A new connection is
+//! therefore always accepted, and neither an unauthenticated client nor a user can block health checks and administrators. A
+//! connection counts for the user of its first request, or of its certificate. Later requests may be of other users: a proxy that
 //! multiplexes requests of many users uses its own share.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

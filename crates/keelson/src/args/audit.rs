@@ -1,4 +1,6 @@
-//! Flags for audit, under upstream's names. `keelson_server::AuditConfig` validates their combinations.
+//! Flags for audit, under upstream's names.
+//!
+//! `keelson_server::AuditConfig` validates their combinations.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,4 +1,6 @@
-//! The objects that a new server creates by itself, their repair at its next start, and newer objects that replace them.
+//! The objects that a new server creates by itself.
+//!
+//! They are repaired at its next start, and newer objects replace them.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
