@@ -30,7 +30,7 @@ pub struct FlunderSpec {
     /// The colour that it is painted in.
     #[schemars(regex(pattern = "^[a-z]+$"))]
     pub colour: String,
-    /// How large it is, in metres.
+    /// The size in metres.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 100))]
     pub size: u32,

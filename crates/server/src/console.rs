@@ -1,7 +1,7 @@
 //! The console's files, which are public: they contain only the program, whose requests are authorized like all others.
 //!
-//! The content security policy lets the page load its own files and call this server, and nothing else: no inline script or style,
-//! no frame, no form to another place, no request to another host.
+//! The content security policy lets the page load its own files and call this server. It forbids inline scripts and styles, frames,
+//! forms to other places, and requests to other hosts.
 
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION, REFERRER_POLICY,

@@ -1,9 +1,8 @@
 //! The outcome of a transaction whose answer was lost, or that etcd refused for want of room.
 //!
 //! It reads the keys of the transaction back, with reads that see everything that was acknowledged. The transaction took effect if a
-//! key has our value at a revision above the newest one known when it was sent, and all other writes stand at that revision. The
-//! versions between are read too, since others may have written over it, or have written the same bytes to one of the keys, such as
-//! the state of a quota. A compare with a revision that its key no longer has shows that the transaction did not take effect and never
+//! key has its value at a revision above the newest one known when it was sent, and all other writes stand at that revision. The
+//! versions between are read too: another server may have written over it, or written the same bytes, such as a quota's state. A compare with a revision that its key no longer has shows that the transaction did not take effect and never
 //! will. Every other finding leaves the outcome unknown: a transaction under way may be applied after any read.
 
 use keelson_meta::Revision;
@@ -217,12 +216,12 @@ mod tests {
         // The name may become free again while the transaction is on its way.
         let create = Transaction::default().when(key("a"), Condition::Absent).put(key("a"), "w");
         assert!(refusal(&create, &[at("a", 7)]).is_none());
-        // Once the fence behind it has moved, it is too late, and the first compare is what the caller is told of.
+        // Once the fence behind it has moved, it is too late, and the caller gets the first compare.
         let fenced = create.when(key("lease"), Condition::At(Revision::new(3)));
         assert!(refusal(&fenced, &[at("a", 7), at("lease", 3)]).is_none());
         let refused = refusal(&fenced, &[at("a", 7), at("lease", 4)]);
         assert!(matches!(refused, Some(CommitError::Compare { index: 0, current: Some(_) })), "{refused:?}");
-        // Whoever deleted it.
+        // Its deletion by any client.
         let delete = Transaction::default().when(key("a"), Condition::At(Revision::new(5))).delete(key("a"));
         assert!(refusal(&delete, &[None]).is_none());
     }

@@ -42,7 +42,7 @@ pub(crate) enum Rule {
     Flag(bool),
     /// The value of another field of the object, where the field is absent or zero.
     Copied(&'static str),
-    /// The same for a field that holds a number or a text, where an empty text counts too.
+    /// As [`Copied`](Self::Copied), for a number or a text. An empty text counts as absent.
     CopiedOverText(&'static str),
     /// The value that a function makes of another field, where the field is absent. The function reads nothing else.
     By(&'static str, fn(&Map) -> Option<Value>),

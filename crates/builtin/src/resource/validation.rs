@@ -239,7 +239,7 @@ pub(crate) fn up_to<'v>(at: &At<'v, '_>, most: usize, type_rules: &TypeRules, ru
     at.items().for_each(|item| type_rules.check(&item, run));
 }
 
-/// The same for items with a key field.
+/// Validates a list whose items have a key field.
 pub(crate) fn set<'v>(at: &At<'v, '_>, most: usize, key: &'static str, type_rules: &TypeRules, run: &mut Run<'v>) {
     up_to(at, most, type_rules, run);
     if at.list().len() <= most {

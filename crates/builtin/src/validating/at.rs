@@ -93,7 +93,7 @@ impl<'v> At<'v, '_> {
         tree.into_iter().flat_map(Map::keys).map(|name| (name, self.key(name)))
     }
 
-    /// The same place under another name, where upstream's name is not that of the API.
+    /// This place under another name, where upstream's name is not that of the API.
     pub(crate) fn called(&self, name: &'v str) -> At<'v, '_> {
         At { segment: PathSegment::Field(name), ..*self }
     }
@@ -103,12 +103,12 @@ impl<'v> At<'v, '_> {
         self.parent
     }
 
-    /// The same place with another value, where upstream reports an error at another place.
+    /// This place with another value, where upstream reports an error at another place.
     pub(crate) fn holding(&self, value: &'v Value) -> At<'v, '_> {
         At { value, ..*self }
     }
 
-    /// The same place with another value and another old value.
+    /// This place with another value and another old value.
     pub(crate) fn between<'o>(&self, value: &'o Value, old: &'o Value) -> At<'o, '_>
     where
         'v: 'o,

@@ -100,9 +100,9 @@ pub(crate) enum Rule {
     Each(&'static TypeRules),
     /// A function over several fields, described in a few words.
     Check(&'static str, Check),
-    /// The same, with the rules that the function applies to items.
+    /// A function with the rules that it applies to items.
     With(&'static str, Check, &'static TypeRules),
-    /// The same, with the rules that the function applies to the object itself.
+    /// A function with the rules that it applies to the object itself.
     Around(&'static str, Check, &'static TypeRules),
 }
 

@@ -90,7 +90,7 @@ function Shell() {
     if (session.get().user !== null) return;
     whoAmI(session.get().credentials?.token ?? '')
       .then((found) => session.set({ ...session.get(), user: found }))
-      // Where it matters the page itself says what does not work.
+      // A page that needs it reports the failure itself.
       .catch(() => undefined);
   }, []);
   const page = at.path.join('/');
@@ -102,7 +102,7 @@ function Shell() {
       return;
     }
     document.getElementById('main')?.scrollTo(0, 0);
-    // What had the focus may be gone with the page before; whoever listens hears where he is.
+    // The focused element may be gone with the previous page. A screen reader then announces the new one.
     if (document.activeElement === document.body) {
       document.querySelector<HTMLElement>('#main h1')?.focus({ preventScroll: true });
     }

@@ -1,4 +1,4 @@
-//! The console in a browser, as somebody uses it: with keys and clicks, and by what the page then shows.
+//! The console in a browser, used with keys and clicks, and checked by the content of the page.
 //!
 //! One browser runs at a time, whatever else is tested meanwhile. Each test ends with a look at what the browser complained about, such as
 //! scripts that threw or something that the policy of the page forbids.
@@ -23,7 +23,7 @@ use tokio::sync::{Mutex, MutexGuard};
 /// Browsers take memory and time.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
-/// Tokens: of an administrator, and of somebody who may do what a test lets readers do.
+/// Tokens of an administrator, and of a user with the rights that a test gives to readers.
 const TOKENS: &str = "admin-token,admin,1,system:masters\nreader-token,reader,2,readers\n";
 const ADMIN: &str = "admin-token";
 
@@ -49,12 +49,12 @@ impl Lab {
         self.server.raw()
     }
 
-    /// Opens a page of the console, as whoever is logged in.
+    /// Opens a page of the console, as the present user.
     async fn open(&self, path: &str) {
         self.browser.open(&format!("{}/console/{path}", self.server.url())).await;
     }
 
-    /// Logs in, as somebody does who types a token.
+    /// Logs in by typing a token.
     async fn log_in(&self, token: &str) {
         self.open("").await;
         self.browser.fill("#token", token).await;

@@ -1,4 +1,4 @@
-// What the user may do: the rules of one namespace, which hold those of the whole cluster too, and single questions.
+// The rights of the user: the rules of one namespace, with those of the whole cluster, and single access reviews.
 
 import { postJson } from './client';
 import type { Resource } from './discovery';

@@ -1,6 +1,6 @@
 // Reads what a page can use of a kubeconfig: a token, or a user and password turned into nothing, since no server takes these.
 //
-// Loaded when somebody brings one. A page can't present a certificate by itself, nor start a program, so it says what can.
+// Loaded when the user selects a kubeconfig. A page cannot present a client certificate or start a program, and says which tool can.
 
 import { parse } from 'yaml';
 

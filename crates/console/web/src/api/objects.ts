@@ -1,4 +1,4 @@
-// One object: reading it now and in the past, writing it, rehearsing what a write would do.
+// One object: reads its present and past states, writes it, and runs dry runs.
 
 import { jsonText, readJson } from '../lib/json';
 import { bodyOf, getJson, METADATA_LIST, send } from './client';

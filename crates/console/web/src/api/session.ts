@@ -1,4 +1,4 @@
-// Who the user is: a bearer token, or nothing, where the browser shows a certificate of its own.
+// The session: a bearer token, or none where the browser presents a client certificate.
 //
 // A token lives in this tab alone: in memory, and in sessionStorage so that it outlives a reload. Nothing is stored longer. Credentials
 // that end do not end the page: it stays, with its text, until the same user logs in again.

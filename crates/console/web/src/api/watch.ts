@@ -1,4 +1,4 @@
-// A watch, which tells changes in batches and begins again by itself behind what it told last.
+// A watch that delivers changes in batches and resumes behind the last delivered one.
 
 import { readJson } from '../lib/json';
 import { ApiError, isAborted, send, TABLE } from './client';
@@ -98,7 +98,7 @@ export async function follow(
         if (event.type === 'BOOKMARK' || row === undefined) continue;
         gathered.push({ kind: event.type, row });
         timer ??= setTimeout(tell, GATHERED);
-        // What is gathered is bounded, whatever is written meanwhile.
+        // The batch is bounded, whatever is written meanwhile.
         if (gathered.length > MOST_AT_ONCE) {
           clearTimeout(timer);
           tell();

@@ -1,6 +1,6 @@
 // By which path of an object a column is sorted: what a Table says of its columns is for people, so the paths are known here.
 //
-// Columns that are worked out of several fields are sorted by the field that says most. Those of custom resources come from their
+// Columns that are worked out of several fields are sorted by the field that says most. Columns of custom resources come from their
 // definitions.
 
 import { getJson } from '../api/client';

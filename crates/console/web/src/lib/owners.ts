@@ -1,4 +1,4 @@
-// Who owns which fields, as metadata.managedFields says it, with paths in place of its keys.
+// The owners of fields by metadata.managedFields, with paths in place of its keys.
 
 import type { Json, JsonObject, KubeObject, ManagedFields } from '../api/types';
 import { isMap, isSame, readJson } from './json';

@@ -1,4 +1,4 @@
-// How the server itself is: its checks, its load, and what flow control lets in, keeps waiting and turns away.
+// The state of the server: its checks, its load, and the admitted, queued and rejected requests of flow control.
 
 import { useEffect, useState } from 'preact/hooks';
 import { ApiError, isAborted, send } from '../api/client';

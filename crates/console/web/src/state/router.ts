@@ -1,6 +1,6 @@
 // The page that is shown is what the URL says, so that links can be shared and the browser's back and forward work.
 //
-// What belongs to one visit and not to a link, such as the snapshot that is being paged through, goes into the history's state. A page
+// State of one visit that is not part of a link, such as the snapshot of a paged list, goes into the history's state. A page
 // with text that is not saved is left only after a question.
 
 import { store } from './store';

@@ -1,4 +1,4 @@
-// What happened, for eyes as a short message and for screen readers as a live region.
+// Announcements: a short message, and a live region for screen readers.
 
 import { store, useStore } from '../state/store';
 

@@ -1,4 +1,4 @@
-// What differs between two texts, line by line.
+// The difference of two texts, line by line.
 
 import { useMemo, useState } from 'preact/hooks';
 import { diffLines, hunks } from '../lib/diff';

@@ -1,4 +1,4 @@
-// Keys: single letters and pairs such as `g p`, which do nothing while somebody types.
+// Keys: single letters and pairs such as `g p`, which do nothing while the user types.
 
 import { useLayoutEffect, useRef } from 'preact/hooks';
 

@@ -1,4 +1,4 @@
-// What the user may do, for what is shown and what is not.
+// The rights of the user, which decide about the shown actions.
 
 import { useEffect, useState } from 'preact/hooks';
 import { rulesIn, type Rules } from '../api/access';

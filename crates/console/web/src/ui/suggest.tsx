@@ -45,7 +45,7 @@ export function Suggest(props: SuggestProps) {
           if (abort.signal.aborted) return;
           const next = all.slice(0, MOST_SHOWN);
           const { found: before, chosen: at } = now.current;
-          // What was chosen stays so, if it is still there.
+          // The selected suggestion stays selected if it is still there.
           setChosen(next.findIndex((one) => one.value === before[at]?.value));
           setFound(next);
         })

@@ -39,7 +39,7 @@ impl Judged {
         self.bound_mutation(name, mutations, with, json!({})).await;
     }
 
-    /// The same, with another binding.
+    /// Creates a mutating policy with another binding.
     pub(super) async fn bound_mutation(&self, name: &str, mutations: Value, with: Value, binding: Value) {
         let mut spec = json!({ "mutations": mutations, "reinvocationPolicy": "Never" });
         spec["matchConstraints"] = json!({ "resourceRules": [

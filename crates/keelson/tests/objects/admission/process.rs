@@ -1,5 +1,6 @@
-//! Webhooks in processes of their own: one that is killed and comes back, one that is slow or lies, and one whose service is behind
-//! a pod that it must admit.
+//! Webhooks in processes of their own.
+//!
+//! One is killed and comes back, one is slow or lies, and one has its service behind a pod that it must admit.
 
 use std::time::Duration;
 

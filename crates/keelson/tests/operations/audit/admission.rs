@@ -1,5 +1,6 @@
-//! Annotations of admission in the audit log: the pods that break the standard which is audited, the webhooks that changed an object,
-//! with their patches, and those that a request went on without.
+//! Annotations of admission in the audit log.
+//!
+//! They name pods that break the audited standard, webhooks that changed an object, with their patches, and webhooks that failed open.
 
 use keelson_testkit::{HookReply, HookRequest, HookServer};
 use serde_json::{Value, json};

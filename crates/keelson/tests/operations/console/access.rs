@@ -1,4 +1,4 @@
-//! Credentials of every form, and what the console shows to whom: refusals in plain words, and nothing that one may not see.
+//! Credentials of every form, and the console's pages for each: refusals in plain words, and nothing that the user may not see.
 //!
 //! The files themselves are for everybody; that has tests without a browser.
 
@@ -76,7 +76,7 @@ async fn who_may_little_sees_that_and_is_told_of_the_rest() {
     let listed = "[...document.querySelectorAll('.sidebar a')].map(link => link.innerText).join()";
     lab.browser.until(&format!("{listed} === 'configmaps'")).await;
 
-    // What may not be done can't be pressed.
+    // A forbidden action has no enabled button.
     lab.open("r/core/v1/configmaps/shop/seen").await;
     lab.browser.until("document.querySelector('.yaml .code')?.innerText.includes('name: seen')").await;
     lab.browser.until("document.querySelector('.actions button.danger')?.title === 'You may not do this'").await;
@@ -96,9 +96,9 @@ async fn anybody_may_have_the_files_and_a_switch_takes_them_away() {
     assert!(page.header("content-security-policy").starts_with("default-src 'none';"));
     assert_eq!(anybody.get("/console").await.status, 308);
     assert_eq!(anybody.get("/console/r/core/v1/pods").await.expect(200).text(), page.text());
-    // What the page asks for is judged as ever.
+    // Requests of the page are authorized as all others.
     anybody.get("/api/v1/pods").await.expect(403);
-    // Wrong credentials do not keep anybody from the page on which to give others.
+    // Wrong credentials still get the login page.
     anybody.get("/console/").header("authorization", "Bearer wrong").await.expect(200);
 
     let without = TestServer::builder().configure(|config| config.console = false).start().await;

@@ -1,4 +1,4 @@
-//! Every page as axe-core judges it, the checker of the rules of WCAG 2.2 that a program can check.
+//! Every page checked by axe-core, for the rules of WCAG 2.2 that a program can check.
 //!
 //! In both themes, with dialogs open, and in a narrow window.
 

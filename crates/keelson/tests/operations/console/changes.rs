@@ -1,4 +1,4 @@
-//! Writes while somebody looks: changes in place, counts of what came, and a past that is no longer kept.
+//! Writes while a page is open: changes in place, counts of new objects, and a revision that is no longer kept.
 //!
 //! Writes go past the browser, which has to find out by itself.
 
@@ -72,7 +72,7 @@ async fn a_snapshot_that_is_gone_is_told_and_left_with_one_click() {
     }
     lab.browser.press("n").await;
     lab.shows("This moment is no longer kept").await;
-    // What was there is still to be seen, and the way on has the focus.
+    // The old rows are still shown, and the link to continue has the focus.
     lab.rows(&["pod-00000"]).await;
     lab.browser.click(".problem button.main").await;
     lab.rows(&["pod-00020"]).await;

@@ -1,6 +1,6 @@
 //! Lists in the browser: pages, orders, searches and filters, all by keys or clicks.
 //!
-//! That the answers are right is tested where queries are; this is about what somebody sees of them.
+//! That the answers are right is tested where queries are; this is about the rendered page.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ async fn a_browser_pages_through_ten_thousand_objects_and_jumps_sorts_and_search
     lab.rows(&["pod-00006", "pod-00013"]).await;
     assert_eq!(lab.location().await, "/console/r/core/v1/pods?sort=-.spec.nodeName");
 
-    // The link is all that somebody else needs.
+    // The link alone restores the view.
     lab.open_list("r/core/v1/pods?sort=-.metadata.labels.number%3Anumber&limit=20&page=3").await;
     lab.rows(&["pod-09959", "pod-09958"]).await;
 
@@ -65,7 +65,7 @@ async fn a_browser_holds_a_page_of_a_hundred_thousand_objects_while_others_write
     print_paints(&lab).await;
     holds_a_page(&lab).await;
 
-    // Somebody writes all the time: one pod of the first page, and others elsewhere.
+    // Writes go on all the time: one pod of the first page, and others elsewhere.
     let raw = lab.raw();
     let writing = tokio::spawn(async move {
         for number in 0_usize.. {
@@ -180,7 +180,7 @@ async fn suggested(lab: &Lab, field: &str, name: &str) {
     let options = format!("[...{field}.parentElement.querySelectorAll('[role=option]')]");
     let wanted = format!("{options}.findIndex(one => one.firstChild.innerText === {})", json!(name));
     let chosen = format!("{options}.findIndex(one => one.ariaSelected === 'true')");
-    // How far the key has to go from what is chosen, in a text that is never empty.
+    // The distance of the key from the selected option, in a text that is never empty.
     let distance = format!("{wanted} >= 0 && String({wanted} - {chosen})");
     loop {
         let distance = lab.browser.until(&distance).await;

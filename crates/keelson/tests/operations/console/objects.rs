@@ -24,7 +24,7 @@ pub(super) async fn edit(lab: &Lab, from: &str, to: &str) {
     let area = "document.querySelector('.editor textarea')";
     lab.browser.until(&format!("{area}?.readOnly === false && {area}.value.includes({})", json!(from))).await;
     let changed = format!("{area}.value.replace({}, {})", json!(from), json!(to));
-    // What a paste does; typing a whole object would take long.
+    // A paste; typing a whole object would take long.
     let typed = format!("({area}.value = {changed}, {area}.dispatchEvent(new Event('input', {{bubbles: true}})))");
     lab.browser.value(&typed).await;
     lab.browser.until(&format!("{area}.value.includes({})", json!(to))).await;
@@ -54,7 +54,7 @@ async fn an_edit_is_rehearsed_and_conflicts_are_shown_by_their_owners() {
     lab.browser.until("document.querySelector('.yaml .code')?.innerText.includes('image: nginx:1.27')").await;
     assert_eq!(lab.browser.value("document.body.innerText.includes('managedFields')").await, false);
 
-    // A rehearsal shows what the server would make of it, and writes nothing.
+    // A dry run shows the result, and writes nothing.
     lab.browser.until("document.querySelector('.actions button.danger:not(:disabled)') !== null").await;
     lab.browser.press("e").await;
     edit(&lab, "replicas: 3", "replicas: 7").await;
@@ -63,7 +63,7 @@ async fn an_edit_is_rehearsed_and_conflicts_are_shown_by_their_owners() {
     lab.browser.until(added).await;
     assert_eq!(stored(&lab, "/spec/replicas").await, 3);
 
-    // Somebody else is faster.
+    // Another client is faster.
     let theirs = json!({"spec": {"replicas": 9, "paused": true}});
     raw.patch(format!("{DEPLOYMENTS}/web?fieldManager=autopilot"), MERGE, &theirs).await.expect(200);
     press_button(&lab, "Save").await;
@@ -75,7 +75,7 @@ async fn an_edit_is_rehearsed_and_conflicts_are_shown_by_their_owners() {
     lab.shows("web is saved").await;
     assert_eq!((stored(&lab, "/spec/replicas").await, stored(&lab, "/spec/paused").await), (json!(8), json!(true)));
 
-    // Server-side apply names the owner, and takes the field over only when it is told to.
+    // Server-side apply names the owner, and takes the field over only when forced.
     lab.browser.click("input[value=apply]").await;
     edit(&lab, "image: nginx:1.27", "image: nginx:1.28").await;
     press_button(&lab, "Save").await;
@@ -100,7 +100,7 @@ async fn an_object_is_scaled_its_dependents_are_found_and_it_is_deleted() {
     lab.open(PAGE).await;
     lab.browser.until("document.querySelectorAll('.actions button:not(:disabled)').length === 2").await;
     scale_with_care(&lab).await;
-    // What was written shows up by itself.
+    // The written state appears by itself.
     lab.browser.until("document.querySelector('.yaml .code')?.innerText.includes('replicas: 5')").await;
 
     lab.browser.press("R").await;
@@ -162,7 +162,7 @@ async fn yaml_folds_and_the_events_of_an_object_are_shown() {
     let code = "document.querySelector('.yaml .code')?.innerText";
     lab.browser.until(&format!("{code}?.includes('image: nginx:1.27')")).await;
 
-    // What belongs to a key goes with it, and comes back.
+    // The children of a key are folded and unfolded with it.
     let template = "document.querySelector('.fold[aria-label$=\" template\"]')";
     assert_eq!(lab.browser.value(&format!("{template}.ariaExpanded")).await, "true");
     lab.browser.value(&format!("{template}.focus()")).await;

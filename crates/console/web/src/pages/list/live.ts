@@ -98,7 +98,7 @@ export function usePage(place: Place): Shown {
         setShown({ query, page, error: null, busy: false, changes: NONE });
         if (isPast(place)) return;
         const snapshot = place.state.snapshot ?? { revision: page.revision, taken: Date.now() };
-        // Noted for back and forward; nobody has to be told.
+        // Kept for back and forward, without a new entry.
         window.history.replaceState({ ...place.state, snapshot }, '');
         if (place.state.snapshot === undefined) place.state = { ...place.state, snapshot };
         const here = new Set(page.rows.map(uidOf));

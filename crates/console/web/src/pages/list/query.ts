@@ -1,4 +1,4 @@
-// What a list page asks, as its URL says it.
+// The query of a list page, parsed from its URL.
 
 import type { ListQuery } from '../../api/lists';
 import type { Place } from '../../state/router';

@@ -65,7 +65,7 @@ function Moments() {
 /** Shown while the list is of the past. */
 export function TimeTravel({ place, query, page }: { place: Place; query: ListQuery; page: Page | null }) {
   const [range, setRange] = useState<Range | null>(null);
-  // A time stands for a revision, which the list tells.
+  // A time stands for a revision, which the list returns.
   const shown = Number(place.params.get('rv') ?? page?.revision ?? '0');
   const [at, setAt] = useState(shown);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);

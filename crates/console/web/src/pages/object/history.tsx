@@ -1,4 +1,4 @@
-// What an object has been, as far back as the server's history goes, and the difference of any two of its states.
+// The past states of an object within the server's history window, and the difference of any two.
 
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { isAborted } from '../../api/client';

@@ -1,4 +1,4 @@
-// Who owns which fields of an object.
+// The owners of the fields of an object.
 
 import { useMemo } from 'preact/hooks';
 import type { KubeObject } from '../../api/types';

@@ -1,4 +1,4 @@
-// What an object belongs to, and what belongs to it: the second is asked of every collection that the user may list.
+// The owners of an object, and its dependents, which are searched in every collection that the user may list.
 
 import { useEffect, useState } from 'preact/hooks';
 import { allows, rulesIn } from '../../api/access';

@@ -1,4 +1,4 @@
-// How many replicas there should be. None at all takes a second look.
+// The number of replicas. Zero needs a confirmation.
 
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { readScale, scale } from '../../api/objects';

@@ -1,4 +1,4 @@
-// What is asked of every object first: its age, labels, owners, and the conditions that its status tells.
+// The summary of an object: its age, labels, owners, and the conditions of its status.
 
 import { discovery, ofKind } from '../../api/discovery';
 import { at, text } from '../../lib/objects';
