@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::additions::{AddError, AddRequest};
+use crate::additions::{AddError, AddRequest, Cause};
 use crate::check::Checker;
 use crate::collection::Collection;
 use crate::config::CacheConfig;
@@ -134,6 +134,16 @@ impl Cache {
         if self.commands.send(command).await.is_ok() {
             // A cache that has stopped has nothing left to remove.
             let _stopped = removed.await;
+        }
+    }
+
+    /// Loads collections anew that have values which could not be read, where one can be read now. Their watches end then.
+    pub async fn reread_unreadable(&self) {
+        let unread = self.collections().into_iter().filter(|collection| collection.count_unreadable("") > 0);
+        for collection in unread {
+            if self.commands.send(Command::Repair(collection, Cause::Unreadable)).await.is_err() {
+                return;
+            }
         }
     }
 

@@ -16,7 +16,7 @@ use keelson_storage::{Store, StoreError, Tail, TailBatch};
 use keelson_supervision::RepeatLog;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::additions::{AddRequest, Additions};
+use crate::additions::{AddRequest, Additions, Cause};
 use crate::collection::{Change, Collection};
 use crate::config::CacheConfig;
 use crate::load;
@@ -46,8 +46,8 @@ pub(crate) enum Command {
     Add(AddRequest),
     /// The collections with these prefixes are to be removed.
     Remove { prefixes: Vec<String>, done: oneshot::Sender<()> },
-    /// A collection has turned out to differ from the store and has to be loaded anew.
-    Repair(Arc<Collection>),
+    /// A collection has to be loaded anew.
+    Repair(Arc<Collection>, Cause),
 }
 
 pub(crate) struct Follower {
@@ -151,7 +151,7 @@ impl Follower {
                 // Who asked may have gone.
                 let _gone = done.send(());
             }
-            Command::Repair(collection) => self.additions.repair(collection),
+            Command::Repair(collection, cause) => self.additions.repair(collection, cause),
         }
     }
 
@@ -164,7 +164,7 @@ impl Follower {
                 Some(done) = self.additions.next() => self.additions.finish(done),
                 Some(command) = self.commands.recv() => match command {
                     // It has to be loaded from the store, which does not answer; it will be found again.
-                    Command::Repair(_) => {}
+                    Command::Repair(..) => {}
                     command => self.obey(command),
                 },
             }

@@ -11,6 +11,7 @@ use futures::stream::BoxStream;
 use keelson_meta::Revision;
 
 use crate::key::StoreKey;
+use crate::seal::Seal;
 
 /// A key, its value, and the revision that wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,15 @@ pub struct KeyValue {
     pub value: Bytes,
     /// The revision of the write that made this value.
     pub revision: Revision,
+    /// How the engine has it. Of one that [is unreadable](Seal::is_unreadable) the bytes are the reason.
+    pub seal: Seal,
+}
+
+impl KeyValue {
+    /// A value that an engine has as it is.
+    pub fn new(key: StoreKey, value: Bytes, revision: Revision) -> Self {
+        Self { key, value, revision, seal: Seal::PLAIN }
+    }
 }
 
 /// Compares and writes that take effect together or not at all. A key is written at most once in a transaction.
@@ -230,6 +240,9 @@ pub enum StoreError {
         /// The limit in bytes.
         limit: usize,
     },
+    /// A value could not be encrypted, in upstream's words. Nothing was written. A key service may answer later.
+    #[error("{0}")]
+    Unsealed(String),
     /// What is stored can't be understood, or the engine broke its own rules; a retry does not help.
     #[error("the store is damaged: {0}")]
     Corrupt(String),
@@ -246,6 +259,7 @@ impl StoreError {
             | Self::Unknown(_)
             | Self::TooLarge(_)
             | Self::AboveLimit { .. }
+            | Self::Unsealed(_)
             | Self::Corrupt(_) => false,
         }
     }
@@ -261,6 +275,7 @@ impl StoreError {
             | Self::ReadOnly(_)
             | Self::TooLarge(_)
             | Self::AboveLimit { .. }
+            | Self::Unsealed(_)
             | Self::Corrupt(_) => false,
         }
     }
@@ -311,6 +326,21 @@ pub struct StoreEvent {
     pub revision: Revision,
     /// The new value; `None` when the key was deleted.
     pub value: Option<Bytes>,
+    /// How the engine has the value. Of one that [is unreadable](Seal::is_unreadable) the bytes are the reason.
+    pub seal: Seal,
+}
+
+impl StoreEvent {
+    /// A change to a value that an engine has as it is.
+    pub fn new(key: StoreKey, revision: Revision, value: Option<Bytes>) -> Self {
+        Self { key, revision, value, seal: Seal::PLAIN }
+    }
+
+    /// What the key holds since; `None` when it was deleted.
+    pub fn stored(&self) -> Option<KeyValue> {
+        let value = self.value.clone()?;
+        Some(KeyValue { key: self.key.clone(), value, revision: self.revision, seal: self.seal })
+    }
 }
 
 /// Changes in revision order, and how far the tail has come.
@@ -360,6 +390,12 @@ pub trait Store: Send + Sync + 'static {
     /// # Errors
     /// As for [`Store::range`].
     async fn count(&self, request: RangeRequest) -> Result<u64, StoreError>;
+
+    /// The seal that a value of this key would be written under now. Cost: a look-up.
+    fn seal(&self, key: &str) -> Seal {
+        let _ = key;
+        Seal::PLAIN
+    }
 
     /// The newest revision. Sees every commit that was acknowledged before the call. Never 0: an empty store is at 1.
     async fn current_revision(&self) -> Result<Revision, StoreError>;

@@ -1,5 +1,6 @@
 //! Servers of other makes that stores are tested on: a private PostgreSQL, a private etcd; a way to them
-//! that loses answers, and a disk that fails. And the browser that the console is tested in.
+//! that loses answers, a disk that fails, and a key
+//! service. And the browser that the console is tested in.
 //!
 //! Each has a data directory of its own and a free port of the loopback address, and is gone when its handle is dropped or
 //! the test process ends, however it ends. A crate of its own, so that the test of a store needs no API server.
@@ -12,12 +13,14 @@ mod chromium;
 mod disk;
 mod etcd;
 mod guard;
+mod kms;
 mod postgres;
 mod proxy;
 
 pub use chromium::ChromeDriver;
 pub use disk::{DiskFault, FragileDisk};
 pub use etcd::{EtcdCluster, EtcdServer, EtcdServerBuilder};
+pub use kms::KmsDouble;
 pub use postgres::{PostgresServer, PostgresServerBuilder};
 pub use proxy::LossyWay;
 
