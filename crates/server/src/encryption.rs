@@ -3,7 +3,8 @@
 //! The file is read before anything is made, and its key services are called once before the store is read, so that a start with a working
 //! service reads everything at once. A service that does not answer keeps no server from its start: what can't be read is read later.
 
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,6 +79,7 @@ impl Loaded {
             first_kms: *first_kms,
             kms_pauses: pauses.map(|pauses| (pauses.good, pauses.bad)),
         };
+        warn_of_readable(path);
         let file = ConfigurationFile::read(path, *reloads)?;
         let transformers = Arc::new(Transformers::new(&file.configuration, environment.clone())?);
         Ok(Some(Self { file, transformers, environment }))
@@ -124,6 +126,19 @@ impl Encryption {
     /// Adds the checks of the key services.
     pub(crate) fn check(&self, checks: HealthChecks) -> HealthChecks {
         self.reloader.checks().into_iter().fold(checks, |checks, (name, check)| checks.add(name, check))
+    }
+}
+
+/// Warns of a file that others than its owner can read.
+fn warn_of_readable(file: &Path) {
+    const OTHERS: u32 = 0o077;
+    let mode = std::fs::metadata(file).map_or(0, |found| found.permissions().mode() & 0o7777);
+    if mode & OTHERS != 0 {
+        let file = file.display();
+        tracing::warn!(
+            mode = format!("{mode:04o}"),
+            "{file} holds keys and is not for its owner alone; run: chmod 600 {file}"
+        );
     }
 }
 

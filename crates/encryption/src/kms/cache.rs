@@ -70,6 +70,11 @@ impl<K> DataKeys<K> {
         kept.insert(key, (data_key, now));
     }
 
+    /// Forgets failed calls, so that the next reader calls again.
+    pub(super) fn forget_failures(&self) {
+        self.attempts.lock().clear();
+    }
+
     /// A key that is kept, or else the one that `fetch` brings, which is called by one reader at a time.
     pub(super) async fn get_or_fetch<F>(
         &self,
@@ -141,6 +146,9 @@ mod tests {
         assert_eq!(*keys.get_or_fetch([0; 32], working).await.unwrap(), 7);
         assert_eq!(*keys.get_or_fetch([0; 32], working).await.unwrap(), 7);
         assert_eq!(calls.load(Ordering::Relaxed), 2);
+        assert!(keys.get_or_fetch([1; 32], failing).await.is_err());
+        keys.forget_failures();
+        assert_eq!(*keys.get_or_fetch([1; 32], working).await.unwrap(), 7);
     }
 
     #[tokio::test(start_paused = true)]

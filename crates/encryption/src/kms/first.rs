@@ -91,6 +91,7 @@ impl FirstKms {
             let was_well = self.health().is_ok();
             tokio::time::sleep(if was_well { intervals.good } else { intervals.bad }).await;
             if self.check().await.is_ok() && !was_well {
+                self.data_keys.forget_failures();
                 recovered();
             }
         }

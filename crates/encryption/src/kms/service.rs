@@ -67,11 +67,11 @@ impl KeyService {
         client.ready().await.map_err(|error| Status::unavailable(causes(&error)))?;
         let path = PathAndQuery::from_static(method);
         let answer = client.unary(Request::new(request), path, ProstCodec::<Q, A>::default()).await;
-        answer.map(tonic::Response::into_inner).map_err(|status| match status.code() {
-            // tonic knows no other word for a connection that could not be made.
-            tonic::Code::Unknown => Status::unavailable(causes(&status)),
-            _ => status,
-        })
+        // A status of the service has no source. tonic's own words for a connection that could not be made have one.
+        let is_lost = |status: &Status| std::error::Error::source(status).is_some();
+        answer
+            .map(tonic::Response::into_inner)
+            .map_err(|status| if is_lost(&status) { Status::unavailable(causes(&status)) } else { status })
     }
 }
 

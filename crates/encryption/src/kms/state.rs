@@ -130,6 +130,7 @@ impl Kms {
             let is_well = self.check().await.is_ok();
             if is_well && !was_well {
                 info_repeated!(&self.name; provider = self.name, "the key service answers again");
+                self.data_keys.forget_failures();
                 recovered();
             }
         }

@@ -86,11 +86,32 @@ pub(crate) fn holds(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|part| part == text.as_bytes())
 }
 
+/// Checks that a stored value begins with a prefix.
+#[track_caller]
+pub(crate) fn check_prefix(value: &[u8], prefix: &str) {
+    assert!(value.starts_with(prefix.as_bytes()), "{}", String::from_utf8_lossy(&value[..value.len().min(60)]));
+}
+
 /// Checks that a stored value begins with a prefix and shows nothing.
 #[track_caller]
 pub(crate) fn check_sealed(value: &[u8], prefix: &str) {
-    assert!(value.starts_with(prefix.as_bytes()), "{}", String::from_utf8_lossy(&value[..value.len().min(60)]));
+    check_prefix(value, prefix);
     for shown in [PLAIN, &BASE64_STANDARD.encode(PLAIN), "metadata", "Secret"] {
         assert!(!holds(value, shown), "{shown} is stored");
     }
+}
+
+/// Waits until something holds.
+pub(crate) async fn until(what: &str, holds: impl AsyncFn() -> bool) {
+    let waited = async {
+        while !holds().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), waited).await.unwrap_or_else(|_| panic!("not in time: {what}"));
+}
+
+/// The metrics of a server.
+pub(crate) async fn metrics(server: &TestServer) -> String {
+    server.raw().get("/metrics").await.expect(200).text()
 }

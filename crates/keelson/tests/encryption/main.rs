@@ -4,6 +4,11 @@
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
+mod attacks;
 mod common;
+mod key_services;
+mod migrations;
 mod missing_keys;
 mod providers;
+mod reloads;
+mod stores;
