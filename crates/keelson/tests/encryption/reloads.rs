@@ -23,7 +23,7 @@ async fn a_new_key_is_used_without_a_restart_and_a_wrong_file_changes_nothing() 
     create(&server, "a").await;
     std::fs::write(&file, of(&[("r2", b's'), ("r1", b'r')])).unwrap();
     until("the file is read again", async || {
-        metrics(&server).await.contains("automatic_reloads_total{status=\"success\"")
+        metrics(&server).await.contains("encryption_config_controller_automatic_reloads_total{status=\"success\"")
     })
     .await;
     create(&server, "b").await;
@@ -77,7 +77,7 @@ async fn new_providers_wait_until_their_services_are_well() {
     check_prefix(&stored(&store, "a").await, "{");
     kms.ail("ok");
     until("the service is used", async || {
-        metrics(&server).await.contains("automatic_reloads_total{status=\"success\"")
+        metrics(&server).await.contains("encryption_config_controller_automatic_reloads_total{status=\"success\"")
     })
     .await;
     create(&server, "c").await;
