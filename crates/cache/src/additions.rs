@@ -13,7 +13,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use keelson_meta::Revision;
 use keelson_storage::{Store, StoreError, TailBatch};
-use keelson_supervision::warn_repeated;
+use keelson_supervision::{info_repeated, warn_repeated};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
@@ -89,9 +89,18 @@ struct Addition {
 enum Purpose {
     /// New collections, with the receiver of the result.
     Add(oneshot::Sender<Result<Vec<Arc<Collection>>, AddError>>),
-    /// A routed collection that differs from the store. It has no receiver: after a failure, the next comparison finds
-    /// it again.
-    Repair,
+    /// One that the routes lead to already, and that differs from the store. Nobody waits; where it fails, the next comparison
+    /// finds it again.
+    Repair(Cause),
+}
+
+/// The reason for which a collection is loaded anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// It differs from the store.
+    Differs,
+    /// Values of it that could not be read may be readable now.
+    Unreadable,
 }
 
 impl Addition {
@@ -101,16 +110,16 @@ impl Addition {
     }
 
     fn is_repair(&self) -> bool {
-        matches!(self.purpose, Purpose::Repair)
+        matches!(self.purpose, Purpose::Repair(_))
     }
 
     /// Reports a failure.
     fn fail(self, error: AddError) {
         match self.purpose {
             Purpose::Add(done) => drop(done.send(Err(error))),
-            Purpose::Repair => {
+            Purpose::Repair(_) => {
                 let prefix = self.collections.first().map(|collection| collection.prefix());
-                warn_repeated!(format_args!("{prefix:?}"); prefix, %error, "reloading a collection that differs from the store failed");
+                warn_repeated!(format_args!("{prefix:?}"); prefix, %error, "a collection could not be loaded anew");
             }
         }
     }
@@ -145,10 +154,10 @@ impl Additions {
     /// Starts reloading a collection that differs from the store, unless it is being removed or reloaded already.
     ///
     /// ORDER: as in [`Additions::begin`].
-    pub(crate) fn repair(&mut self, collection: Arc<Collection>) {
+    pub(crate) fn repair(&mut self, collection: Arc<Collection>, cause: Cause) {
         if !collection.is_removed() && self.routes.is_free(collection.prefix()).is_ok() {
             self.routes.insert(collection.clone());
-            self.begin_load(vec![collection], Purpose::Repair);
+            self.begin_load(vec![collection], Purpose::Repair(cause));
         }
     }
 
@@ -300,8 +309,8 @@ impl Additions {
                 (collection, loaded, waiting.remove(collection.prefix()).unwrap_or_default())
             });
         let done_sender = match addition.purpose {
-            Purpose::Repair => {
-                with_changes.for_each(|(collection, loaded, changes)| self.mend(collection, loaded, changes));
+            Purpose::Repair(cause) => {
+                with_changes.for_each(|(collection, loaded, changes)| self.mend(collection, loaded, changes, cause));
                 return;
             }
             Purpose::Add(sender) => sender,
@@ -319,12 +328,20 @@ impl Additions {
         }
     }
 
-    /// Replaces the contents of a collection by those of the store at the watermark, in one step: readers see no older
-    /// state in between. Its watches end, since their missed events are unknown.
-    fn mend(&self, collection: &Collection, mut loaded: Loaded, changes: Vec<Change>) {
+    /// Replaces what a collection holds by what the store has, up to the watermark at once: readers see no older state in between.
+    /// Its watches end, since what they have missed is not known.
+    fn mend(&self, collection: &Collection, mut loaded: Loaded, changes: Vec<Change>, cause: Cause) {
         changes.into_iter().for_each(|change| loaded.apply(change));
+        if cause == Cause::Unreadable && loaded.unreadable.len() >= collection.count_unreadable("") {
+            // Nothing has become readable. The collection follows the tail, and its watches go on.
+            return;
+        }
         let reached = self.shared.watermark().get();
         collection.restart(reached, loaded.trees, loaded.unreadable);
+        if cause == Cause::Unreadable {
+            info_repeated!(collection.prefix(); collection = collection.prefix(), "values that could not be read were read again");
+            return;
+        }
         self.shared.counters().repairs.add(1);
         warn_repeated!(collection.prefix(); collection = collection.prefix(), revision = %reached, "a collection that differed from the store was reloaded");
     }

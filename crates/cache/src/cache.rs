@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::additions::{AddError, AddRequest};
+use crate::additions::{AddError, AddRequest, Cause};
 use crate::check::Checker;
 use crate::collection::Collection;
 use crate::config::CacheConfig;
@@ -135,8 +135,18 @@ impl Cache {
         }
     }
 
-    /// The oldest revision whose state may be shown. Older ones have left the history window, whether or not the store
-    /// has compacted them.
+    /// Loads collections anew that have values which could not be read, where one can be read now. Their watches end then.
+    pub async fn reread_unreadable(&self) {
+        let unread = self.collections().into_iter().filter(|collection| collection.count_unreadable("") > 0);
+        for collection in unread {
+            if self.commands.send(Command::Repair(collection, Cause::Unreadable)).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The oldest revision of which a state may still be shown: older ones have left the window for which history is kept,
+    /// and the store may or may not have dropped them already.
     pub fn unexpired(&self) -> Revision {
         self.shared.environment.unexpired()
     }

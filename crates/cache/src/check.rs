@@ -14,6 +14,7 @@ use keelson_storage::{KeyValue, Store, StoreError, behind};
 use keelson_supervision::error_repeated;
 use tokio::sync::mpsc;
 
+use crate::additions::Cause;
 use crate::collection::Collection;
 use crate::load::{self, PAGE, Wanted};
 use crate::shared::Shared;
@@ -61,7 +62,7 @@ impl Checker {
                             ?named,
                             "the cache differs from the store; reloading the collection"
                         );
-                        if self.commands.send(Command::Repair(collection)).await.is_err() {
+                        if self.commands.send(Command::Repair(collection, Cause::Differs)).await.is_err() {
                             return;
                         }
                     }

@@ -173,9 +173,10 @@ impl Collection {
     /// A value that is not an object.
     pub fn decode(&self, stored: &KeyValue) -> Result<Arc<Entry>, DecodeError> {
         let key = self.relative(stored.key.as_str()).into();
+        let state = (stored.revision, stored.seal);
         let entry = match self.environment.written.take(&stored.key, &stored.value, self.decoder.id) {
-            Some(object) => self.decoder.written(key, &object, stored.revision),
-            None => self.decoder.decode(key, &stored.value, stored.revision),
+            Some(object) => self.decoder.written(key, &object, state),
+            None => self.decoder.decode(key, &stored.value, state),
         };
         entry.map(Arc::new)
     }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use keelson_codec::stored::{Encoding, StoredObject};
+use keelson_storage::Seal;
 use parking_lot::RwLock;
 
 /// The maximum number of distinct encodings of a collection, more than any has versions. Further ones count as the
@@ -32,16 +33,17 @@ pub struct StalePage {
 }
 
 impl Encodings {
-    /// The encoding of a value with this object.
-    pub(crate) fn of(&self, value: &[u8], object: &StoredObject) -> EncodingId {
-        let find = |known: &[Arc<Encoding>]| known.iter().position(|known| known.is_of(value, object));
+    /// The encoding of a value, which is this object, under a seal.
+    pub(crate) fn of(&self, value: &[u8], object: &StoredObject, seal: Seal) -> EncodingId {
+        let seal = seal.number();
+        let find = |known: &[Arc<Encoding>]| known.iter().position(|known| known.is_of(value, object, seal));
         if let Some(place) = find(&self.0.read()) {
             return EncodingId::at(place);
         }
         let mut known = self.0.write();
         let place = find(&known).unwrap_or_else(|| {
             if known.len() < MOST {
-                known.push(Arc::new(Encoding::of(value, object)));
+                known.push(Arc::new(Encoding::of(value, object, seal)));
             }
             known.len() - 1
         });

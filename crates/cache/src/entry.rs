@@ -11,6 +11,7 @@ use bytes::Bytes;
 use keelson_codec::cursor::Cursor;
 use keelson_codec::stored::{Checked, DecodeError, Marks, StoredObject};
 use keelson_meta::Revision;
+use keelson_storage::Seal;
 
 use crate::encodings::{EncodingId, Encodings};
 use crate::labels::{LabelInterner, Labels, PartInterner};
@@ -67,26 +68,39 @@ const SEPARATOR: char = '\0';
 const REPLACEMENT: &str = "\u{fffd}";
 
 impl Decoder {
-    /// Decodes the stored value of a key.
-    pub(crate) fn decode(&self, key: Arc<str>, value: &Bytes, revision: Revision) -> Result<Entry, DecodeError> {
+    /// Reads what a store holds under a key.
+    pub(crate) fn decode(
+        &self,
+        key: Arc<str>,
+        value: &Bytes,
+        (revision, seal): (Revision, Seal),
+    ) -> Result<Entry, DecodeError> {
+        if seal.is_unreadable() {
+            return Err(DecodeError::Sealed(String::from_utf8_lossy(value).into_owned()));
+        }
         let checked = Checked::parse(value.clone())?;
-        // The encoding in the store: completion may convert the object to another version.
-        let encoding = self.encodings.of(value, checked.object());
+        // That of what is stored: what completes an object may lead it to another version.
+        let encoding = self.encodings.of(value, checked.object(), seal);
         let completed = self.complete.as_ref().and_then(|known| known.complete(&checked));
         let checked = completed.map_or(checked, Checked::from);
         let rewritten = checked.object().skeleton().as_ptr() != value.as_ptr();
         self.entry(key, &checked, (rewritten, encoding), revision)
     }
 
-    /// Builds the entry of an object written by this server.
-    pub(crate) fn written(&self, key: Arc<str>, written: &Checked, revision: Revision) -> Result<Entry, DecodeError> {
+    /// The same of an object that this server has written.
+    pub(crate) fn written(
+        &self,
+        key: Arc<str>,
+        written: &Checked,
+        (revision, seal): (Revision, Seal),
+    ) -> Result<Entry, DecodeError> {
         let object = written.object();
         debug_assert!(
             self.complete.as_ref().is_none_or(|known| known.complete(&object.clone().into()).is_none()),
             "an object was written that lacks something: {}",
             object.text()
         );
-        let encoding = self.encodings.of(object.skeleton(), object);
+        let encoding = self.encodings.of(object.skeleton(), object, seal);
         self.entry(key, written, (false, encoding), revision)
     }
 
@@ -256,8 +270,9 @@ mod tests {
     fn an_entry_knows_what_selectors_ask_for() {
         let value = br#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web-0","namespace":"team-a","uid":"u","labels":{"app":"web"}},"spec":{"nodeName":"n1","hostNetwork":true}}"#;
         let paths = ["status.phase", "spec.nodeName", "spec.hostNetwork"].map(FieldPath::parse);
-        let entry =
-            decoder(&paths).decode("team-a/web-0".into(), &Bytes::from_static(value), Revision::new(7)).unwrap();
+        let entry = decoder(&paths)
+            .decode("team-a/web-0".into(), &Bytes::from_static(value), (Revision::new(7), Seal::PLAIN))
+            .unwrap();
         assert_eq!((entry.namespace(), entry.name()), (Some("team-a"), "web-0"));
         assert_eq!([entry.field(0), entry.field(1), entry.field(2), entry.field(3)], ["", "n1", "true", ""]);
         assert_eq!(entry.labels.get("app"), Some("web"));
@@ -267,7 +282,8 @@ mod tests {
         assert!(item.starts_with(b"{\"metadata\":"));
         let mut typed = decoder(&[]);
         typed.layout = Arc::new(Layout::default().with_typed_items(true));
-        let entry = typed.decode("team-a/web-0".into(), &Bytes::from_static(value), Revision::new(7)).unwrap();
+        let entry =
+            typed.decode("team-a/web-0".into(), &Bytes::from_static(value), (Revision::new(7), Seal::PLAIN)).unwrap();
         let mut item = Vec::new();
         entry.write_item(&mut item);
         assert_eq!(entry.list_bytes(), item.len() as u64);
@@ -278,7 +294,7 @@ mod tests {
     fn an_entry_knows_its_owners_and_whether_it_goes() {
         let check = |metadata: &str, owners: Option<&str>, terminating: bool| {
             let value = format!(r#"{{"kind":"Pod","apiVersion":"v1","metadata":{metadata},"spec":{{}}}}"#).into();
-            let entry = decoder(&[]).decode("a/b".into(), &value, Revision::new(7)).unwrap();
+            let entry = decoder(&[]).decode("a/b".into(), &value, (Revision::new(7), Seal::PLAIN)).unwrap();
             assert_eq!((entry.owner_references(), entry.terminating), (owners, terminating), "{metadata}");
         };
         check(r#"{"name":"b","ownerReferences":[{"uid":"u"}],"finalizers":["x"]}"#, Some(r#"[{"uid":"u"}]"#), false);
@@ -299,7 +315,8 @@ mod tests {
         };
         let decoder = decoder(&[FieldPath::parse("spec.nodeName")]);
         for name in ["one", "other"] {
-            let (entry, value) = (decoder.decode(name.into(), &value(name), Revision::new(7)).unwrap(), value(name));
+            let (entry, value) =
+                (decoder.decode(name.into(), &value(name), (Revision::new(7), Seal::PLAIN)).unwrap(), value(name));
             assert_eq!((entry.object.bytes(), entry.rewritten), (value.clone(), false));
             assert!(entry.object.skeleton().len() + owned.len() < value.len());
             assert_eq!((entry.owner_references(), entry.field(0)), (Some(r#"[{"uid":"u"}]"#), "n1"));

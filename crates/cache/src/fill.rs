@@ -221,9 +221,7 @@ fn events(
         before.into_iter().map(|(key, stored)| (key, read(&stored))).collect();
     let mut events = Vec::with_capacity(happened.len());
     for event in happened {
-        let current = event.value.as_ref().and_then(|value| {
-            read(&KeyValue { key: event.key.clone(), value: value.clone(), revision: event.revision })
-        });
+        let current = event.stored().and_then(|stored| read(&stored));
         let previous = states.insert(event.key.clone(), current.clone()).flatten();
         if previous.is_some() || current.is_some() {
             events.push(Arc::new(Event::new(event.revision, previous, current)));

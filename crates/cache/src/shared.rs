@@ -229,12 +229,9 @@ impl Shared {
     /// The change of a collection by an event.
     pub(crate) fn change(&self, collection: &Collection, key: &str, event: &StoreEvent) -> Change {
         let revision = event.revision;
-        let content = match &event.value {
+        let content = match event.stored() {
             None => Content::Gone,
-            Some(value) => {
-                let stored = KeyValue { key: event.key.clone(), value: value.clone(), revision };
-                self.decode(collection, &stored).map_or_else(Content::Unreadable, Content::Entry)
-            }
+            Some(stored) => self.decode(collection, &stored).map_or_else(Content::Unreadable, Content::Entry),
         };
         Change { key: key.into(), revision, content }
     }

@@ -15,7 +15,7 @@ use keelson_storage::{Store, StoreError, Tail, TailBatch};
 use keelson_supervision::RepeatLog;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::additions::{AddRequest, Additions};
+use crate::additions::{AddRequest, Additions, Cause};
 use crate::collection::{Change, Collection};
 use crate::config::CacheConfig;
 use crate::load;
@@ -45,8 +45,8 @@ pub(crate) enum Command {
     Add(AddRequest),
     /// Removes the collections with these prefixes.
     Remove { prefixes: Vec<String>, done: oneshot::Sender<()> },
-    /// Reloads a collection that differs from the store.
-    Repair(Arc<Collection>),
+    /// A collection has to be loaded anew.
+    Repair(Arc<Collection>, Cause),
 }
 
 pub(crate) struct Follower {
@@ -150,7 +150,7 @@ impl Follower {
                 // The sender may have been dropped.
                 let _gone = done.send(());
             }
-            Command::Repair(collection) => self.additions.repair(collection),
+            Command::Repair(collection, cause) => self.additions.repair(collection, cause),
         }
     }
 
@@ -162,8 +162,8 @@ impl Follower {
                 () = &mut over => return,
                 Some(done) = self.additions.next() => self.additions.finish(done),
                 Some(command) = self.commands.recv() => match command {
-                    // It has to be loaded from the store, which does not respond. The next comparison finds it again.
-                    Command::Repair(_) => {}
+                    // It has to be loaded from the store, which does not answer; it will be found again.
+                    Command::Repair(..) => {}
                     command => self.obey(command),
                 },
             }

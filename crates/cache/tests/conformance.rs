@@ -185,19 +185,15 @@ fn relative(key: &StoreKey) -> &str {
 }
 
 fn stored(entry: &Entry) -> KeyValue {
-    KeyValue {
-        key: StoreKey::new(format!("{PREFIX}{}", entry.key)),
-        value: plain(&entry.object.bytes()),
-        revision: entry.revision,
-    }
+    KeyValue::new(StoreKey::new(format!("{PREFIX}{}", entry.key)), plain(&entry.object.bytes()), entry.revision)
 }
 
 fn told(event: &keelson_cache::Event) -> StoreEvent {
-    StoreEvent {
-        key: StoreKey::new(format!("{PREFIX}{}", event.key())),
-        revision: event.revision,
-        value: event.current.as_ref().map(|entry| plain(&entry.object.bytes())),
-    }
+    StoreEvent::new(
+        StoreKey::new(format!("{PREFIX}{}", event.key())),
+        event.revision,
+        event.current.as_ref().map(|entry| plain(&entry.object.bytes())),
+    )
 }
 
 /// An object with the bytes as a list of numbers.

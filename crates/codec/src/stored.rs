@@ -61,7 +61,7 @@ const API_VERSION_START: &[u8] = b",\"apiVersion\":\"";
 const METADATA_START: &[u8] = b"\"metadata\":";
 const REVISION_START: &[u8] = b"\"resourceVersion\":\"";
 
-/// The prefix of objects that kube-apiserver has encrypted.
+/// The beginning of every encrypted value, as kube-apiserver writes it.
 const ENCRYPTED_START: &[u8] = b"k8s:enc:";
 
 /// The buffer that a thread keeps for encoding objects, in bytes. Most objects are smaller.
@@ -78,9 +78,12 @@ pub enum DecodeError {
     /// kube-apiserver stored it in protobuf that is not a message of a known kind.
     #[error("kube-apiserver wrote it in protobuf, and {0}")]
     Protobuf(#[from] ProtobufError),
-    /// kube-apiserver stored it encrypted.
-    #[error("kube-apiserver wrote it encrypted, which is not yet read: store it again without encryption there")]
+    /// The object is encrypted, and this server has no key for it.
+    #[error("identity transformer tried to read encrypted data")]
     Encrypted,
+    /// The value could not be decrypted, in upstream's words.
+    #[error("{0}")]
+    Sealed(String),
     /// The bytes are not JSON.
     #[error(transparent)]
     Syntax(#[from] JsonError),

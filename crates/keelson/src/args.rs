@@ -5,6 +5,7 @@
 
 mod access;
 mod audit;
+mod encryption;
 mod front_proxy;
 mod kinds;
 #[cfg(test)]
@@ -26,6 +27,7 @@ use keelson_server::{AddressRange, PartialRights, PortRange, ServiceRoute};
 
 use crate::build;
 
+pub(crate) use encryption::CopyStores;
 pub(crate) use kinds::{Joined, List, OrNever};
 use kinds::{duration_or_never, list, list_of, some_duration, switch};
 pub(crate) use startup::{Output, WatchedProcess};
@@ -308,6 +310,8 @@ pub(crate) struct Serve {
     pub(crate) admission_control_config_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) audit: audit::Audit,
+    #[command(flatten)]
+    pub(crate) encryption: encryption::Encryption,
     /// Feature gates, such as APIListChunking=false.
     #[arg(long, env = "KEELSON_FEATURE_GATES", value_parser = feature_gates)]
     pub(crate) feature_gates: Vec<List<(FeatureGate, bool)>>,
@@ -407,6 +411,8 @@ pub(crate) enum FeatureGate {
     ApiListChunking,
     /// Storage versions (KEP-2339).
     StorageVersionApi,
+    /// The first version of key services for encryption, which upstream has deprecated.
+    KmsV1,
 }
 
 #[derive(Subcommand)]
@@ -440,15 +446,7 @@ pub(crate) enum Storage {
     },
     /// Copy all objects from one store to another, empty one: stores are written as for serve --store. Stop the servers of the source
     /// first. An interrupted copy goes on when the command is given again.
-    Copy {
-        /// The store to read.
-        from: String,
-        /// The store to write.
-        to: String,
-        /// Copy a source without objects too. It is taken for a mistyped one otherwise.
-        #[arg(long)]
-        allow_empty: bool,
-    },
+    Copy(CopyStores),
     /// Tell of each resource in which version the servers store it, whether they agree, how much lies in the store in an older one, and
     /// what is being written anew. Asks a running server.
     Versions(Versions),
@@ -507,9 +505,10 @@ fn feature_gate(text: &str) -> Result<(FeatureGate, bool), String> {
     let (name, value) = text.split_once('=').ok_or_else(|| format!("{text:?} is not of the form Gate=true"))?;
     let on = switch(value)?;
     match name {
+        "KMSv1" => Ok((FeatureGate::KmsV1, on)),
         "APIListChunking" => Ok((FeatureGate::ApiListChunking, on)),
         "StorageVersionAPI" => Ok((FeatureGate::StorageVersionApi, on)),
-        _ => Err(format!("there is no feature gate {name:?}; there are: APIListChunking, StorageVersionAPI")),
+        _ => Err(format!("there is no feature gate {name:?}; there are: APIListChunking, KMSv1, StorageVersionAPI")),
     }
 }
 

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use keelson_server::{Checked, CopyProgress, StoreConfig};
 
-use crate::args::Storage;
+use crate::args::{CopyStores, Storage};
 use crate::output::{answer, note};
 
 /// How often a copy tells how far it is.
@@ -46,15 +46,21 @@ pub(crate) fn run(command: Storage) -> anyhow::Result<()> {
             answer(format_args!("the store in {} is whole: {rows} versions, revision {revision}", data_dir.display()))?;
         }
         Storage::Versions(settings) => versions::run(&settings)?,
-        Storage::Copy { from, to, allow_empty } => {
+        Storage::Copy(CopyStores { from, to, allow_empty, encryption_provider_config }) => {
             let from = StoreConfig::parse(&from).and_then(|store| store.with_password(None));
             let from = from.context("reading the URL of the source")?;
             let to = StoreConfig::parse(&to).and_then(|store| store.with_password(None));
             let to = to.context("reading the URL of the target")?;
             let runtime =
                 tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting threads")?;
-            let copied =
-                runtime.block_on(keelson_server::copy_store(&from, &to, allow_empty, Progress::default().reporter()));
+            let copy = keelson_server::copy_store(
+                &from,
+                &to,
+                allow_empty,
+                encryption_provider_config.as_deref(),
+                Progress::default().reporter(),
+            );
+            let copied = runtime.block_on(copy);
             let copied = copied.context("the copy is not finished")?;
             answer(format_args!("copied {} objects from {from} to {to}, and found them equal", copied.compared))?;
         }

@@ -112,7 +112,7 @@ fn read(cache: &Cache, pods: &StoredPods, numbers: &[usize], own: bool) -> f64 {
         }
         let stored: Vec<KeyValue> = objects
             .into_iter()
-            .map(|(key, object)| KeyValue { key, value: object.object().bytes(), revision: Revision::new(1) })
+            .map(|(key, object)| KeyValue::new(key, object.object().bytes(), Revision::new(1)))
             .collect();
         let began = cpu();
         for stored in &stored {

@@ -312,7 +312,10 @@ impl Registry {
     /// The error for stored bytes that are not an object. The operator reads which key; the client does not.
     pub(crate) fn corrupt(&self, key: &StoreKey, error: &DecodeError) -> ApiError {
         error_repeated!(key; %key, %error, "a stored object can't be read");
-        ApiError::Internal("a stored object can't be read".to_owned())
+        match error {
+            DecodeError::Encrypted | DecodeError::Sealed(_) => ApiError::Internal(error.to_string()),
+            _ => ApiError::Internal("a stored object can't be read".to_owned()),
+        }
     }
 }
 
@@ -371,6 +374,7 @@ impl Counters {
 pub(crate) fn refuse_unreadable(collection: &Collection, target: &Target, key: &str) -> Result<(), ApiError> {
     match collection.unreadable(key) {
         None => Ok(()),
+        Some(error @ (DecodeError::Encrypted | DecodeError::Sealed(_))) => Err(ApiError::Internal(error.to_string())),
         Some(error) => Err(ApiError::Internal(format!(
             "the stored value of {} {key:?} can't be read: {error}",
             target.group_resource()
@@ -436,6 +440,10 @@ pub fn store_error(error: StoreError) -> ApiError {
         StoreError::TooLarge(cause) => {
             warn_repeated!(""; %cause, "a write was refused for its size");
             ApiError::Unclassified(ETCD_TOO_LARGE.to_owned())
+        }
+        StoreError::Unsealed(cause) => {
+            error_repeated!(""; %cause, "a value could not be encrypted");
+            ApiError::Internal(cause)
         }
         StoreError::Corrupt(cause) => {
             error_repeated!(""; %cause, "the store is damaged");

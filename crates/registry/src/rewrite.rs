@@ -11,6 +11,7 @@ use keelson_cache::{Entry, StalePage};
 use keelson_codec::stored::Encoding;
 use keelson_meta::options::UpdateOptions;
 use keelson_meta::{ApiError, GroupVersionKind};
+use keelson_storage::Seal;
 
 use crate::admission::{Operation, WriteOptions};
 use crate::caller::Caller;
@@ -35,11 +36,24 @@ impl Registry {
         Ok(())
     }
 
-    /// The next objects of a collection that are stored otherwise than as this kind and can be read, from a key on: so many at the most.
+    /// The next objects of a collection that are stored otherwise than as this kind, or under another seal than today's, and can be read, from a key on: so many at the most.
     pub fn stale(&self, stored: &StoredCollection, kind: &GroupVersionKind, from: &str, most: usize) -> StalePage {
         self.counters().count_stale_page();
-        let current = kind.group_version().to_string();
-        stored.cached.stale(|encoding| encoding.is_current(&current), from, most)
+        let current = self.current(stored.cached.prefix(), kind);
+        stored.cached.stale(|encoding| current.is_of(encoding), from, most)
+    }
+
+    /// How many objects of a collection a migration would write anew: those of [`count_stale`](StoredCollection::count_stale) that can be
+    /// read, and those under another seal than today's. Costs no walk.
+    pub fn count_rewritable(&self, stored: &StoredCollection, kind: &GroupVersionKind) -> usize {
+        let current = self.current(stored.cached.prefix(), kind);
+        let others = stored.cached.encodings().into_iter().filter(|(encoding, _)| !current.is_of(encoding));
+        others.map(|(_, count)| count).sum()
+    }
+
+    /// The encoding in which an object is written today.
+    pub(crate) fn current(&self, prefix: &str, kind: &GroupVersionKind) -> Current {
+        Current { api_version: kind.group_version().to_string(), seal: self.store().seal(prefix) }
     }
 
     /// Waits until the cache shows every write that was acknowledged before this call, by any server.
@@ -65,6 +79,19 @@ impl StoredCollection {
     }
 }
 
+/// The encoding in which the objects of a collection are written today.
+pub(crate) struct Current {
+    api_version: String,
+    seal: Seal,
+}
+
+impl Current {
+    /// Whether an encoding is this one.
+    pub(crate) fn is_of(&self, encoding: &Encoding) -> bool {
+        encoding.is_current(&self.api_version) && encoding.is_sealed_by(self.seal.number())
+    }
+}
+
 /// What writes an object anew.
 struct Rewrite<'r> {
     target: &'r Target,
@@ -80,8 +107,9 @@ impl Proposal for Rewrite<'_> {
         live: Option<&'s Entry>,
     ) -> Result<Proposed<'s>, ApiError> {
         let live = existing(live)?;
-        let current = self.target.storage_kind().group_version().to_string();
-        self.is_needed = !registry.collection(self.target)?.is_current(live, |encoding| encoding.is_current(&current));
+        let collection = registry.collection(self.target)?;
+        let current = registry.current(collection.prefix(), self.target.storage_kind());
+        self.is_needed = !collection.is_current(live, |encoding| current.is_of(encoding));
         if !self.is_needed {
             return Ok(Proposed::Change(Change::Keep(live.object.clone(), live.revision), None));
         }

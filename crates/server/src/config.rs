@@ -27,6 +27,7 @@ use keelson_storage::bounded;
 use sha2::{Digest as _, Sha256};
 
 use crate::audit::AuditConfig;
+use crate::encryption::EncryptionConfig;
 use crate::issuers::AuthenticationSources;
 use crate::store::{StoreConfig, StoreRoom};
 
@@ -92,6 +93,8 @@ pub struct Config {
     pub admission_configuration: AdmissionConfiguration,
     /// What is written down of requests, and where.
     pub audit: AuditConfig,
+    /// How objects are encrypted in the store.
+    pub encryption: EncryptionConfig,
     /// Settings of the verbs.
     pub registry: RegistryConfig,
     /// The address at which others reach the server, where it is not the one that it listens on.
@@ -158,6 +161,7 @@ impl Default for Config {
             admission: Selection::default(),
             admission_configuration: AdmissionConfiguration::default(),
             audit: AuditConfig::default(),
+            encryption: EncryptionConfig::default(),
             registry: RegistryConfig::default(),
             advertise_address: None,
             peer_ca_file: None,

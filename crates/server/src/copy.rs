@@ -3,16 +3,21 @@
 //! No server may run on either. How a copy goes on after an interruption is in `keelson_storage::copy`; this opens the stores and
 //! sees to it that revisions never go back.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use anyhow::{Context as _, ensure};
-use keelson_meta::Revision;
+use keelson_encryption::{ConfigurationFile, Environment, Transformers};
+use keelson_meta::random::SystemRandom;
+use keelson_meta::{Revision, SystemClock};
 use keelson_resources::Catalogue;
-use keelson_storage::StoreKey;
 use keelson_storage::copy::{self, CopyProgress};
+use keelson_storage::{Store, StoreKey};
 use keelson_supervision::Supervisor;
 
 use crate::builtin;
+use crate::encryption::{encrypted, prefix};
 use crate::store::StoreConfig;
 
 /// How far the revisions of a copy begin above those of its source: more than are written while it is made.
@@ -23,12 +28,13 @@ const REVISION_MARGIN: u64 = 1_000_000;
 /// The copy's revisions go on above those of its source, so that clients which knew that see none go back; only etcd can't.
 ///
 /// # Errors
-/// When a store can't be opened or fails, or the source is still being written. When the source is not there, or is empty without
+/// When a store can't be opened or fails, or the source is still being written. When a value can't be decrypted by `encryption`. When the source is not there, or is empty without
 /// `allow_empty`, and when the target holds something else. What was copied stays, and the same call goes on from it.
 pub async fn copy_store(
     from: &StoreConfig,
     to: &StoreConfig,
     allow_empty: bool,
+    encryption: Option<&Path>,
     report: impl FnMut(CopyProgress),
 ) -> anyhow::Result<CopyProgress> {
     for store in [from, to] {
@@ -55,8 +61,51 @@ pub async fn copy_store(
         copy::check_target(&*target).await?;
     }
     let target = to.open_target(least, &unwatched).await.context("opening the target")?.store;
+    let (source, target) = match encryption {
+        Some(file) => {
+            let transformers = transformers(file).await?;
+            let over = |store, config| Arc::new(encrypted(store, transformers.clone(), config)) as Arc<dyn Store>;
+            (over(source, from), over(target, to))
+        }
+        None => {
+            check_keys(from, to, &*source).await?;
+            (source, target)
+        }
+    };
     let now = SystemTime::now();
     Ok(copy::copy(&*source, &*target, |key| expiry(builtin::catalogue(), key, now), report).await?)
+}
+
+/// The providers of a configuration, whose key services are called once.
+async fn transformers(file: &Path) -> anyhow::Result<Arc<Transformers>> {
+    let loaded = ConfigurationFile::read(file, false).context("reading --encryption-provider-config")?;
+    let environment = Environment {
+        clock: Arc::new(SystemClock),
+        random: Arc::new(SystemRandom),
+        metrics: Arc::default(),
+        first_kms: true,
+        kms_pauses: None,
+    };
+    let made = Transformers::new(&loaded.configuration, environment).context("reading --encryption-provider-config")?;
+    made.prime().await;
+    Ok(Arc::new(made))
+}
+
+/// Refuses to copy encrypted values to keys of another prefix: the key in etcd is authenticated with a value.
+async fn check_keys(from: &StoreConfig, to: &StoreConfig, source: &dyn Store) -> anyhow::Result<()> {
+    const SAME: &str = "/registry";
+    let prefix = |config| prefix(config).unwrap_or_else(|| SAME.to_owned());
+    if prefix(from) == prefix(to) {
+        return Ok(());
+    }
+    let encrypted = copy::find(source, |value| value.starts_with(b"k8s:enc:")).await?;
+    ensure!(
+        encrypted.is_none(),
+        "{} is encrypted, and the two stores have other prefixes, with which values are authenticated: give \
+         --encryption-provider-config",
+        encrypted.map_or_else(String::new, |key| key.to_string())
+    );
+    Ok(())
 }
 
 /// When an object ends by itself that is written now, if ever.

@@ -12,6 +12,7 @@ use keelson_supervision::Supervisor;
 use tokio_util::sync::CancellationToken;
 
 use crate::controllers::Starting;
+use crate::encryption::Encryption;
 use crate::probe::LogProbe;
 
 /// The hook that is over when this server has published what it stores.
@@ -57,7 +58,7 @@ pub(crate) fn health(
     ),
     cache: impl Fn() -> CheckResult + Send + Sync + 'static,
     starting: &Starting,
-    stopping: &CancellationToken,
+    (stopping, encryption): (&CancellationToken, Option<&Encryption>),
 ) -> Health {
     let log = LogProbe::new();
     let shared = HealthChecks::new().add("log", move || log.check());
@@ -84,6 +85,11 @@ pub(crate) fn health(
         }),
         None => well,
     };
+    // As upstream has it, a key service that fails is a reason to start anew, too.
+    let [live, well] = [live, well].map(|checks| match encryption {
+        Some(encryption) => encryption.check(checks),
+        None => checks,
+    });
     Health::new(live, well, stopping.clone())
 }
 

@@ -7,10 +7,13 @@ mod access;
 mod admission;
 mod clients;
 mod collections;
+mod encryption;
 mod policies;
 mod queues;
 mod room;
 mod store_requests;
+
+use std::collections::BTreeMap;
 
 use keelson_aggregator::{Aggregator, PeerServers, Rerouted};
 use keelson_extensions::Regenerations;
@@ -26,6 +29,7 @@ pub(crate) use access::{access_samples, read_samples, review_times, token_cache_
 pub(crate) use admission::{admission_times, pod_security_samples, webhook_samples, webhook_times};
 pub(crate) use clients::{client_histograms, client_samples};
 pub(crate) use collections::{collection_samples, collection_times};
+pub(crate) use encryption::{encryption_samples, encryption_times};
 pub(crate) use policies::{policy_samples, policy_times};
 pub(crate) use queues::{queue_samples, queue_times};
 pub(crate) use room::{memory_samples, space_samples};
@@ -385,13 +389,18 @@ fn stored_encodings(registry: &Registry) -> Vec<Sample> {
     let surface = registry.surface();
     let of = |collection: &StoredCollection| {
         let resource = collection.layout.resources.first().map(|resource| resource.group_resource().to_string());
+        // Objects under several keys are in one encoding.
+        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+        for (encoding, objects) in collection.encodings() {
+            *counts.entry(encoding.to_string()).or_default() += objects;
+        }
         let sample = |resource: String, encoding: String, objects: usize| Sample {
             labels: vec![("resource", resource), ("encoding", encoding)],
             ..gauge("keelson_stored_encodings", "Stored objects, by resource and how they are encoded", objects as u64)
         };
-        let encodings = collection.encodings().into_iter().zip(std::iter::repeat(resource));
+        let encodings = counts.into_iter().zip(std::iter::repeat(resource));
         encodings
-            .filter_map(|((encoding, objects), resource)| Some(sample(resource?, encoding.to_string(), objects)))
+            .filter_map(|((encoding, objects), resource)| Some(sample(resource?, encoding, objects)))
             .collect::<Vec<_>>()
     };
     surface.collections().flat_map(|collection| of(collection)).collect()

@@ -22,12 +22,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::documents::OtherServers;
+use crate::encryption::Encryption;
 use crate::metrics::{
     StoreRequests, access_samples, admission_times, aggregation_samples, client_histograms, client_samples,
-    collection_samples, collection_times, conversion_samples, conversion_times, feature_gates, peer_samples,
-    pod_security_samples, policy_samples, policy_times, program_samples, queue_samples, queue_times, read_samples,
-    regeneration_samples, registry_samples, review_times, server_info, token_cache_times, watchdog_samples,
-    webhook_samples, webhook_times,
+    collection_samples, collection_times, conversion_samples, conversion_times, encryption_samples, encryption_times,
+    feature_gates, peer_samples, pod_security_samples, policy_samples, policy_times, program_samples, queue_samples,
+    queue_times, read_samples, regeneration_samples, registry_samples, review_times, server_info, token_cache_times,
+    watchdog_samples, webhook_samples, webhook_times,
 };
 use crate::registry::AdmissionCounts;
 use crate::store::StoreMetrics;
@@ -46,6 +47,7 @@ pub(crate) struct PipelineParts {
     pub(crate) health: Health,
     pub(crate) store_metrics: StoreMetrics,
     pub(crate) store_requests: Arc<StoreRequests>,
+    pub(crate) encryption: Option<Encryption>,
     pub(crate) auditor: Option<Arc<Auditor>>,
     /// How often files were read again, by what they hold.
     pub(crate) reads: Vec<(&'static str, FileReads)>,
@@ -65,6 +67,7 @@ impl PipelineParts {
             health,
             store_metrics,
             store_requests,
+            encryption,
             auditor,
             reads,
         } = self;
@@ -73,6 +76,11 @@ impl PipelineParts {
         metrics.add_source(move || registry_samples(&measured));
         metrics.add_source(store_metrics);
         measure_store(&metrics, &registry, store_requests);
+        if let Some(Encryption { metrics: numbers, .. }) = encryption {
+            let (told, id) = (numbers.clone(), config.server_id.clone());
+            metrics.add_source(move || encryption_samples(&told, &id));
+            metrics.add_histograms(move || encryption_times(&numbers));
+        }
         let gates = feature_gates(&config.registry);
         metrics.add_source(move || gates.clone());
         measure_calls(&metrics, &outbound);

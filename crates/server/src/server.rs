@@ -37,6 +37,7 @@ use crate::config::Config;
 use crate::controllers::{self, ControllerParts, Membership, Starting};
 use crate::data_directory::{self, NotedStore, OwnDirectory};
 use crate::documents::OtherServers;
+use crate::encryption::{Encryption, Loaded};
 use crate::health::health;
 use crate::keys::LiveKeys;
 use crate::metrics::StoreRequests;
@@ -69,6 +70,7 @@ struct Prepared {
     port: TcpListener,
     addr: SocketAddr,
     store: Arc<dyn Store>,
+    encryption: Option<Encryption>,
     metrics: StoreMetrics,
     store_requests: Arc<StoreRequests>,
     fence: Arc<Fence>,
@@ -156,6 +158,7 @@ impl Prepared {
         let peer_access = PeerAccess::of(&config, &pki)?;
         let keys = LiveKeys::new(&config, &pki, &issuer)?;
         let files = OperatorFiles::read(&config)?;
+        let encryption = Loaded::read(&config)?;
         let port = TcpListener::bind(config.bind).await.with_context(|| {
             format!("listening on {}; choose another address with --bind if it is taken", config.bind)
         })?;
@@ -167,6 +170,13 @@ impl Prepared {
                 "new keys were made for a store that holds objects; tokens and certificates of other keys are refused"
             );
         }
+        let (store, encryption) = match encryption {
+            Some(loaded) => {
+                let (store, encryption) = loaded.over(&config, store).await;
+                (store, Some(encryption))
+            }
+            None => (store, None),
+        };
         let specs = keelson_builtin::collection_specs_for(&config.registry.service_ranges);
         let cache = Cache::start(store.clone(), specs, cache_config(&config, &supervisor))
             .await
@@ -192,6 +202,7 @@ impl Prepared {
             port,
             addr,
             store,
+            encryption,
             metrics,
             store_requests,
             fence,
@@ -270,7 +281,7 @@ impl Prepared {
         directory: OwnDirectory,
     ) -> RunningServer {
         // SIZE: one list of the parts that run, in the order in which they start.
-        let Self { config, supervisor, addr, store, fence, registry, outbound, pki, .. } = self;
+        let Self { config, supervisor, addr, store, encryption, fence, registry, outbound, pki, .. } = self;
         let identity = Some(Keeper::start(&supervisor, "identity", |stopping| identity.run(stopping)));
         let stopping = CancellationToken::new();
         let background = TaskGroup::new(&supervisor, &stopping);
@@ -305,13 +316,16 @@ impl Prepared {
                 let _: Option<()> = told.run_until_cancelled_owned(async move { credentials.follow().await }).await;
             });
         }
+        if let Some(encryption) = &encryption {
+            encryption.follow(registry.cache(), &background, &stopping);
+        }
         background.spawn("custom-resources", self.extensions.clone().run(stopping.clone()));
         let remotes = AggregatedServers::new(self.aggregator.clone(), outbound.clone(), fields, peers.clone());
         background.spawn("api-services", self.aggregator.clone().run(stopping.clone()));
         let starting = controllers::spawn(&config, &registry, &self.keys, place, parts, &background);
 
         let standing = (store_check(&config.store, fence.clone(), probe), refusal);
-        let health = health(&supervisor, standing, cache_check(&registry), &starting, &stopping);
+        let health = health(&supervisor, standing, cache_check(&registry), &starting, (&stopping, encryption.as_ref()));
         let told = stopping.clone();
         let (readiness, following) = Readiness::follow(health.ready.clone(), config.server_id.clone(), addr);
         background.spawn_finite("readiness", async move {
@@ -328,6 +342,7 @@ impl Prepared {
             health,
             store_metrics: self.metrics,
             store_requests: self.store_requests,
+            encryption,
             auditor: audit.auditor.clone(),
             reads: file_reads(reads, &self.keys, self.peer_access.as_ref(), &audit),
         };

@@ -86,6 +86,7 @@ impl Settings {
             ("anonymous-auth", config.anonymous.map_or_else(|| given(false), |is_on| is_on.to_string())),
             ("token-auth-file", given(config.token_file.is_some())),
             ("token-key-file", given(config.token_key_file.is_some())),
+            ("encryption-provider-config", given(config.encryption.file.is_some())),
             ("enable-bootstrap-token-auth", config.bootstrap_tokens.to_string()),
             ("identity-lease", format!("{:?}", config.identity_duration)),
             ("controllers", format!("{:?}", config.controllers)),

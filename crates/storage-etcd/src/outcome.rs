@@ -204,7 +204,7 @@ mod tests {
     }
 
     fn at(name: &str, revision: u64) -> Option<KeyValue> {
-        Some(KeyValue { key: key(name), value: "v".into(), revision: Revision::new(revision) })
+        Some(KeyValue::new(key(name), "v".into(), Revision::new(revision)))
     }
 
     #[test]

@@ -364,7 +364,7 @@ mod tests {
 
     fn put(revision: u64) -> StoreEvent {
         let value = Some(Bytes::from(revision.to_string()));
-        StoreEvent { key: StoreKey::new("/registry/a"), revision: Revision::new(revision), value }
+        StoreEvent::new(StoreKey::new("/registry/a"), Revision::new(revision), value)
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub(crate) fn decode(keys: &Keys, transaction: &Transaction, answer: TxnResponse
 /// Converts a key-value pair; `None` for reserved keys.
 pub(crate) fn key_value(keys: &Keys, kv: crate::proto::KeyValue) -> Option<KeyValue> {
     let revision = from_etcd(kv.mod_revision);
-    keys.decode(&kv.key).map(|key| KeyValue { key, value: kv.value.into(), revision })
+    keys.decode(&kv.key).map(|key| KeyValue::new(key, kv.value.into(), revision))
 }
 
 fn encode_write(keys: &Keys, write: &Write, lease: i64) -> RequestOp {

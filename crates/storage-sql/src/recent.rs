@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     fn event(revision: u64) -> StoreEvent {
-        StoreEvent { key: StoreKey::new("k"), revision: Revision::new(revision), value: Some(Bytes::from_static(b"v")) }
+        StoreEvent::new(StoreKey::new("k"), Revision::new(revision), Some(Bytes::from_static(b"v")))
     }
 
     #[test]

@@ -61,6 +61,14 @@ pub enum CopyError {
     /// The source keeps changing.
     #[error("the source is still being written after {PASSES} passes: stop its servers and copy again")]
     SourceRestless,
+    /// A value of the source can't be decrypted.
+    #[error("{key} of the source can't be decrypted: {why}")]
+    Unreadable {
+        /// Its key.
+        key: StoreKey,
+        /// The reason.
+        why: String,
+    },
     /// The source can't be read.
     #[error("reading the source: {0}")]
     Source(#[source] StoreError),
@@ -101,7 +109,21 @@ pub async fn holds_objects(store: &dyn Store) -> Result<bool, CopyError> {
     Ok(!store.range(all(None, Some(1))).await.map_err(CopyError::Source)?.entries.is_empty())
 }
 
-/// Checks that a store can be a target: it is empty, or holds an interrupted copy. Changes nothing.
+/// The first key of a store whose value is wanted.
+///
+/// # Errors
+/// When it can't be read.
+pub async fn find(store: &dyn Store, is_wanted: impl Fn(&Bytes) -> bool) -> Result<Option<StoreKey>, StoreError> {
+    let mut pages = pin!(pages(store, RangeRequest { limit: Some(PAGE), ..all(None, None) }));
+    while let Some(page) = pages.try_next().await? {
+        if let Some(found) = page.into_iter().find(|entry| is_wanted(&entry.value)) {
+            return Ok(Some(found.key));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether a store can be copied into: it holds nothing, or what an interrupted copy has left. Changes nothing.
 ///
 /// # Errors
 /// It holds other data, or can't be read.
@@ -184,7 +206,11 @@ impl<E: Fn(&StoreKey) -> Option<SystemTime>> Pass<'_, E> {
         let everything = RangeRequest { limit: Some(PAGE), ..all(Some(self.revision), None) };
         let mut pages = pin!(pages(self.from, everything).map_err(CopyError::Source).peekable());
         while let Some(page) = pages.try_next().await? {
-            // Keys of the target before the next page's are no longer in the source.
+            // Keys of the target up to those of the next page are no longer in the source.
+            if let Some(KeyValue { key, value, .. }) = page.iter().find(|entry| entry.seal.is_unreadable()) {
+                let why = String::from_utf8_lossy(value).into_owned();
+                return Err(CopyError::Unreadable { key: key.clone(), why });
+            }
             let is_last = pages.as_mut().peek().await.is_none();
             let last = page.last().filter(|_| !is_last).map(|last| last.key.behind());
             let end = last.unwrap_or_else(|| StoreKey::prefix_end(EVERYTHING));

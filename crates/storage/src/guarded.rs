@@ -10,6 +10,7 @@ use keelson_meta::Revision;
 
 use crate::key::StoreKey;
 use crate::meter::{StoreMeter, StoreOperation, has_failed, is_fault};
+use crate::seal::Seal;
 use crate::store::{
     CommitError, Committed, KeyValue, RangePage, RangeRequest, Scan, ScanRequest, Store, StoreError, Tail, Transaction,
 };
@@ -105,6 +106,10 @@ impl<G: CommitGuard> Store for GuardedStore<G> {
 
     async fn current_revision(&self) -> Result<Revision, StoreError> {
         self.store.current_revision().await
+    }
+
+    fn seal(&self, key: &str) -> Seal {
+        self.store.seal(key)
     }
 
     fn known_revision(&self) -> Option<Revision> {

@@ -18,6 +18,7 @@ pub mod memory;
 pub mod meter;
 pub mod pages;
 pub mod probe;
+pub mod seal;
 pub mod store;
 
 pub use bounded::BoundedStore;
@@ -28,6 +29,7 @@ pub use key::{StoreKey, behind};
 pub use meter::{StoreMeter, StoreOperation};
 pub use pages::{pages, pages_from};
 pub use probe::StoreProbe;
+pub use seal::Seal;
 pub use store::{
     CommitError, Committed, Compare, Condition, KeyValue, RangePage, RangeRequest, Relief, Scan, ScanRequest, Store,
     StoreError, StoreEvent, Tail, TailBatch, Transaction, Write,

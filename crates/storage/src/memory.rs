@@ -228,7 +228,7 @@ impl State {
         if let Some(old) = self.newest(&key).and_then(|version| version.value.as_ref()) {
             self.superseded.add(self.revision, old.len() as u64);
         }
-        self.log.push_back(StoreEvent { key: key.clone(), revision: self.revision, value: value.clone() });
+        self.log.push_back(StoreEvent::new(key.clone(), self.revision, value.clone()));
         self.keys.entry(key).or_default().push(Version { revision: self.revision, value, ends });
         self.revision
     }
@@ -317,6 +317,6 @@ impl State {
 impl Version {
     fn key_value(&self, key: &StoreKey) -> Option<KeyValue> {
         let value = self.value.clone()?;
-        Some(KeyValue { key: key.clone(), value, revision: self.revision })
+        Some(KeyValue::new(key.clone(), value, self.revision))
     }
 }

@@ -11,6 +11,7 @@ use futures::stream::BoxStream;
 use keelson_meta::Revision;
 
 use crate::key::StoreKey;
+use crate::seal::Seal;
 
 /// A key, its value, and the revision that wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,15 @@ pub struct KeyValue {
     pub value: Bytes,
     /// The revision of the write.
     pub revision: Revision,
+    /// How the engine has it. Of one that [is unreadable](Seal::is_unreadable) the bytes are the reason.
+    pub seal: Seal,
+}
+
+impl KeyValue {
+    /// A value that an engine has as it is.
+    pub fn new(key: StoreKey, value: Bytes, revision: Revision) -> Self {
+        Self { key, value, revision, seal: Seal::PLAIN }
+    }
 }
 
 /// Compares and writes that take effect together or not at all. A transaction writes a key at most once.
@@ -231,7 +241,10 @@ pub enum StoreError {
         /// The limit in bytes.
         limit: usize,
     },
-    /// Stored data can't be decoded, or the engine violated its contract; a retry does not help.
+    /// A value could not be encrypted, in upstream's words. Nothing was written. A key service may answer later.
+    #[error("{0}")]
+    Unsealed(String),
+    /// What is stored can't be understood, or the engine broke its own rules; a retry does not help.
     #[error("the store is damaged: {0}")]
     Corrupt(String),
 }
@@ -247,6 +260,7 @@ impl StoreError {
             | Self::Unknown(_)
             | Self::TooLarge(_)
             | Self::AboveLimit { .. }
+            | Self::Unsealed(_)
             | Self::Corrupt(_) => false,
         }
     }
@@ -262,6 +276,7 @@ impl StoreError {
             | Self::ReadOnly(_)
             | Self::TooLarge(_)
             | Self::AboveLimit { .. }
+            | Self::Unsealed(_)
             | Self::Corrupt(_) => false,
         }
     }
@@ -312,6 +327,21 @@ pub struct StoreEvent {
     pub revision: Revision,
     /// The new value; `None` when the key was deleted.
     pub value: Option<Bytes>,
+    /// How the engine has the value. Of one that [is unreadable](Seal::is_unreadable) the bytes are the reason.
+    pub seal: Seal,
+}
+
+impl StoreEvent {
+    /// A change to a value that an engine has as it is.
+    pub fn new(key: StoreKey, revision: Revision, value: Option<Bytes>) -> Self {
+        Self { key, revision, value, seal: Seal::PLAIN }
+    }
+
+    /// What the key holds since; `None` when it was deleted.
+    pub fn stored(&self) -> Option<KeyValue> {
+        let value = self.value.clone()?;
+        Some(KeyValue { key: self.key.clone(), value, revision: self.revision, seal: self.seal })
+    }
 }
 
 /// Changes in revision order, and the tail's position.
@@ -363,7 +393,13 @@ pub trait Store: Send + Sync + 'static {
     /// Errors of [`Store::range`].
     async fn count(&self, request: RangeRequest) -> Result<u64, StoreError>;
 
-    /// The newest revision. Sees every commit acknowledged before the call. Never 0: an empty store is at 1.
+    /// The seal that a value of this key would be written under now. Cost: a look-up.
+    fn seal(&self, key: &str) -> Seal {
+        let _ = key;
+        Seal::PLAIN
+    }
+
+    /// The newest revision. Sees every commit that was acknowledged before the call. Never 0: an empty store is at 1.
     async fn current_revision(&self) -> Result<Revision, StoreError>;
 
     /// The newest revision, from an engine that knows it without a request, since all commits pass through it.

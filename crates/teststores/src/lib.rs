@@ -1,5 +1,6 @@
-//! Servers for tests of stores: a private PostgreSQL, a private etcd, a proxy that loses answers, and a disk that
-//! fails. Also the browser for tests of the console.
+//! Servers of other makes that stores are tested on: a private PostgreSQL, a private etcd; a way to them
+//! that loses answers, a disk that fails, and a key
+//! service. And the browser that the console is tested in.
 //!
 //! Each has a data directory of its own and a free port of the loopback address. It ends when its handle is dropped or
 //! the test process ends in any way. It is a separate crate, so that tests of a store need no API server.
@@ -12,12 +13,14 @@ mod chromium;
 mod disk;
 mod etcd;
 mod guard;
+mod kms;
 mod postgres;
 mod proxy;
 
 pub use chromium::ChromeDriver;
 pub use disk::{DiskFault, FragileDisk};
 pub use etcd::{EtcdCluster, EtcdServer, EtcdServerBuilder};
+pub use kms::KmsDouble;
 pub use postgres::{PostgresServer, PostgresServerBuilder};
 pub use proxy::LossyWay;
 

@@ -1,4 +1,4 @@
-//! The encoding of a stored value: the version of its kind, and its form.
+//! The encoding of a stored value: the version of its kind that it is in, its form, and the key that encrypts it.
 //!
 //! An outdated form requires a rewrite too, not only an outdated version. For example, protobuf from another server is
 //! read but never written.
@@ -11,6 +11,8 @@ use super::StoredObject;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Encoding {
     form: Form,
+    /// The number of its seal in the store, 0 for none.
+    seal: u16,
     api_version: Box<str>,
 }
 
@@ -22,17 +24,22 @@ enum Form {
 }
 
 impl Encoding {
-    /// The encoding of a value with this object.
-    pub fn of(value: &[u8], object: &StoredObject) -> Self {
-        Self { form: Form::of(value), api_version: object.api_version().into() }
+    /// That of a value, which is this object, under the seal of this number.
+    pub fn of(value: &[u8], object: &StoredObject, seal: u16) -> Self {
+        Self { form: Form::of(value), seal, api_version: object.api_version().into() }
     }
 
-    /// Returns true if this is the encoding of a value with this object.
-    pub fn is_of(&self, value: &[u8], object: &StoredObject) -> bool {
-        self.form == Form::of(value) && *self.api_version == *object.api_version()
+    /// Whether it is that of a value, which is this object.
+    pub fn is_of(&self, value: &[u8], object: &StoredObject, seal: u16) -> bool {
+        self.seal == seal && self.form == Form::of(value) && *self.api_version == *object.api_version()
     }
 
-    /// Returns true if the server would write the object with this `apiVersion` and form now.
+    /// Whether it is stored under the seal of this number.
+    pub fn is_sealed_by(&self, seal: u16) -> bool {
+        self.seal == seal
+    }
+
+    /// Whether an object that is stored in this `apiVersion` would be written so today, whatever its seal.
     pub fn is_current(&self, api_version: &str) -> bool {
         self.form == Form::Json && *self.api_version == *api_version
     }
@@ -68,11 +75,12 @@ mod tests {
     fn a_value_is_current_in_its_version_and_the_form_that_is_written() {
         let json: &[u8] = br#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"}}"#;
         let object = StoredObject::parse(bytes::Bytes::from_static(json)).unwrap();
-        let encoding = Encoding::of(json, &object);
-        assert!(encoding.is_current("v1") && !encoding.is_current("v2") && encoding.is_of(json, &object));
+        let encoding = Encoding::of(json, &object, 0);
+        assert!(encoding.is_current("v1") && !encoding.is_current("v2") && encoding.is_of(json, &object, 0));
+        assert!(!encoding.is_of(json, &object, 1) && encoding.is_sealed_by(0) && !encoding.is_sealed_by(1));
         let protobuf = keelson_protobuf::encode("v1", "ConfigMap", &object.decode(Revision::ZERO)).unwrap();
-        let other = Encoding::of(&protobuf, &object);
-        assert!(!other.is_current("v1") && !encoding.is_of(&protobuf, &object));
+        let other = Encoding::of(&protobuf, &object, 0);
+        assert!(!other.is_current("v1") && !encoding.is_of(&protobuf, &object, 0));
         assert_eq!([encoding.to_string(), other.to_string()], ["v1", "v1 in protobuf"]);
     }
 }

@@ -177,7 +177,7 @@ mod tests {
         let config = CacheConfig::new(Arc::new(SystemClock));
         let cache = Cache::start(Arc::new(MemoryStore::new()), vec![spec], config).await.unwrap();
         let (key, value) = (StoreKey::new("/registry/things/a/b".to_owned()), object.to_owned().into());
-        cache.collections()[0].decode(&KeyValue { key, value, revision: Revision::new(1) }).unwrap()
+        cache.collections()[0].decode(&KeyValue::new(key, value, Revision::new(1))).unwrap()
     }
 
     async fn with(metadata: &str) -> Arc<Entry> {

@@ -409,7 +409,8 @@ impl StorageVersionMigrator {
             Err(why) => return self.fail(&request, subject, why).await,
         }
         self.registry.catch_up_with_store().await?;
-        request.total = stated_total(&migration.object).unwrap_or_else(|| subject.stale());
+        request.total = stated_total(&migration.object)
+            .unwrap_or_else(|| self.registry.count_rewritable(&subject.stored, &subject.kind));
         if !self.start(&request, migration, subject).await? {
             self.forget_migration(subject).await?;
             return Ok(Outcome::Done);
@@ -466,7 +467,8 @@ impl StorageVersionMigrator {
         if request.total == 0 {
             return Ok(true);
         }
-        let done = request.total - subject.stale().min(request.total);
+        let left = self.registry.count_rewritable(&subject.stored, &subject.kind);
+        let done = request.total - left.min(request.total);
         let say = |migration: &mut _| say_progress(migration, done, request.total);
         self.edit(&self.migrations.clone().named(&request.name), request, say, Vec::new()).await
     }

@@ -42,7 +42,7 @@ const ETCD_PREFIX: &str = "/registry";
 /// The directory of the server's own files in `--cert-dir`, where etcd lends none.
 const OWN_DIRECTORY: &str = "keelson";
 /// The gates that have an effect.
-const GATES: [&str; 2] = ["APIListChunking", "StorageVersionAPI"];
+const GATES: [&str; 3] = ["APIListChunking", "KMSv1", "StorageVersionAPI"];
 
 /// A command line, read.
 pub(super) struct Line(Vec<Given>);
@@ -317,7 +317,7 @@ impl Own {
                 "The URLs of etcd. keelson's stand-in for etcd lends its data directory to a store of keelson's own."
             }
             Self::FeatureGates => {
-                "Feature gates. APIListChunking and StorageVersionAPI have an effect; others are logged."
+                "Feature gates. APIListChunking, KMSv1 and StorageVersionAPI have an effect; others are logged."
             }
             Self::Help => "Show this text.",
             Self::Issuer => "The issuer of service account tokens; of several the first.",
@@ -404,6 +404,7 @@ mod tests {
     fn values_that_users_add_are_read() {
         let serve = |flags: &str| translated(&format!("{ENVTEST} {flags}"));
         assert!(serve("--disable-admission-plugins=").is_ok());
+        assert!(serve("--encryption-provider-config=f --encryption-provider-config-automatic-reload").is_ok());
         assert!(serve("--enable-admission-plugins=A,B --authorization-webhook-cache-authorized-ttl=0").is_ok());
         assert_eq!(serve("--bind-address=::1").unwrap().serve.bind.to_string(), "[::1]:2001");
         assert_eq!(serve("--controllers=* --v=4").unwrap().serve.controllers.joined(), ["*"]);
@@ -415,7 +416,6 @@ mod tests {
     #[test]
     fn a_server_that_would_be_less_strict_is_refused() {
         let refused = |flags: &str| translated(&format!("{ENVTEST} {flags}")).err().unwrap();
-        assert!(refused("--encryption-provider-config=f").contains("stored unencrypted"));
         assert!(refused("--tls-min-version=VersionTLS13").contains("TLS 1.2"));
         assert!(refused("--secure-port=many").contains("many"));
         assert!(refused("--feature-gates=A").contains("missing bool value"));

@@ -78,7 +78,9 @@ async fn an_object_in_protobuf_becomes_json_with_a_write_that_changes_nothing_el
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_can_not_be_read_is_refused_in_words_and_never_written_over() {
     let (shared, server) = server_with_foreign_values().await;
-    for (name, words) in [("broken", "in protobuf, and"), ("encrypted", "encrypted, which is not")] {
+    for (name, words) in
+        [("broken", "in protobuf, and"), ("encrypted", "identity transformer tried to read encrypted data")]
+    {
         let before = shared.get(&key(name)).await.unwrap();
         let url = format!("{CONFIG_MAPS}/{name}");
         let read = server.raw().get(&url).await.expect(500).json();

@@ -329,7 +329,7 @@ impl Desk {
             else {
                 continue;
             };
-            let stored = KeyValue { key: key.clone(), value: value.clone(), revision: *revision };
+            let stored = KeyValue::new(key.clone(), value.clone(), *revision);
             if let Ok(entry) = office.collection.decode(&stored) {
                 left.insert(key.clone(), entry);
             }

@@ -85,14 +85,19 @@ impl Plan<'_> {
     }
 
     /// The stored object, if the write would leave it unchanged.
-    fn changes_nothing(&self) -> Option<Written> {
+    fn changes_nothing(&self, registry: &Registry) -> Option<Written> {
         let (Content::Put(encoded), Some(live)) = (&self.content, self.live) else { return None };
         let unchanged = |object: &StoredObject| Written::new(object.clone(), Some(live.revision), Effect::Updated);
-        if !live.rewritten && *encoded.object() == live.object {
+        let current = || registry.current(self.collection.prefix(), self.request.target.storage_kind());
+        let is_current = |live: &Entry| {
+            let current = current();
+            self.collection.is_current(live, |encoding| current.is_of(encoding))
+        };
+        if !live.rewritten && *encoded.object() == live.object && is_current(live) {
             return Some(unchanged(encoded.object()));
         }
         let read = self.completed.as_ref()?;
-        read_back::is_stored(self.request.target, self.collection, read, live).then(|| unchanged(read))
+        read_back::is_stored(&current(), self.collection, read, live).then(|| unchanged(read))
     }
 
     /// Lets the cache keep the object as it is encoded here, unless readers see it with more defaults, or it passed an older definition.
@@ -150,7 +155,7 @@ impl Registry {
         let key = StoreKey::new(format!("{}{relative_key}", collection.prefix()));
         let mut plan = Plan { request, collection, live, relative_key, key, content, completed, companions };
         for _ in 0..GUARD_ATTEMPTS {
-            if let Some(written) = plan.changes_nothing() {
+            if let Some(written) = plan.changes_nothing(self) {
                 return Ok(Commit::Done(written));
             }
             let attempt = match self.attempt(&plan, &guards).await {

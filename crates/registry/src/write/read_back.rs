@@ -6,6 +6,7 @@ use keelson_cache::{Collection, Entry};
 use keelson_codec::StoredObject;
 use keelson_codec::stored::Checked;
 
+use crate::rewrite::Current;
 use crate::target::Target;
 
 /// The object as it is read once it is stored in these bytes; `None` where that is the same.
@@ -17,7 +18,6 @@ pub(super) fn completed(target: &Target, collection: &Collection, written: &Chec
 }
 
 /// Returns true if the object that would be read after the write is `live` already, in the encoding that is written.
-pub(super) fn is_stored(target: &Target, collection: &Collection, read: &StoredObject, live: &Entry) -> bool {
-    let current = target.storage_kind().group_version().to_string();
-    *read == live.object && collection.is_current(live, |encoding| encoding.is_current(&current))
+pub(super) fn is_stored(current: &Current, collection: &Collection, read: &StoredObject, live: &Entry) -> bool {
+    *read == live.object && collection.is_current(live, |encoding| current.is_of(encoding))
 }

@@ -410,5 +410,5 @@ fn store_event(keys: &Keys, event: Event, position: i64) -> Option<StoreEvent> {
     let is_put = event.kind == i32::from(EventType::Put);
     let kv = event.kv.filter(|kv| kv.mod_revision > position && !keys.is_reserved(&kv.key))?;
     let revision = from_etcd(kv.mod_revision);
-    Some(StoreEvent { key: keys.decode(&kv.key)?, revision, value: is_put.then(|| kv.value.into()) })
+    Some(StoreEvent::new(keys.decode(&kv.key)?, revision, is_put.then(|| kv.value.into())))
 }

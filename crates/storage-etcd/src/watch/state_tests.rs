@@ -88,10 +88,12 @@ fn answer(revision: u64, events: &[(i64, &str)]) -> WatchResponse {
 
 /// A batch of events with its watermark. A name that ends in a hyphen was deleted.
 fn told(events: &[(u64, &str)], watermark: u64) -> Action {
-    let event = |(revision, key): &(u64, &str)| StoreEvent {
-        key: StoreKey::new(format!("/registry/{}", key.trim_end_matches('-'))),
-        revision: Revision::new(*revision),
-        value: (!key.ends_with('-')).then(bytes::Bytes::new),
+    let event = |(revision, key): &(u64, &str)| {
+        StoreEvent::new(
+            StoreKey::new(format!("/registry/{}", key.trim_end_matches('-'))),
+            Revision::new(*revision),
+            (!key.ends_with('-')).then(bytes::Bytes::new),
+        )
     };
     Action::Tell(TailBatch { events: events.iter().map(event).collect(), watermark: Revision::new(watermark) })
 }

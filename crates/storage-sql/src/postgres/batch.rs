@@ -235,7 +235,7 @@ fn event(write: &Write, revision: Revision) -> StoreEvent {
         Write::Put { value, .. } => Some(value.clone()),
         Write::Delete { .. } => None,
     };
-    StoreEvent { key: write.key().clone(), revision, value }
+    StoreEvent::new(write.key().clone(), revision, value)
 }
 
 /// The transactions that were refused, by their numbers.
@@ -257,11 +257,8 @@ fn refusals(row: &Row, transactions: &[&Transaction]) -> Result<HashMap<i32, Com
             let place = usize::try_from(*tx).ok()?;
             let index = usize::try_from(at).ok()?.checked_sub(*first_compares.get(place)?)?;
             let key = transactions.get(place)?.compares.get(index)?.key.clone();
-            let current = held.zip(value).map(|(held, value)| KeyValue {
-                key,
-                value: Bytes::copy_from_slice(value),
-                revision: revision(held),
-            });
+            let current =
+                held.zip(value).map(|(held, value)| KeyValue::new(key, Bytes::copy_from_slice(value), revision(held)));
             Some((*tx, CommitError::Compare { index, current }))
         });
     Ok(found.collect())

@@ -51,11 +51,8 @@ pub(crate) async fn state(session: &Session) -> Answer<State> {
 pub(crate) async fn get(session: &Session, key: &StoreKey) -> Answer<(State, Option<KeyValue>)> {
     let row = session.client.query_one(session.statement(Query::Get), &[&key.as_str()]).await?;
     let (at, value): (Option<i64>, Option<&[u8]>) = (row.try_get(3)?, row.try_get(4)?);
-    let found = at.zip(value).map(|(at, value)| KeyValue {
-        key: key.clone(),
-        value: Bytes::copy_from_slice(value),
-        revision: revision(at),
-    });
+    let found =
+        at.zip(value).map(|(at, value)| KeyValue::new(key.clone(), Bytes::copy_from_slice(value), revision(at)));
     Ok((State::of(&row)?, found))
 }
 
@@ -72,7 +69,7 @@ pub(crate) async fn range(session: &Session, request: &RangeRequest) -> Answer<(
             (row.try_get(3)?, row.try_get(4)?, row.try_get(5)?);
         if let (Some(path), Some(at), Some(value)) = (path, at, value) {
             let value = Bytes::copy_from_slice(value);
-            entries.push(KeyValue { key: StoreKey::new(path), value, revision: revision(at) });
+            entries.push(KeyValue::new(StoreKey::new(path), value, revision(at)));
         }
     }
     let state = State::of(first(&rows))?;
@@ -100,7 +97,7 @@ pub(crate) async fn newest(
 pub(crate) async fn rows(session: &Session, revisions: &[i64]) -> Answer<(State, Vec<KeyValue>)> {
     let rows = session.client.query(session.statement(Query::Rows), &[&revisions]).await?;
     let entries = events(&rows)?.into_iter();
-    let entry = |StoreEvent { key, revision, value }| value.map(|value| KeyValue { key, value, revision });
+    let entry = |StoreEvent { key, revision, value, .. }| value.map(|value| KeyValue::new(key, value, revision));
     Ok((State::of(first(&rows))?, entries.filter_map(entry).collect()))
 }
 
@@ -141,7 +138,7 @@ pub(crate) async fn witnesses(session: &Session, revisions: &[i64]) -> Answer<(S
     let rows = session.client.query(session.statement(Query::Witnesses), &[&revisions]).await?;
     // What stands in the place of a value is its digest.
     let digests = events(&rows)?.into_iter();
-    let witness = |StoreEvent { key, revision, value: digest }| Witness { key, revision, digest };
+    let witness = |StoreEvent { key, revision, value: digest, .. }| Witness { key, revision, digest };
     Ok((State::of(first(&rows))?, digests.map(witness).collect()))
 }
 
@@ -151,7 +148,7 @@ fn events(rows: &[Row]) -> Answer<Vec<StoreEvent>> {
         let (at, path): (Option<i64>, Option<&str>) = (row.try_get(3)?, row.try_get(4)?);
         if let (Some(at), Some(path)) = (at, path) {
             let value = row.try_get::<_, Option<&[u8]>>(5)?.map(Bytes::copy_from_slice);
-            events.push(StoreEvent { key: StoreKey::new(path), revision: revision(at), value });
+            events.push(StoreEvent::new(StoreKey::new(path), revision(at), value));
         }
     }
     Ok(events)

@@ -314,7 +314,7 @@ mod tests {
 
     fn put(revision: u64, value: &'static str) -> Witness {
         let value = Some(Bytes::from_static(value.as_bytes()));
-        StoreEvent { key: StoreKey::new(format!("k{revision}")), revision: Revision::new(revision), value }.into()
+        StoreEvent::new(StoreKey::new(format!("k{revision}")), Revision::new(revision), value).into()
     }
 
     fn expected() -> Expected {

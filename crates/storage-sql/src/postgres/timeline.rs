@@ -111,11 +111,7 @@ mod tests {
     use super::*;
 
     fn events(revisions: std::ops::RangeInclusive<u64>) -> Vec<StoreEvent> {
-        let event = |number| StoreEvent {
-            key: StoreKey::new("k"),
-            revision: Revision::new(number),
-            value: Some(Bytes::from_static(b"v")),
-        };
+        let event = |number| StoreEvent::new(StoreKey::new("k"), Revision::new(number), Some(Bytes::from_static(b"v")));
         revisions.map(event).collect()
     }
 

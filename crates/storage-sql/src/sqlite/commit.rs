@@ -89,8 +89,7 @@ impl Group {
     fn write(&mut self, connection: &Connection, write: Write) -> rusqlite::Result<Revision> {
         match write {
             Write::Put { key, value, expires } => {
-                let revision =
-                    self.append(connection, StoreEvent { key, revision: self.revision, value: Some(value) })?;
+                let revision = self.append(connection, StoreEvent::new(key, self.revision, Some(value)))?;
                 if let (Some(expires), Some(event)) = (expires, self.events.last()) {
                     connection
                         .prepare_cached("INSERT INTO expiry (ends, path, revision) VALUES (?1, ?2, ?3)")?
@@ -108,7 +107,7 @@ impl Group {
             Some(Newest { bytes: Some(bytes), .. }) => {
                 self.superseded += bytes;
                 self.puts.replace(bytes);
-                self.append(connection, StoreEvent { key, revision: self.revision, value: None })
+                self.append(connection, StoreEvent::new(key, self.revision, None))
             }
             Some(_) | None => Ok(self.revision),
         }

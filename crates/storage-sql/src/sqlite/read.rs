@@ -43,7 +43,7 @@ pub(crate) fn get(connection: &Connection, key: &StoreKey, at: Revision) -> rusq
         "SELECT revision, path, value, sum FROM history WHERE path = ?1 AND revision <= ?2 ORDER BY revision DESC LIMIT 1",
     )?;
     let row = statement.query_row(params![key.as_str(), number(at)], change_at).optional()?;
-    Ok(row.and_then(|change| Some(KeyValue { key: key.clone(), value: change.value?, revision: change.revision })))
+    Ok(row.and_then(|change| Some(KeyValue::new(key.clone(), change.value?, change.revision))))
 }
 
 /// The entries in `[from, to)` at a revision, at most `limit`, and whether there are more.
@@ -77,7 +77,7 @@ pub(crate) fn range(
         if entries.len() == limit {
             return Ok((entries, true));
         }
-        entries.push(KeyValue { key: change.key, value, revision });
+        entries.push(KeyValue::new(change.key, value, revision));
     }
     Ok((entries, false))
 }
@@ -150,7 +150,7 @@ pub(crate) fn change_at(row: &Row<'_>) -> rusqlite::Result<StoreEvent> {
     let (revision, path) = (revision_at(row, 0)?, row.get_ref(1)?.as_str()?);
     let value = row.get_ref(2)?.as_blob_or_null()?;
     sum::check(revision, path, value, row.get(3)?)?;
-    Ok(StoreEvent { revision, key: StoreKey::new(path), value: value.map(Bytes::copy_from_slice) })
+    Ok(StoreEvent::new(StoreKey::new(path), revision, value.map(Bytes::copy_from_slice)))
 }
 
 pub(crate) fn key_at(row: &Row<'_>, column: usize) -> rusqlite::Result<StoreKey> {

@@ -145,7 +145,7 @@ fn fetch(connection: &Connection, rows: &[Wanted]) -> rusqlite::Result<Vec<KeyVa
         if is_newest {
             let change = row_of.query_row([number(revision)], read::change_at).optional()?;
             let change = change.filter(|change| is_own(change.key.as_str())).ok_or_else(missing)?;
-            entries.extend(change.value.map(|value| KeyValue { key: change.key, value, revision }));
+            entries.extend(change.value.map(|value| KeyValue::new(change.key, value, revision)));
         } else {
             let own = path_of.query_row([number(revision)], |row| Ok(is_own(row.get_ref(0)?.as_str()?))).optional()?;
             own.filter(|own| *own).ok_or_else(missing)?;

@@ -48,7 +48,7 @@ impl WriteStrategy for ResourceQuotas {
             }
             if let Some((namespaces, key, value, revision)) = registry.namespace_to_touch(after.namespace())? {
                 companions.keep(registry.enter(&namespaces).await?);
-                companions.touch(KeyValue { key, value, revision });
+                companions.touch(KeyValue::new(key, value, revision));
             }
             Ok(companions)
         })

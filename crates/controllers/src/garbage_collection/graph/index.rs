@@ -282,7 +282,7 @@ mod tests {
             let current = metadata.map(|metadata| {
                 let key = StoreKey::new(format!("/registry/configmaps/a/{name}"));
                 let value = format!(r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{metadata}}}"#).into();
-                self.collection.cached.decode(&KeyValue { key, value, revision: Revision::new(1) }).unwrap()
+                self.collection.cached.decode(&KeyValue::new(key, value, Revision::new(1))).unwrap()
             });
             let previous = match &current {
                 Some(current) => self.known.insert(name.to_owned(), current.clone()),

@@ -68,7 +68,7 @@ impl StorageVersionMigrator {
         if request.total == 0 {
             return Ok(());
         }
-        let left = subject.stale().min(request.total);
+        let left = self.registry.count_rewritable(&subject.stored, &subject.kind).min(request.total);
         let change = |migration: &mut _| say_progress(migration, request.total - left, request.total);
         self.edit(&self.migrations.clone().named(&request.name), request, change, Vec::new()).await.map(drop)
     }

@@ -1,0 +1,23 @@
+//! Encryption at rest: `EncryptionConfiguration`, its providers, and a store that encrypts what it writes.
+//!
+//! Values have the form that kube-apiserver stores in etcd, so that each reads the values of the other under the same keys. Objects are
+//! unknown here: values are bytes, and a key of the store tells the resource and is authenticated with the value. Secrets of a
+//! configuration are never part of a text: errors, logs and metrics name keys, and hashes of files.
+
+mod ciphers;
+mod config;
+mod error;
+mod kms;
+mod metrics;
+mod reload;
+mod resources;
+mod store;
+mod transformers;
+
+pub use config::{ConfigError, ConfigurationFile, EncryptionConfiguration};
+pub use error::TransformError;
+pub use metrics::{EncryptionMetrics, KeyUse, KmsCall, Operation};
+pub use reload::Reloader;
+pub use resources::Resources;
+pub use store::EncryptedStore;
+pub use transformers::{Environment, Transformers};

@@ -1,0 +1,162 @@
+//! The configuration while a server runs: key services are called, and the file is read again when it changes.
+//!
+//! New providers take the place of the old ones only when all of their key services are well. A file that can't be used leaves the old ones,
+//! and is tried again. Nothing of the file is kept but its hash.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use keelson_supervision::{info_repeated, warn_repeated};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::config::{ConfigError, ConfigurationFile};
+use crate::store::{EncryptedStore, Sealing};
+use crate::transformers::{Environment, Transformers};
+
+/// The pause between looks at the file. Upstream takes a minute.
+const LOOK: Duration = Duration::from_secs(5);
+/// The least time that new providers have to show that they are well.
+const LEAST_GRACE: Duration = Duration::from_secs(10);
+/// The pause between checks of new providers.
+const CHECK: Duration = Duration::from_millis(100);
+
+/// Follows the configuration of a store.
+pub struct Reloader {
+    sealing: Arc<Sealing>,
+    environment: Environment,
+    /// The file, where it is read again.
+    file: Option<PathBuf>,
+    hash: Mutex<String>,
+    look: Duration,
+    /// Counts the times that more values may have become readable.
+    recoveries: watch::Sender<u64>,
+}
+
+impl Reloader {
+    /// Follows the configuration of a store that was made of `loaded`. `file` is read again when it changes, if it is given.
+    pub fn new(
+        store: &EncryptedStore,
+        environment: Environment,
+        loaded: &ConfigurationFile,
+        file: Option<PathBuf>,
+    ) -> Self {
+        environment.metrics.note_hash(&loaded.hash);
+        Self {
+            sealing: store.sealing(),
+            environment,
+            file,
+            hash: Mutex::new(loaded.hash.clone()),
+            look: LOOK,
+            recoveries: watch::Sender::new(0),
+        }
+    }
+
+    /// Looks at the file at another pace: for tests.
+    #[must_use]
+    pub fn looking(self, every: Duration) -> Self {
+        Self { look: every, ..self }
+    }
+
+    /// Counts the times that more values may have become readable: after a reload, and when a key service answers again.
+    pub fn recoveries(&self) -> watch::Receiver<u64> {
+        self.recoveries.subscribe()
+    }
+
+    /// The checks of health, by name. With reloads, or with key services of KMS v2 alone, there is one for all.
+    pub fn checks(self: &Arc<Self>) -> Vec<(String, Box<dyn Fn() -> Result<(), String> + Send + Sync>)> {
+        let (count, has_first) = self.sealing.transformers().services();
+        if self.file.is_some() || count > 0 && !has_first {
+            let reloader = self.clone();
+            let check = move || reloader.sealing.transformers().health();
+            return vec![("kms-providers".to_owned(), Box::new(check))];
+        }
+        let one = |place: usize| {
+            let reloader = self.clone();
+            let check: Box<dyn Fn() -> Result<(), String> + Send + Sync> =
+                Box::new(move || reloader.sealing.transformers().health_of(place));
+            (format!("kms-provider-{place}"), check)
+        };
+        (0..count).map(one).collect()
+    }
+
+    /// Runs for ever.
+    pub async fn run(self: Arc<Self>) {
+        tokio::join!(self.follow_services(), self.follow_file());
+    }
+
+    /// Calls the key services of the providers of now, and of those in their place.
+    async fn follow_services(&self) {
+        loop {
+            let transformers = self.sealing.transformers();
+            transformers.follow(|| self.recovered()).await;
+        }
+    }
+
+    fn recovered(&self) {
+        self.recoveries.send_modify(|count| *count += 1);
+    }
+
+    async fn follow_file(&self) {
+        let Some(file) = &self.file else { return std::future::pending().await };
+        loop {
+            tokio::time::sleep(self.look).await;
+            let now = |succeeded| self.environment.metrics.note_reload(succeeded, self.environment.clock.now());
+            let shown = file.display();
+            match self.look(file.clone()).await {
+                Ok(false) => {}
+                Ok(true) => {
+                    now(true);
+                    let hash = self.hash.lock().clone();
+                    info_repeated!(""; file = %shown, hash, "the encryption configuration was read again");
+                    self.recovered();
+                }
+                Err(error) => {
+                    now(false);
+                    warn_repeated!(""; file = %shown, %error, "the encryption configuration of before is kept");
+                }
+            }
+        }
+    }
+
+    /// Reads the file if it has changed. Returns true if its providers are used now.
+    async fn look(&self, file: PathBuf) -> Result<bool, String> {
+        let known = self.hash.lock().clone();
+        let read = move || -> Result<Option<ConfigurationFile>, ConfigError> {
+            if ConfigurationFile::hash_of(&file)? == known {
+                return Ok(None);
+            }
+            ConfigurationFile::read(&file, true).map(Some)
+        };
+        let read = tokio::task::spawn_blocking(read).await.map_err(|error| error.to_string())?;
+        let Some(loaded) = read.map_err(|error| error.to_string())? else { return Ok(false) };
+        let made = Transformers::new(&loaded.configuration, self.environment.clone());
+        let made = Arc::new(made.map_err(|error| error.to_string())?);
+        await_health(&made).await?;
+        let old = self.sealing.replace(made);
+        self.environment.metrics.note_hash(&loaded.hash);
+        *self.hash.lock() = loaded.hash;
+        // ORDER: after the new ones are used: what followed the old ones goes on with the new.
+        old.close();
+        Ok(true)
+    }
+}
+
+/// Waits until new providers are well.
+async fn await_health(transformers: &Transformers) -> Result<(), String> {
+    let grace = transformers.grace().max(LEAST_GRACE);
+    let mut last = "no check was finished".to_owned();
+    let well = async {
+        while let Err(fault) = transformers.check().await {
+            last = fault;
+            tokio::time::sleep(CHECK).await;
+        }
+    };
+    match tokio::time::timeout(grace, well).await {
+        Ok(()) => Ok(()),
+        Err(_) => Err(format!(
+            "health check for new transformers failed, polling error timed out waiting for the condition: {last}"
+        )),
+    }
+}

@@ -1,0 +1,55 @@
+//! Settings of encryption at rest, under the names that the reference server has for them.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args as ClapArgs};
+use keelson_server::EncryptionConfig;
+
+use super::kinds::switch;
+
+/// Settings of encryption at rest.
+#[derive(ClapArgs)]
+pub(crate) struct Encryption {
+    /// A file with an EncryptionConfiguration (apiserver.config.k8s.io/v1): how which resources are encrypted in the store. Objects are
+    /// stored as they are unless given.
+    #[arg(long, env = "KEELSON_ENCRYPTION_PROVIDER_CONFIG")]
+    encryption_provider_config: Option<PathBuf>,
+    /// Read that file again when it changes. New providers are used when all their key services are well.
+    #[arg(
+        long,
+        env = "KEELSON_ENCRYPTION_PROVIDER_CONFIG_AUTOMATIC_RELOAD",
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        default_value = "false",
+        default_missing_value = "true",
+        value_parser = switch
+    )]
+    encryption_provider_config_automatic_reload: bool,
+}
+
+impl Encryption {
+    pub(crate) fn into_config(self, first_kms: bool) -> EncryptionConfig {
+        EncryptionConfig {
+            file: self.encryption_provider_config.filter(|file| !file.as_os_str().is_empty()),
+            reloads: self.encryption_provider_config_automatic_reload,
+            first_kms,
+            pauses: None,
+        }
+    }
+}
+
+/// Settings of `storage copy`.
+#[derive(ClapArgs)]
+pub(crate) struct CopyStores {
+    /// The store to read.
+    pub(crate) from: String,
+    /// The store to write.
+    pub(crate) to: String,
+    /// Copy a source without objects too. It is taken for a mistyped one otherwise.
+    #[arg(long)]
+    pub(crate) allow_empty: bool,
+    /// A file with an EncryptionConfiguration, by which values are decrypted and encrypted anew. Without it stored values are copied as
+    /// they are.
+    #[arg(long, env = "KEELSON_ENCRYPTION_PROVIDER_CONFIG")]
+    pub(crate) encryption_provider_config: Option<PathBuf>,
+}

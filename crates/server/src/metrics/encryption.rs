@@ -1,0 +1,182 @@
+//! Numbers of encryption at rest, under upstream's names.
+//!
+//! Labels are names of keys and providers, and hashes of key IDs and of the configuration, as there.
+
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
+
+use keelson_encryption::EncryptionMetrics;
+use keelson_http::metrics::{HistogramSample, MetricKind, Sample};
+use sha2::{Digest as _, Sha256};
+
+/// The counters and gauges of a server.
+pub(crate) fn encryption_samples(metrics: &EncryptionMetrics, server_id: &str) -> Vec<Sample> {
+    let server = hash(server_id);
+    let mut samples = Vec::new();
+    let mut add = |name, help, kind, labels: Vec<(&'static str, String)>, value| {
+        samples.push(Sample { name, help, kind, labels, value });
+    };
+    for ((resource, used, prefix, status), count) in metrics.operations.all() {
+        add(
+            "apiserver_storage_transformation_operations_total",
+            "Values that were encrypted or decrypted, by resource, direction, provider and outcome",
+            MetricKind::Counter,
+            vec![
+                ("resource", resource),
+                ("transformation_type", used.as_str().to_owned()),
+                ("transformer_prefix", prefix),
+                ("status", status.to_owned()),
+            ],
+            count.get() as f64,
+        );
+    }
+    let misses = metrics.cache_misses.get() as f64;
+    add(
+        "apiserver_storage_envelope_transformation_cache_misses_total",
+        "Data keys that a key service had to decrypt",
+        MetricKind::Counter,
+        Vec::new(),
+        misses,
+    );
+    add(
+        "apiserver_storage_data_key_generation_failures_total",
+        "Data keys that could not be made",
+        MetricKind::Counter,
+        Vec::new(),
+        0.,
+    );
+    add(
+        "apiserver_envelope_encryption_dek_cache_fill_percent",
+        "Share of the cache of data keys that is taken, for KMS v1",
+        MetricKind::Gauge,
+        Vec::new(),
+        metrics.fill.load(Ordering::Relaxed) as f64 / 1e6,
+    );
+    samples.extend(key_samples(metrics, &server));
+    samples.extend(reload_samples(metrics, &server));
+    samples
+}
+
+/// The samples of key services.
+fn key_samples(metrics: &EncryptionMetrics, server: &str) -> Vec<Sample> {
+    let (mut totals, mut times) = (Vec::new(), Vec::new());
+    for (used, provider, key, count, last) in metrics.key_ids() {
+        let labels = vec![
+            ("transformation_type", used.as_str().to_owned()),
+            ("provider_name", provider),
+            ("key_id_hash", key),
+            ("apiserver_id_hash", server.to_owned()),
+        ];
+        totals.push(Sample {
+            name: "apiserver_envelope_encryption_key_id_hash_total",
+            help: "Uses of a key of a key service, by direction",
+            kind: MetricKind::Counter,
+            labels: labels.clone(),
+            value: count as f64,
+        });
+        times.push(Sample {
+            name: "apiserver_envelope_encryption_key_id_hash_last_timestamp_seconds",
+            help: "Time of the last use of a key of a key service, in seconds since 1970",
+            kind: MetricKind::Gauge,
+            labels,
+            value: seconds(last),
+        });
+    }
+    totals.extend(times);
+    totals.extend(metrics.status_ids().into_iter().map(|(provider, key, last)| Sample {
+        name: "apiserver_envelope_encryption_key_id_hash_status_last_timestamp_seconds",
+        help: "Time at which a key service last stated a key ID, in seconds since 1970",
+        kind: MetricKind::Gauge,
+        labels: vec![("provider_name", provider), ("key_id_hash", key), ("apiserver_id_hash", server.to_owned())],
+        value: seconds(last),
+    }));
+    totals.extend(metrics.invalid_key_ids.all().into_iter().map(|((provider, error), count)| Sample {
+        name: "apiserver_envelope_encryption_invalid_key_id_from_status_total",
+        help: "Key IDs of a key service that break a rule, by the rule",
+        kind: MetricKind::Counter,
+        labels: vec![("provider_name", provider), ("error", error.to_owned())],
+        value: count.get() as f64,
+    }));
+    totals.extend(metrics.data_keys.all().into_iter().map(|(provider, size)| Sample {
+        name: "apiserver_envelope_encryption_dek_source_cache_size",
+        help: "Data keys in memory: about the calls that a start makes to decrypt them",
+        kind: MetricKind::Gauge,
+        labels: vec![("provider_name", provider)],
+        value: size.load(Ordering::Relaxed) as f64,
+    }));
+    totals
+}
+
+/// The samples of the file.
+fn reload_samples(metrics: &EncryptionMetrics, server: &str) -> Vec<Sample> {
+    let labels = |status: &str| vec![("status", status.to_owned()), ("apiserver_id_hash", server.to_owned())];
+    let (mut totals, mut times) = (Vec::new(), Vec::new());
+    for (status, count, last) in metrics.reloads() {
+        totals.push(Sample {
+            name: "apiserver_encryption_config_controller_automatic_reloads_total",
+            help: "Reloads of the encryption configuration, by outcome",
+            kind: MetricKind::Counter,
+            labels: labels(status),
+            value: count as f64,
+        });
+        times.push(Sample {
+            name: "apiserver_encryption_config_controller_automatic_reload_last_timestamp_seconds",
+            help: "Time of the last reload of the encryption configuration, in seconds since 1970",
+            kind: MetricKind::Gauge,
+            labels: labels(status),
+            value: seconds(last),
+        });
+    }
+    totals.extend(times);
+    totals.extend(metrics.hash().map(|hash| Sample {
+        name: "apiserver_encryption_config_controller_last_config_info",
+        help: "Hash of the encryption configuration that is used",
+        kind: MetricKind::Gauge,
+        labels: vec![("apiserver_id_hash", server.to_owned()), ("hash", hash)],
+        value: 1.,
+    }));
+    totals
+}
+
+/// The durations of a server.
+pub(crate) fn encryption_times(metrics: &EncryptionMetrics) -> Vec<HistogramSample> {
+    let mut samples = Vec::new();
+    for ((used, prefix), times) in metrics.durations.all() {
+        let sample = HistogramSample::of(
+            &[&times],
+            "apiserver_storage_transformation_duration_seconds",
+            "How long it took to encrypt or decrypt a value, in seconds",
+        );
+        let labels = vec![("transformation_type", used.as_str().to_owned()), ("transformer_prefix", prefix)];
+        samples.extend(sample.map(|sample| sample.with(labels)));
+    }
+    samples.extend(HistogramSample::of(
+        &[&metrics.key_generation],
+        "apiserver_storage_data_key_generation_duration_seconds",
+        "How long it took to make a data key, in seconds",
+    ));
+    for ((provider, method, code), times) in metrics.calls.all() {
+        let sample = HistogramSample::of(
+            &[&times],
+            "apiserver_envelope_encryption_kms_operations_latency_seconds",
+            "How long calls to key services took, in seconds",
+        );
+        let labels = vec![
+            ("provider_name", provider),
+            ("method_name", method.to_owned()),
+            ("grpc_status_code", code.to_owned()),
+        ];
+        samples.extend(sample.map(|sample| sample.with(labels)));
+    }
+    samples
+}
+
+fn seconds(time: SystemTime) -> f64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0., |since| since.as_secs_f64())
+}
+
+/// A hash as upstream writes it.
+fn hash(text: &str) -> String {
+    let hex: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
+}
