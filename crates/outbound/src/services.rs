@@ -9,14 +9,12 @@ use std::str::FromStr;
 use std::sync::{Arc, OnceLock, Weak};
 
 use http::Uri;
-use keelson_cache::{Entry, IndexTerm, Snapshot};
+use keelson_cache::Entry;
 use keelson_meta::go_format::quote;
 use keelson_meta::json::Value;
 use keelson_meta::{Object, Random, Revision};
-use keelson_registry::Registry;
+use keelson_registry::{Registry, service_port_name, service_slices};
 
-/// The label of a slice that names its service.
-pub const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 /// How many addresses of a service are told, of which the first that takes a connection is used.
 const ADDRESSES: usize = 3;
 /// How many endpoints of a service are looked at.
@@ -156,25 +154,6 @@ impl Services for ClusterServices {
 fn external_name(service: &Object) -> Option<&str> {
     let text = |field: &str| service.get(&["spec", field]).and_then(Value::as_str);
     text("externalName").filter(|name| text("type") == Some("ExternalName") && !name.is_empty())
-}
-
-/// The slices of a service, in a snapshot of all of them.
-pub fn service_slices<'s>(
-    slices: &'s Snapshot,
-    namespace: &str,
-    name: &'s str,
-) -> impl Iterator<Item = &'s Arc<Entry>> {
-    let (from, to) = (format!("{namespace}/"), format!("{namespace}0"));
-    slices
-        .select(&[IndexTerm::Label { key: SERVICE_NAME_LABEL, value: name }], &from, Some(&to))
-        .filter(move |slice| slice.labels.get(SERVICE_NAME_LABEL) == Some(name))
-}
-
-/// The name of a port of a service, by which its slices know it too; `None` where it has no such port.
-pub fn service_port_name(service: &Object, port: u16) -> Option<String> {
-    let ports = service.get(&["spec", "ports"]).and_then(Value::as_array)?;
-    let stated = ports.iter().find(|stated| stated["port"].as_u64() == Some(port.into()))?;
-    Some(stated["name"].as_str().unwrap_or_default().to_owned())
 }
 
 /// The name of a port of a service that has addresses of its own.
