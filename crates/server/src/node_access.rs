@@ -1,4 +1,6 @@
 //! Access to nodes: the files of the trust in kubelets, which are followed while the server runs.
+//!
+//! A file that can't be used leaves the trust of before in place.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
 //! Requests that a kubelet, a pod or a service answers: logs, commands, forwarded ports, proxied requests.
+//!
+//! The query is read here, as the object of options that upstream makes of it. All else is in `crate::nodes`.
 
 use http::Response;
 use keelson_meta::json::json;

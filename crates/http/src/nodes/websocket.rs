@@ -1,4 +1,6 @@
 //! The server's side of a websocket whose messages are the streams of a session.
+//!
+//! Unlike a watch, a session needs no `Origin`, as in kube-apiserver: its clients are programs.
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use base64::Engine as _;

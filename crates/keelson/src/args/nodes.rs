@@ -1,4 +1,6 @@
 //! Flags for connections to kubelets, under the names of kube-apiserver.
+//!
+//! Their meaning is in `keelson_server::NodeOptions`.
 
 use std::path::PathBuf;
 
@@ -9,8 +11,8 @@ use super::kinds::{Joined as _, List, list};
 
 #[derive(ClapArgs)]
 pub(crate) struct Nodes {
-    /// The authorities that sign the serving certificates of kubelets (PEM). Without this flag any certificate is accepted. The file is read
-    /// again when it changes.
+    /// The authorities that sign the serving certificates of kubelets (PEM). Without this flag any certificate is accepted. The file is
+    /// read again when it changes.
     #[arg(long, env = "KEELSON_KUBELET_CERTIFICATE_AUTHORITY")]
     kubelet_certificate_authority: Option<PathBuf>,
     /// The client certificate that kubelets are shown (PEM). The file is read again when it changes.

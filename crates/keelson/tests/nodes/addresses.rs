@@ -1,4 +1,6 @@
-//! Addresses that users write: none leads a request to this server's own machine, or to the services of a cloud.
+//! Addresses and paths that users write.
+//!
+//! None leads a request to this server's own machine, or to the services of a cloud.
 
 use keelson_testkit::KubeletDouble;
 use serde_json::json;

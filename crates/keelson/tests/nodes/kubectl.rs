@@ -1,4 +1,6 @@
 //! kubectl against pods of a kubelet, over websockets and over SPDY.
+//!
+//! Commands run on the machine of the test, so that `cp` has its `tar`.
 
 use keelson_testkit::{Kubectl, KubectlStream};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

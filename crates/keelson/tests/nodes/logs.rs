@@ -1,4 +1,6 @@
 //! `pods/log`, from a kubelet that behaves and from others.
+//!
+//! A kubelet that hangs, breaks off or sends without end concerns the client of its log alone.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,6 @@
 //! Proxied requests: methods, paths, queries, bodies, redirects and upgrades.
+//!
+//! The kubelet has an address of the machine that is no loopback address, since others are refused.
 
 use http::Method;
 use keelson_testkit::{HANDSHAKE, KubeletDouble};

@@ -1,4 +1,6 @@
 //! `exec`, `attach` and `portforward`, by the bytes of their protocols.
+//!
+//! The kubelet speaks SPDY and websockets. Its node says whether websockets may go to it.
 
 use keelson_testkit::{BINARY_FRAME, CLOSE_FRAME, HANDSHAKE, KubeletDouble, Websocket};
 use serde_json::{Value, json};

@@ -1,4 +1,6 @@
 //! Logs of a kubelet in the test.
+//!
+//! A log has three lines. One that is followed has another line every few milliseconds.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! Sessions with the pods of a kubelet in the test.
+//!
+//! Commands are programs of this machine, and forwarded ports are those of its loopback address.
 
 use std::process::Stdio;
 use std::sync::Arc;

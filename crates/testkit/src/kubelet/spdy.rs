@@ -1,4 +1,6 @@
 //! The server side of SPDY/3.1, as kubelets and container runtimes speak it.
+//!
+//! Header blocks of clients are inflated with the dictionary of the protocol. Flow control is left to TCP, as in Go's implementation.
 
 use std::collections::HashMap;
 use std::io;

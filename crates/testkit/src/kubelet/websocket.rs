@@ -1,4 +1,6 @@
-//! Sessions over websockets, as kubelets speak them that declare it: `v5.channel.k8s.io`, and `v4.channel.k8s.io`.
+//! Sessions over websockets, as kubelets speak them that declare it.
+//!
+//! The protocols are `v5.channel.k8s.io` and `v4.channel.k8s.io`.
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use base64::Engine as _;
