@@ -7,8 +7,8 @@ use std::sync::Arc;
 use keelson_cache::Entry;
 use keelson_meta::json::Value;
 use keelson_meta::{ApiError, Revision};
-use keelson_outbound::{RemoteService, service_port_name, service_slices};
-use keelson_registry::Target;
+use keelson_outbound::RemoteService;
+use keelson_registry::{Target, service_port_name, service_slices};
 
 use crate::api_service::Condition;
 

@@ -30,12 +30,13 @@ use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, HeaderValue};
 use http::request::Parts;
-use http::{Extensions, Method, Response};
+use http::{Method, Response};
 use hyper::body::Body as _;
 use keelson_access::audit::{AuditRecord, Auditor};
 use keelson_access::user::UNAUTHENTICATED;
 use keelson_access::{Authorizer, ClientCertificates, ClientIdentity, PrivilegedGroup, PublishedAuthorities, User};
 use keelson_meta::{ApiError, Clock, Random};
+use keelson_outbound::NODE_CONNECTIONS;
 use keelson_registry::{Caller, Target};
 use keelson_resources::Verb;
 use keelson_supervision::{TaskGroup, TurnsByOwner};
@@ -53,7 +54,7 @@ use crate::body::{Measured, RequestBody, ResponseBody, empty, stream};
 use crate::health;
 use crate::metrics::{Authentication, Filter, Metrics, Observation, ResourceNames, marked};
 use crate::negotiation::{self, MediaType};
-use crate::proxy::{ClientAddress, Held, PassedOn, Proxy, Remote, RemoteServers};
+use crate::proxy::{Held, PassedOn, Proxy, Remote, RemoteServers};
 use crate::request_info::{RequestInfo, RequestVerb};
 use crate::request_query::RequestQuery;
 use crate::respond;
@@ -166,6 +167,8 @@ pub struct Pipeline {
     long_work: LongWork,
     watches: Arc<Shares>,
     watches_elsewhere: Arc<Shares>,
+    /// Requests to kubelets, pods and services.
+    node_sessions: Arc<Shares>,
     slow_bodies: Arc<Shares>,
     query_watches: TurnsByOwner,
     metrics: Arc<Metrics>,
@@ -198,8 +201,9 @@ impl Pipeline {
         metrics.add_source(long_work.source());
         let watches = Shares::new("watches", limits.watches);
         let watches_elsewhere = Shares::new("aggregated watches", WATCHES_ELSEWHERE);
+        let node_sessions = Shares::new("requests to nodes", NODE_CONNECTIONS);
         let slow_bodies = Shares::new("slow request bodies", slow_bodies::MOST);
-        let shares = [&watches, &watches_elsewhere, &slow_bodies].map(Arc::clone);
+        let shares = [&watches, &watches_elsewhere, &node_sessions, &slow_bodies].map(Arc::clone);
         metrics.add_source(move || shares.iter().flat_map(|shares| shares.samples()).collect());
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
@@ -216,6 +220,7 @@ impl Pipeline {
             long_work,
             watches,
             watches_elsewhere,
+            node_sessions,
             slow_bodies,
             query_watches: TurnsByOwner::new(processors / QUERY_WATCH_PART),
             metrics,
@@ -309,7 +314,7 @@ impl Pipeline {
             parts.headers.insert(request_id::AUDIT_ID, request_id.clone());
             // Whoever goes on with the connection by himself goes on with the request too.
             parts.extensions.insert(Held::new(Arc::new((client.held(), trail.clone()))));
-            parts.extensions.extend(with_address(client));
+            parts.extensions.extend(held::with_address(client));
         }
         let (long_running, has_turn) = (info.is_long_running(), info.waits_its_turn());
         let known = Known::default();
@@ -360,12 +365,12 @@ impl Pipeline {
         if has_turn && known.is_known.load(Ordering::Relaxed) { flow_control::marked(response) } else { response }
     }
 
-    /// Whether another server answers, or may be found to when this one has nothing to say.
+    /// Whether another server or a node answers, or may be found to when this one has nothing to say.
     fn may_be_passed_on(&self, answerer: &Answerer, info: &RequestInfo) -> bool {
         match answerer {
             Answerer::Elsewhere(_) => true,
             Answerer::Here(None) => self.proxy.is_some() && Proxy::may_be_elsewhere(&info.path),
-            Answerer::Here(Some(_)) => false,
+            Answerer::Here(Some(_)) => info.is_session,
         }
     }
 
@@ -581,15 +586,6 @@ fn without_seat(retry_after_seconds: u32) -> Response<ResponseBody> {
     let mut refused = respond::overloaded(retry_after_seconds);
     refused.extensions_mut().insert(Refused);
     refused
-}
-
-/// The address of a client, for the extensions of its request.
-fn with_address(client: &dyn ClientConnection) -> Extensions {
-    let mut extensions = Extensions::new();
-    if let Some(address) = client.address() {
-        extensions.insert(ClientAddress(address));
-    }
-    extensions
 }
 
 /// Answers are about one moment and one user, unless a handler says otherwise.

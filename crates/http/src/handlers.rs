@@ -40,6 +40,7 @@ use tokio::time::Instant;
 use crate::body::ResponseBody;
 use crate::filters::{CalledOthers, has_long_query, is_copied};
 use crate::metrics::removed_release;
+use crate::nodes::NodeAccess;
 use crate::request_info::{RequestInfo, RequestVerb};
 use crate::request_query::RequestQuery;
 use crate::respond;
@@ -52,12 +53,14 @@ pub struct ResourceHandlers {
     registry: Arc<Registry>,
     /// Where there are no service accounts there are none.
     tokens: Option<Arc<ServiceAccountTokens>>,
+    /// The access to nodes, in a server that connects to them.
+    nodes: Option<Arc<NodeAccess>>,
 }
 
 impl ResourceHandlers {
     /// Handlers over a registry.
     pub fn new(registry: Arc<Registry>) -> Self {
-        Self { registry, tokens: None }
+        Self { registry, tokens: None, nodes: None }
     }
 
     /// The same with the tokens of its service accounts.
@@ -66,12 +69,20 @@ impl ResourceHandlers {
         Self { tokens: Some(tokens), ..self }
     }
 
+    /// The same that passes requests to nodes.
+    #[must_use]
+    pub fn with_nodes(self, nodes: Arc<NodeAccess>) -> Self {
+        Self { nodes: Some(nodes), ..self }
+    }
+
     /// What answers a request. Each is boxed alone: one value that had room for the largest would be copied for the smallest.
     fn dispatch<'r>(&'r self, request: Box<ApiRequest>, target: &'r Target) -> Answering<'r> {
         let registry = &*self.registry;
         let takes_queries = target.subresource.is_none()
             && matches!(request.info.verb, RequestVerb::Resource(Verb::Get | Verb::List | Verb::Watch));
-        if request.query.is_extended() && !takes_queries {
+        // The query of a proxied request is that of another program.
+        let is_proxied = target.subresource.as_ref().is_some_and(|below| below.takes_path());
+        if request.query.is_extended() && !takes_queries && !is_proxied {
             return future::ready(Err(request.query.refusal_beyond_reads())).boxed();
         }
         // A review or an act of an empty namespace is about no objects at all.
@@ -90,7 +101,7 @@ impl ResourceHandlers {
                 return token::create(registry, self.tokens.as_deref(), target, request).boxed();
             }
             Some(SubresourceHandler::Kubelet | SubresourceHandler::PodProxy | SubresourceHandler::Proxy) => {
-                return remote::handle(registry, target, request).boxed();
+                return remote::handle(registry, self.nodes.as_deref(), target, request).boxed();
             }
         }
         let RequestVerb::Resource(verb) = request.info.verb else {

@@ -12,6 +12,7 @@ pub mod health;
 pub mod listener;
 pub mod metrics;
 pub mod negotiation;
+pub mod nodes;
 pub mod pages;
 pub mod proxy;
 pub mod request_info;

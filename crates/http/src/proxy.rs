@@ -25,9 +25,10 @@ use keelson_outbound::{ForwardError, PEER_PROXIED, Upstream};
 use keelson_supervision::TaskGroup;
 use tokio::time::error::Elapsed;
 
-pub(crate) use self::answer::PassedOn;
+pub(crate) use self::answer::{PassedOn, pass};
 pub use self::headers::BelievedFields;
-pub(crate) use self::headers::{TOKEN_PROTOCOL, list};
+pub(crate) use self::headers::{FORWARDED_FOR, FORWARDED_URI, TOKEN_PROTOCOL, forward, keep_upgrade, list};
+pub(crate) use self::target::escaped_path;
 use crate::body::ResponseBody;
 use crate::request_info::RequestInfo;
 use crate::respond;
@@ -247,7 +248,7 @@ fn refused(error: ForwardError) -> Response<ResponseBody> {
     }
 }
 
-pub(crate) use self::tunnel::Held;
+pub(crate) use self::tunnel::{Held, counted, idle, open as begun_tunnel, spawn_session, wanted as wanted_upgrade};
 
 #[cfg(test)]
 mod tests {

@@ -107,7 +107,7 @@ pub struct RequestInfo {
     pub watch_path: bool,
     /// What follows the subresource in the path, as proxies use it.
     pub rest: Vec<String>,
-    /// Whether another server answers, with a stream without an end of its own.
+    /// True if a program behind this server answers, with a stream without an end of its own.
     pub is_session: bool,
 }
 
@@ -130,6 +130,8 @@ impl RequestInfo {
         if !path.starts_with("//") && names_something(&parts) {
             info.read_path(method, &parts, uri.query().unwrap_or_default());
         }
+        // Pods, services and nodes are in the core group. Sessions of other groups are those of other servers.
+        info.is_session = info.group.is_empty() && info.is_session_by_name();
         drop(parts);
         Self { path, ..info }
     }
@@ -140,7 +142,7 @@ impl RequestInfo {
         let path = percent_decode_str(uri.path()).decode_utf8_lossy().into_owned();
         let mut info = Self::non_resource(method);
         info.read_path(method, &parts(&path), uri.query().unwrap_or_default());
-        let is_session = info.subresource.as_deref().is_some_and(|name| SESSIONS.contains(&name));
+        let is_session = info.is_session_by_name();
         Self { path, is_session, ..info }
     }
 
@@ -176,7 +178,11 @@ impl RequestInfo {
 
     /// Whether the answer is one that nobody here may end, whoever gives it, or a stream without end: as audit has it.
     pub(crate) fn has_no_end(&self) -> bool {
-        self.is_long_running() || self.subresource.as_deref().is_some_and(|name| SESSIONS.contains(&name))
+        self.is_long_running() || self.is_session_by_name()
+    }
+
+    fn is_session_by_name(&self) -> bool {
+        self.subresource.as_deref().is_some_and(|name| SESSIONS.contains(&name))
     }
 
     /// Whether flow control has a say in it: as upstream has it, in all but what takes as long as its client wishes. A watch counts

@@ -211,9 +211,13 @@ fn check(info: &RequestInfo, target: Option<Target>, method: &Method) -> Result<
     if scope == PathScope::AllNamespaces && info.name_in_path {
         return Err(ApiError::UnknownResource);
     }
-    let fits = *method != Method::HEAD
-        && info.verb.served().is_some_and(|verb| verbs.contains(&verb))
-        && verb_fits(info, scope);
+    // The methods of a proxied request are those of another program.
+    let is_proxied = target.subresource.as_ref().is_some_and(|below| below.takes_path());
+    let fits = match *method {
+        Method::OPTIONS if is_proxied => info.name_in_path && !info.watch_path,
+        Method::HEAD if !is_proxied => false,
+        _ => info.verb.served().is_some_and(|verb| verbs.contains(&verb)) && verb_fits(info, scope),
+    };
     if !fits {
         return Err(ApiError::MethodNotAllowed);
     }
@@ -299,6 +303,9 @@ mod tests {
         check("DELETE", "/api/v1/namespaces/a/pods", 200);
         check("PATCH", "/apis/apps/v1/namespaces/a/deployments/d/scale", 200);
         check("GET", "/api/v1/namespaces/a/services/s:80/proxy/x/y", 200);
+        for method in ["HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"] {
+            check(method, "/api/v1/namespaces/a/services/s:80/proxy/x/y", 200);
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod audit;
 mod encryption;
 mod front_proxy;
 mod kinds;
+mod nodes;
 #[cfg(test)]
 mod reference;
 mod startup;
@@ -275,6 +276,8 @@ pub(crate) struct Serve {
     pub(crate) client_ca_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) front_proxy: front_proxy::FrontProxy,
+    #[command(flatten)]
+    pub(crate) nodes: nodes::Nodes,
     /// A file of bearer tokens, one a line: token,user,uid,"group1,group2". It is read again when it changes.
     #[arg(long, env = "KEELSON_TOKEN_AUTH_FILE")]
     pub(crate) token_auth_file: Option<PathBuf>,

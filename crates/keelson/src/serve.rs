@@ -286,6 +286,7 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
         verifying: args.service_account_key_file.joined(),
     };
     config.pki.front_proxy = args.front_proxy.into_options();
+    config.nodes = args.nodes.into_options();
     config.audit = args.audit.into_config();
     config.encryption = args.encryption.into_config(first_kms);
     Ok(config)

@@ -16,6 +16,7 @@ mod fault;
 mod host_meter;
 mod layer;
 mod measured;
+mod node_client;
 mod opening;
 mod outbound;
 mod presented;
@@ -40,6 +41,7 @@ pub use exclusive::ForwardedBody;
 pub use fault::CallError;
 pub use host_meter::{CertificateFaults, HostMeter, MethodMeter, NO_RESPONSE};
 pub use layer::{Layer, Layered};
+pub use node_client::{KubeletTrust, NODE_CONNECTIONS, NodeAddress, NodeClient, NodeError, Security};
 pub use outbound::{Outbound, clean_path};
 pub use presented::ClientCertificate;
 pub use proxy::Proxy;
@@ -49,8 +51,6 @@ pub use response_status::{call_with_retries, failure_text, value_of};
 pub use rest_client::{Call, RestClient, RestRequest, RestResponse};
 pub use retry::RetryWaits;
 pub use review::ReviewKind;
-pub use services::{
-    ClusterServices, SERVICE_NAME_LABEL, ServiceRoute, ServiceRoutes, Services, service_port_name, service_slices,
-};
+pub use services::{ClusterServices, ServiceRoute, ServiceRoutes, Services};
 pub use stats::{ConversionKey, Durations, LATENCY_BUCKETS, OutboundStats};
 pub use upstream::{AnswerStream, ForwardBody, ForwardError, ForwardPermit, Upstream, reading_fault};

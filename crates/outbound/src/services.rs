@@ -10,15 +10,13 @@ use std::str::FromStr;
 use std::sync::{Arc, OnceLock, Weak};
 
 use http::Uri;
-use keelson_cache::{Entry, IndexTerm, Snapshot};
+use keelson_cache::Entry;
 use keelson_meta::go_format::quote;
 use keelson_meta::json::Value;
 use keelson_meta::{Object, Random, Revision};
-use keelson_registry::Registry;
+use keelson_registry::{Registry, service_port_name, service_slices};
 
-/// The label of a slice that names its service.
-pub const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
-/// The most addresses of a service. The first that accepts a connection is used.
+/// How many addresses of a service are told, of which the first that takes a connection is used.
 const ADDRESSES: usize = 3;
 /// The most inspected endpoints of a service.
 const LOOKED_AT: usize = 1000;
@@ -159,26 +157,7 @@ fn external_name(service: &Object) -> Option<&str> {
     text("externalName").filter(|name| text("type") == Some("ExternalName") && !name.is_empty())
 }
 
-/// The slices of a service in a snapshot.
-pub fn service_slices<'s>(
-    slices: &'s Snapshot,
-    namespace: &str,
-    name: &'s str,
-) -> impl Iterator<Item = &'s Arc<Entry>> {
-    let (from, to) = (format!("{namespace}/"), format!("{namespace}0"));
-    slices
-        .select(&[IndexTerm::Label { key: SERVICE_NAME_LABEL, value: name }], &from, Some(&to))
-        .filter(move |slice| slice.labels.get(SERVICE_NAME_LABEL) == Some(name))
-}
-
-/// The name of a service's port, as in its slices; `None` if it has no such port.
-pub fn service_port_name(service: &Object, port: u16) -> Option<String> {
-    let ports = service.get(&["spec", "ports"]).and_then(Value::as_array)?;
-    let stated = ports.iter().find(|stated| stated["port"].as_u64() == Some(port.into()))?;
-    Some(stated["name"].as_str().unwrap_or_default().to_owned())
-}
-
-/// The name of the port of a service with cluster IPs.
+/// The name of a port of a service that has addresses of its own.
 fn addressed_port(service: &Object, name: &str, port: u16) -> Result<String, String> {
     let kind = service.get(&["spec", "type"]).and_then(Value::as_str).unwrap_or("ClusterIP");
     if !matches!(kind, "ClusterIP" | "NodePort" | "LoadBalancer") {

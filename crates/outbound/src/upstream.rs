@@ -30,6 +30,7 @@ use crate::exclusive::{
     ALL_EXCLUSIVE_REQUESTS, EXCLUSIVE_REQUESTS, ExclusiveConnections, ExclusiveError, ForwardedBody,
 };
 use crate::fault::{DialError, text};
+use crate::node_client::AbortOnDrop;
 use crate::repeat::{Effect, Failure, Repeats};
 use crate::response_start::ResponseStart;
 
@@ -124,14 +125,22 @@ pub struct ForwardPermit {
     _of_server: Counted,
     _of_all: Counted,
     _exclusive: Option<Counted>,
+    _connection: Option<AbortOnDrop>,
+}
+
+impl ForwardPermit {
+    /// The permit for a request that has a connection to a node, which ends with the permit.
+    pub(crate) fn of_connection(of_host: Counted, of_all: Counted, connection: AbortOnDrop) -> Self {
+        Self { _of_server: of_host, _of_all: of_all, _exclusive: None, _connection: Some(connection) }
+    }
 }
 
 /// One of a limited number, until dropped.
 #[derive(Debug)]
-struct Counted(Arc<AtomicUsize>);
+pub(crate) struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
-    fn take(count: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+    pub(crate) fn take(count: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
         let counted = Self(count.clone());
         (count.fetch_add(1, Ordering::Relaxed) < most).then_some(counted)
     }
@@ -263,7 +272,7 @@ impl Upstream {
     /// A permit for a request, also within the limit of all servers.
     fn permit(&self, of_server: Counted) -> Option<ForwardPermit> {
         let of_all = Counted::take(&self.limits.requests, ALL_REQUESTS)?;
-        Some(ForwardPermit { _of_server: of_server, _of_all: of_all, _exclusive: None })
+        Some(ForwardPermit { _of_server: of_server, _of_all: of_all, _exclusive: None, _connection: None })
     }
 
     /// A permit for a request with a connection of its own.
@@ -345,7 +354,7 @@ fn client(dialer: Dialer, buffers: Buffers) -> ForwardClient {
         .build(dialer)
 }
 
-fn nothing() -> ForwardBody {
+pub(crate) fn nothing() -> ForwardBody {
     Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 

@@ -79,7 +79,10 @@ pub use query::{FailedEvaluations, Group, Groups, LiveOutput, LivePage, Matched,
 pub use quota::{LimitedResource, QuotaScope, QuotaUse, quota_use};
 pub use registry::{BuiltinKinds, Registry, store_error};
 pub use selection::Selection;
-pub use subresources::{Remote, ServiceAccountTokens, TokenFault, WarnedUser};
+pub use subresources::{
+    KubeletEndpoint, NodeAddresses, ProxiedEndpoint, Remote, SERVICE_NAME_LABEL, ServiceAccountTokens, TokenFault,
+    WarnedUser, is_reachable, service_port_name, service_slices,
+};
 pub use surface::{
     CollectionId, Contribution, DefinedBy, KindVersion, Passage, ServedResource, StoredCollection, Surface,
     SurfaceError, Surfaces, Taken, VersionChange, View,

@@ -3,6 +3,7 @@
 
 mod binding;
 mod budget;
+mod endpoints;
 mod eviction;
 mod legacy_token;
 mod remote;
@@ -22,6 +23,10 @@ use crate::strategy::Confined;
 use crate::target::Target;
 use crate::warnings::Warnings;
 
+pub use endpoints::{
+    KubeletEndpoint, NodeAddresses, ProxiedEndpoint, SERVICE_NAME_LABEL, is_reachable, service_port_name,
+    service_slices,
+};
 pub use remote::Remote;
 pub(crate) use scale_rules::faults as scale_faults;
 pub(crate) use token::user_info;

@@ -29,6 +29,7 @@ use sha2::{Digest as _, Sha256};
 use crate::audit::AuditConfig;
 use crate::encryption::EncryptionConfig;
 use crate::issuers::AuthenticationSources;
+use crate::node_access::NodeOptions;
 use crate::store::{StoreConfig, StoreRoom};
 
 /// How many bytes of a hash tell servers apart in their derived names.
@@ -109,6 +110,8 @@ pub struct Config {
     pub connections: usize,
     /// How many connections to others may be open: webhooks, aggregated servers; a part of the same.
     pub outbound_connections: usize,
+    /// Connections to kubelets, pods and services.
+    pub nodes: NodeOptions,
     /// How long a client may take nothing of an answer before that is reset.
     pub unread: Duration,
     /// How many bytes of replaced objects the snapshots of lists may keep that are being sent.
@@ -169,6 +172,7 @@ impl Default for Config {
             peer_advertise_port: None,
             connections: Limits::default().connections,
             outbound_connections: Outbound::CONNECTIONS,
+            nodes: NodeOptions::default(),
             unread: Limits::default().unread,
             pinned_bytes: Limits::default().pinned_bytes,
             flow: FlowLimits::default(),

@@ -13,6 +13,7 @@ use keelson_http::filters::OpenPages;
 use keelson_http::handlers::ResourceHandlers;
 use keelson_http::health::Health;
 use keelson_http::metrics::Metrics;
+use keelson_http::nodes::NodeAccess;
 use keelson_http::pages::Pages;
 use keelson_http::router::{Router, StoredDefinitions};
 use keelson_outbound::Outbound;
@@ -40,6 +41,7 @@ pub(crate) struct PipelineParts {
     pub(crate) supervisor: Supervisor,
     pub(crate) registry: Arc<Registry>,
     pub(crate) outbound: Arc<Outbound>,
+    pub(crate) nodes: Arc<NodeAccess>,
     pub(crate) admission_counts: AdmissionCounts,
     pub(crate) others: OtherServers,
     pub(crate) extensions: Arc<Extensions>,
@@ -60,6 +62,7 @@ impl PipelineParts {
             supervisor,
             registry,
             outbound,
+            nodes,
             admission_counts,
             others,
             extensions,
@@ -115,7 +118,9 @@ impl PipelineParts {
         let pages = pages.with_issuer(move || issuer_documents(&issuer, addr));
         let surfaces = registry.clone();
         let authorizer = registry.authorizer().clone();
-        let handlers = Arc::new(ResourceHandlers::new(registry).with_tokens(tokens.clone()));
+        let measured = nodes.clone();
+        metrics.add_source(move || measured.samples());
+        let handlers = Arc::new(ResourceHandlers::new(registry).with_tokens(tokens.clone()).with_nodes(nodes));
         let router = Router::new(
             move || surfaces.surface(),
             move |surface| Box::pin(documentation.clone().of(surface)),

@@ -13,6 +13,7 @@ use keelson_registry::{Registry, RegistryConfig};
 use keelson_storage::Store;
 
 use crate::config::Config;
+use crate::node_access::NODE_PART;
 use crate::remote;
 use crate::rights::Rights;
 
@@ -24,7 +25,8 @@ pub(crate) fn outbound_of(config: &Config, pki: &Pki) -> (Arc<Outbound>, Arc<Clu
         config.random.clone(),
         config.proxy.clone(),
         Some(&remote::certificate(pki)),
-        config.outbound_connections,
+        // A quarter is for nodes.
+        config.outbound_connections - config.outbound_connections / NODE_PART,
     );
     (outbound, services)
 }

@@ -29,6 +29,11 @@ impl PublishedFields {
         Arc::new(Self(ArcSwap::from_pointee(believed(headers))))
     }
 
+    /// The fields that are believed now.
+    pub(crate) fn current(&self) -> Arc<BelievedFields> {
+        self.0.load_full()
+    }
+
     /// Takes in what is published now.
     pub(crate) fn publish(&self, headers: &RequestHeaders) {
         self.0.store(Arc::new(believed(headers)));
@@ -124,6 +129,6 @@ impl RemoteServers for AggregatedServers {
     }
 
     fn believed(&self) -> Arc<BelievedFields> {
-        self.fields.0.load_full()
+        self.fields.current()
     }
 }

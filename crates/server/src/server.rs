@@ -24,7 +24,7 @@ use keelson_extensions::Extensions;
 use keelson_http::health::CheckResult;
 use keelson_http::listener::{self, Limits};
 use keelson_meta::host_port;
-use keelson_outbound::Outbound;
+use keelson_outbound::{NodeClient, Outbound};
 use keelson_registry::Registry;
 use keelson_storage::{BoundedStore, Fence, FencedStore, Store, StoreProbe, copy};
 use keelson_supervision::{Failure, Keeper, Serving, Supervisor, TaskGroup};
@@ -78,6 +78,7 @@ struct Prepared {
     fenced: Arc<dyn Store>,
     registry: Arc<Registry>,
     outbound: Arc<Outbound>,
+    nodes: Arc<NodeClient>,
     admission_counts: AdmissionCounts,
     pki: Pki,
     unsaved: Unsaved,
@@ -186,6 +187,7 @@ impl Prepared {
         let fenced = fenced(&config, &store, &fence, &store_requests);
         let rights = Rights::new(&config, &cache, files)?;
         let (outbound, services) = outbound_of(&config, &pki);
+        let nodes = config.nodes.client(config.outbound_connections)?;
         let (registry, admission_counts) = registry_of(&config, fenced.clone(), cache, &rights, &outbound)?;
         services.are_those_of(&registry);
         registry.ensure_system_namespaces().await.context("making the system namespaces")?;
@@ -209,6 +211,7 @@ impl Prepared {
             fenced,
             registry,
             outbound,
+            nodes,
             admission_counts,
             pki,
             unsaved,
@@ -320,7 +323,7 @@ impl Prepared {
             encryption.follow(registry.cache(), &background, &stopping);
         }
         background.spawn("custom-resources", self.extensions.clone().run(stopping.clone()));
-        let remotes = AggregatedServers::new(self.aggregator.clone(), outbound.clone(), fields, peers.clone());
+        let remotes = AggregatedServers::new(self.aggregator.clone(), outbound.clone(), fields.clone(), peers.clone());
         background.spawn("api-services", self.aggregator.clone().run(stopping.clone()));
         let starting = controllers::spawn(&config, &registry, &self.keys, place, parts, &background);
 
@@ -335,6 +338,7 @@ impl Prepared {
             supervisor: supervisor.clone(),
             registry: registry.clone(),
             outbound: outbound.clone(),
+            nodes: config.nodes.clone().access(self.nodes, fields, &background),
             admission_counts: self.admission_counts,
             others: OtherServers { aggregator: self.aggregator, peers },
             extensions: self.extensions,

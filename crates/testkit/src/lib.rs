@@ -11,6 +11,7 @@ mod endpoint;
 mod hook;
 mod hook_process;
 mod kubectl;
+mod kubelet;
 pub mod linear;
 mod process;
 mod raw;
@@ -30,6 +31,7 @@ pub use keelson_teststores::{
     PostgresServerBuilder,
 };
 pub use kubectl::{Kubectl, KubectlOutput, KubectlStream, other_kubectls};
+pub use kubelet::{KubeletDouble, KubeletRequest};
 pub use process::{ProcessServer, ProcessServerBuilder};
 pub use raw::{Answer, Call, Raw, Stream};
 pub use raw::{BINARY_FRAME, CLOSE_FRAME, HANDSHAKE, PING_FRAME, PONG_FRAME, TEXT_FRAME, Websocket};

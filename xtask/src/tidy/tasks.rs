@@ -21,7 +21,7 @@ const STARTS: [&str; 11] = [
 ];
 
 /// Files that may start tasks by themselves, with the reason.
-const ALLOWED: [(&str, &str); 19] = [
+const ALLOWED: [(&str, &str); 20] = [
     ("crates/supervision/", "it is the supervisor"),
     ("crates/etcd-double/", "a program without supervision: its threads serve until the process ends"),
     ("crates/apiserver/src/mirrored_store.rs", "a write to a program's store, whose end and panics go to its caller"),
@@ -31,6 +31,7 @@ const ALLOWED: [(&str, &str); 19] = [
         "a task for each connection and stream, which ends with it and concerns no other; the listener ends with its thread",
     ),
     ("crates/outbound/src/exclusive.rs", "closes idle connections; a closed one that stays is noticed at its next use"),
+    ("crates/outbound/src/node_client.rs", "drives one connection, whose end and panics go to the request that waits for it"),
     ("crates/server/src/probe.rs", "a thread that a blocked log may block, which it is there to detect"),
     ("crates/registry/src/surface/surfaces.rs", "a change of the surface, whose end and panics go to its caller"),
     (

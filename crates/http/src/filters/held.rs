@@ -6,12 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Extensions;
 use http::request::Parts;
 use keelson_meta::ApiError;
 
 use super::flow_control::{self, Cost, Seats, Sent};
-use super::{Answerer, Pipeline, is_watch, slow_bodies};
+use super::{Answerer, ClientConnection, Pipeline, is_watch, slow_bodies};
 use crate::body::RequestBody;
+use crate::proxy::ClientAddress;
 use crate::request_info::RequestInfo;
 use crate::request_query::RequestQuery;
 use crate::shares::{Holder, Share};
@@ -63,7 +65,7 @@ impl Pipeline {
         }
     }
 
-    /// Takes the share that a request holds until its end, if it is a watch or a session of another server.
+    /// Takes the share that a request holds until its end, if it is a watch, a session of another server, or a request to a node.
     ///
     /// # Errors
     /// 429 when the user has its share.
@@ -78,6 +80,7 @@ impl Pipeline {
                 let looks = if query.is_extended() { QUERY_WATCH } else { 1 };
                 self.watches.take(holder, looks + further(parts, BYTES_FOR_SELECTORS))?
             }
+            Answerer::Here(Some(_)) if info.is_session => self.node_sessions.take(holder, 1 + further(parts, 1))?,
             Answerer::Elsewhere(_) if info.is_long_running() => {
                 self.watches_elsewhere.take(holder, 1 + further(parts, 1))?
             }
@@ -85,6 +88,15 @@ impl Pipeline {
         };
         Ok(Some(Arc::new(share)))
     }
+}
+
+/// The address of a client, for the extensions of its request.
+pub(super) fn with_address(client: &dyn ClientConnection) -> Extensions {
+    let mut extensions = Extensions::new();
+    if let Some(address) = client.address() {
+        extensions.insert(ClientAddress(address));
+    }
+    extensions
 }
 
 /// The number of further watches that a watch counts as for the memory of its head, which it keeps until its end.

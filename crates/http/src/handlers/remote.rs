@@ -1,29 +1,25 @@
-//! Requests that a kubelet, a pod or a service would answer: logs, commands, forwarded ports, proxied requests.
+//! Requests that a kubelet, a pod or a service answers: logs, commands, forwarded ports, proxied requests.
 //!
-//! This server reaches none of them, and says so in the words of the reference server, once it has looked for the object.
+//! The query is read here, as the object of options that upstream makes of it. All else is in `crate::nodes`.
 
-use http::{Response, StatusCode};
+use http::Response;
 use keelson_meta::json::json;
 use keelson_meta::{ApiError, Object};
-use keelson_registry::{Registry, Remote, Target};
+use keelson_registry::{Registry, Target};
 
 use super::resolve;
-use crate::body::{ResponseBody, empty};
+use crate::body::ResponseBody;
+use crate::nodes::{self, NodeAccess};
 use crate::service::ApiRequest;
 
 pub(super) async fn handle(
     registry: &Registry,
+    nodes: Option<&NodeAccess>,
     target: &Target,
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let said = said(target, &request);
-    match registry.remote(target, resolve::name(target)?, said, &request.caller).await? {
-        Remote::Nothing => {
-            let mut response = Response::new(empty());
-            *response.status_mut() = StatusCode::NO_CONTENT;
-            Ok(response)
-        }
-    }
+    nodes::answer(registry, nodes, target, resolve::name(target)?, said, request).await
 }
 
 /// What a request says of the connection that it wants, as the object that upstream makes of its query.

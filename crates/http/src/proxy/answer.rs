@@ -41,6 +41,28 @@ pub(super) fn pass_back(
         const REFUSED: &str = "the backend attempted to redirect this request, which is not permitted";
         return respond::text(StatusCode::BAD_GATEWAY, REFUSED);
     }
+    let mut response = passed(answer, permit, is_peer, stopping);
+    response.extensions_mut().insert(PassedOn { as_it_is: false });
+    response
+}
+
+/// The response of a node, as the client gets it, redirects too.
+pub(crate) fn pass(
+    answer: Response<ForwardedBody>,
+    permit: ForwardPermit,
+    stopping: Option<CancellationToken>,
+) -> Response<ResponseBody> {
+    let mut response = passed(answer, permit, false, stopping);
+    response.extensions_mut().insert(PassedOn { as_it_is: false });
+    response
+}
+
+fn passed(
+    answer: Response<ForwardedBody>,
+    permit: ForwardPermit,
+    is_peer: bool,
+    stopping: Option<CancellationToken>,
+) -> Response<ResponseBody> {
     let (mut head, body) = answer.into_parts();
     keep_of_answer(&mut head.headers, is_peer);
     let stopping = stopping.map(|stopping| Box::pin(stopping.cancelled_owned()));
@@ -56,7 +78,6 @@ pub(super) fn pass_back(
     let mut response = Response::new(stream(body));
     *response.status_mut() = head.status;
     *response.headers_mut() = head.headers;
-    response.extensions_mut().insert(PassedOn { as_it_is: false });
     response
 }
 

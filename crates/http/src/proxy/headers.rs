@@ -17,10 +17,10 @@ use crate::respond;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+pub(crate) const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
+pub(crate) const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 const IMPERSONATION: &str = "impersonate-";
 
 /// How a token begins that stands among the protocols of a websocket, where browsers can't send it otherwise.
@@ -95,7 +95,7 @@ impl BelievedFields {
     }
 
     /// What passes of a client's fields.
-    pub(super) fn cleared(&self, headers: &HeaderMap) -> HeaderMap {
+    pub(crate) fn cleared(&self, headers: &HeaderMap) -> HeaderMap {
         let mut cleared = HeaderMap::with_capacity(headers.capacity());
         for (name, value) in headers {
             if KEPT_BACK.contains(name) || *name == TRAILER || self.is_believed(name.as_str()) {
@@ -197,7 +197,7 @@ pub(super) fn goes_in_circles(headers: &HeaderMap) -> bool {
 }
 
 /// Asks for the same protocol as the client.
-pub(super) fn keep_upgrade(headers: &mut HeaderMap, of_client: &HeaderMap) {
+pub(crate) fn keep_upgrade(headers: &mut HeaderMap, of_client: &HeaderMap) {
     headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     for protocol in of_client.get_all(UPGRADE) {
         headers.append(UPGRADE, protocol.clone());
@@ -205,7 +205,7 @@ pub(super) fn keep_upgrade(headers: &mut HeaderMap, of_client: &HeaderMap) {
 }
 
 /// Adds where the request comes from to where it came from before.
-pub(super) fn forward(headers: &mut HeaderMap, address: Option<IpAddr>) -> Option<()> {
+pub(crate) fn forward(headers: &mut HeaderMap, address: Option<IpAddr>) -> Option<()> {
     let Some(address) = address else { return Some(()) };
     let before: Vec<_> = headers.get_all(FORWARDED_FOR).iter().map(HeaderValue::as_bytes).collect();
     let mut value = before.join(&b", "[..]);

@@ -30,6 +30,11 @@ pub(super) fn path(escaped: &str) -> String {
     percent_encode(&decoded, PATH).to_string()
 }
 
+/// A path that is decoded, escaped.
+pub(crate) fn escaped_path(path: &str) -> String {
+    percent_encode(path.as_bytes(), PATH).to_string()
+}
+
 /// The same without empty and relative segments; a slash at its end stays.
 pub(super) fn cleaned(path: &str) -> String {
     let cleaned = clean_path(path);

@@ -47,13 +47,13 @@ impl Held {
 }
 
 /// The client's side of an upgrade that it asks for.
-pub(super) fn wanted(parts: &mut Parts) -> Option<OnUpgrade> {
+pub(crate) fn wanted(parts: &mut Parts) -> Option<OnUpgrade> {
     let is_asked_for = parts.version == Version::HTTP_11 && wants_upgrade(&parts.headers);
     parts.extensions.remove::<OnUpgrade>().filter(|_| is_asked_for)
 }
 
 /// Opens the tunnel that the server agreed to, or tells its refusal.
-pub(super) fn open(
+pub(crate) fn open(
     client: OnUpgrade,
     mut answer: Response<Incoming>,
     (permit, held): (ForwardPermit, Option<Held>),
@@ -72,12 +72,28 @@ pub(super) fn open(
         }
     }
     let server = hyper::upgrade::on(&mut answer);
+    spawn_session(tasks, (client, server), (permit, held), pass);
+    let mut response = Response::new(empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    *response.headers_mut() = std::mem::take(answer.headers_mut());
+    keep_of_upgrade(response.headers_mut());
+    response.extensions_mut().insert(PassedOn { as_it_is: true });
+    response
+}
+
+/// Runs what both sides agreed to over their upgraded connections. It ends with its connections when this server stops.
+pub(crate) fn spawn_session<F: Future<Output = ()> + Send + 'static>(
+    tasks: &TaskGroup,
+    (client, server): (OnUpgrade, OnUpgrade),
+    held: (ForwardPermit, Option<Held>),
+    run: impl FnOnce(Upgraded, Upgraded) -> F + Send + 'static,
+) {
     let stopping = tasks.stopping().clone();
     tasks.spawn_finite("tunnels", async move {
         let passing = async {
             let began = timeout(BEGIN_TIME, async { tokio::try_join!(client, server) }).await;
             if let Ok(Ok((client, server))) = began {
-                pass(client, server).await;
+                run(client, server).await;
             }
         };
         tokio::select! {
@@ -85,14 +101,8 @@ pub(super) fn open(
             // The tunnel of one client must not end the server.
             () = panics::logged(passing) => {}
         }
-        drop((permit, held));
+        drop(held);
     });
-    let mut response = Response::new(empty());
-    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-    *response.headers_mut() = std::mem::take(answer.headers_mut());
-    keep_of_upgrade(response.headers_mut());
-    response.extensions_mut().insert(PassedOn { as_it_is: true });
-    response
 }
 
 /// Passes bytes both ways until the tunnel ends.
@@ -135,12 +145,17 @@ async fn copy<R: AsyncRead, W: AsyncWrite>(
         }
         to.write_all(&buffer[..bytes]).await?;
         to.flush().await?;
-        passed.fetch_add(bytes as u64, Ordering::Relaxed);
+        counted(passed, bytes);
     }
 }
 
+/// Notes bytes that were passed.
+pub(crate) fn counted(passed: &AtomicU64, bytes: usize) {
+    passed.fetch_add(bytes as u64, Ordering::Relaxed);
+}
+
 /// Waits until nothing was passed for long.
-async fn idle(passed: &AtomicU64) {
+pub(crate) async fn idle(passed: &AtomicU64) {
     let mut before = 0;
     loop {
         tokio::time::sleep(IDLE_TIME).await;

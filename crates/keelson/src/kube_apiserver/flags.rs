@@ -40,7 +40,7 @@ use Class::{Idle, Only, Same};
 use Form::{Duration, List, Number, Switch, Text};
 
 const ETCD: &str = "the client of etcd has settings of its own";
-const KUBELET: &str = "no requests are sent to kubelets";
+const KUBELET: &str = "logs and sessions have no time limit";
 const LIMITS: &str = "requests and connections have limits that the server sets by itself";
 const LOG: &str = "the log has a form of its own";
 const METRICS: &str = "all metrics are served as they are";
@@ -156,10 +156,10 @@ pub(super) static FLAGS: [Flag; 174] = [
     row("goaway-chance", Number, Idle(LIMITS)),
     own("help", Switch, Own::Help),
     row("http2-max-streams-per-connection", Number, Idle(LIMITS)),
-    row("kubelet-certificate-authority", Text, Idle(KUBELET)),
-    row("kubelet-client-certificate", Text, Idle(KUBELET)),
-    row("kubelet-client-key", Text, Idle(KUBELET)),
-    row("kubelet-preferred-address-types", List, Idle(KUBELET)),
+    row("kubelet-certificate-authority", Text, Same),
+    row("kubelet-client-certificate", Text, Same),
+    row("kubelet-client-key", Text, Same),
+    row("kubelet-preferred-address-types", List, Same),
     row("kubelet-timeout", Duration, Idle(KUBELET)),
     row("kubernetes-service-node-port", Number, Idle("the service kubernetes has no node port")),
     row("lease-reuse-duration-seconds", Number, Idle(ETCD)),

@@ -1,9 +1,7 @@
-//! Subresources that only a kubelet, a pod or a service can answer: logs, commands, forwarded ports, proxied requests.
+//! Subresources that a kubelet, a pod or a service answers: logs, commands, forwarded ports, proxied requests.
 //!
-//! This server stores objects and connects to none of them. It says so, after it has checked what upstream checks before
-//! it connects, so that a client learns first what is wrong with its own request.
-
-use std::net::IpAddr;
+//! The registry checks what upstream checks before it connects, and returns the endpoint that answers. It makes no connections: a server
+//! without access to nodes answers 503 in its place.
 
 use keelson_meta::json::Value;
 use keelson_meta::options::GetOptions;
@@ -11,26 +9,38 @@ use keelson_meta::{ApiError, Object};
 
 use keelson_resources::{SubresourceHandler, Verb};
 
+use super::endpoints::{self, KubeletEndpoint, NodeAddresses, ProxiedEndpoint, SchemeNamePort};
 use crate::caller::Caller;
 use crate::registry::Registry;
 use crate::rights;
 use crate::target::Target;
 
-/// What can be said without a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The endpoint that answers a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remote {
-    /// Nothing has run yet, so there is nothing to show.
+    /// None: nothing has run yet, so there is nothing to show.
     Nothing,
+    /// The kubelet of a pod.
+    Kubelet(KubeletEndpoint),
+    /// A pod, an endpoint of a service, or a node.
+    Proxied(ProxiedEndpoint),
 }
 
 impl Registry {
-    /// Answers a request that would be passed on to somebody else; `said` is what it says of the connection, of the kind that the
-    /// endpoint takes. To read a log is no connection.
+    /// Returns the endpoint that answers a request. `said` is the object of the kind that the subresource takes, with the options of the
+    /// connection. Admission does not see requests for logs. `nodes` is `None` in a server that connects to no nodes.
     ///
     /// # Errors
-    /// 404 when the object is not there, 400 when the request could not be passed on by anybody, 503 otherwise, and what admission says.
-    /// 403 where the caller may get a session with a pod but create none.
-    pub async fn remote(&self, target: &Target, name: &str, said: Object, caller: &Caller) -> Result<Remote, ApiError> {
+    /// 404 when the object is not there, 400 for options or addresses that are not allowed, 403 where the caller may get a session with a
+    /// pod but create none, 503 without `nodes` or without an endpoint, and the errors of admission.
+    pub async fn remote(
+        &self,
+        target: &Target,
+        name: &str,
+        said: Object,
+        nodes: Option<&NodeAddresses>,
+        caller: &Caller,
+    ) -> Result<Remote, ApiError> {
         let answer = async {
             let container = said.get(&["container"]).and_then(Value::as_str).unwrap_or_default().to_owned();
             if target.taken_kind() != *target.kind() {
@@ -38,44 +48,39 @@ impl Registry {
                 self.admit_connection(target, name, caller, said).await?;
             }
             require_creation(target, name, caller).await?;
-            self.answer_for(target, name, &container).await
+            self.locate(target, name, &container, nodes).await
         };
         caller.in_time(answer).await
     }
 
-    async fn answer_for(&self, target: &Target, name: &str, container: &str) -> Result<Remote, ApiError> {
-        let endpoint = target.subresource_name().unwrap_or_default();
+    async fn locate(
+        &self,
+        target: &Target,
+        name: &str,
+        container: &str,
+        nodes: Option<&NodeAddresses>,
+    ) -> Result<Remote, ApiError> {
         let handler = target.subresource.as_ref().map(|below| below.handler).ok_or(ApiError::MethodNotAllowed)?;
         match handler {
+            SubresourceHandler::Kubelet => self.kubelet_of(target, name, container, nodes).await,
             SubresourceHandler::PodProxy => {
-                let pod = self.named(target, object_name(name)).await?;
-                check_address(&pod)?;
-                Err(unreachable(&format!("requests to pod \"{}\"", pod.name())))
+                let asked = SchemeNamePort::parse(name, "pod")?;
+                let pod = self.named(target, asked.name).await?;
+                let endpoint = endpoints::of_pod(&pod, &asked)?;
+                nodes.ok_or_else(|| unreachable(&format!("requests to pod \"{}\"", pod.name())))?;
+                Ok(Remote::Proxied(endpoint))
             }
-            SubresourceHandler::Kubelet => {
-                let pod = self.named(target, name).await?;
-                if endpoint != "portforward" {
-                    check_container(&pod, container)?;
-                }
-                let node = pod.get(&["spec", "nodeName"]).and_then(Value::as_str).unwrap_or_default();
-                match (node, endpoint) {
-                    ("", "log") => return Ok(Remote::Nothing),
-                    ("", _) => {
-                        let message = format!("pod {name} does not have a host assigned");
-                        return Err(ApiError::BadRequest(message));
-                    }
-                    _ => {}
-                }
-                // Whoever asks looks for the pod's log or for a command in it: that it is not found is told of the pod's resource.
-                self.named(&self.target("", "nodes")?, node).await.map_err(|error| match error {
-                    ApiError::NotFound { name, .. } => ApiError::NotFound { resource: target.group_resource(), name },
-                    error => error,
-                })?;
-                Err(unreachable(&format!("{} of pod \"{name}\" on node \"{node}\"", what(endpoint))))
+            SubresourceHandler::Proxy if target.is_namespaced() => {
+                let asked = SchemeNamePort::parse(name, "service")?;
+                let service = self.named(target, asked.name).await?;
+                nodes.ok_or_else(|| unreachable(&format!("requests to service \"{}\"", service.name())))?;
+                self.service_endpoint(target, &service, &asked).map(Remote::Proxied)
             }
             SubresourceHandler::Proxy => {
-                let object = self.named(target, object_name(name)).await?;
-                Err(unreachable(&format!("requests to {} \"{}\"", target.resource.singular, object.name())))
+                let asked = SchemeNamePort::parse(name, "node")?;
+                let node = self.named(target, asked.name).await?;
+                let nodes = nodes.ok_or_else(|| unreachable(&format!("requests to node \"{}\"", node.name())))?;
+                endpoints::of_node(&node, &asked, nodes).map(Remote::Proxied)
             }
             // These are answered here.
             SubresourceHandler::Confined
@@ -86,7 +91,38 @@ impl Registry {
         }
     }
 
-    async fn named(&self, target: &Target, name: &str) -> Result<Object, ApiError> {
+    /// The kubelet of a pod, and the container there that the request is for.
+    async fn kubelet_of(
+        &self,
+        target: &Target,
+        name: &str,
+        container: &str,
+        nodes: Option<&NodeAddresses>,
+    ) -> Result<Remote, ApiError> {
+        let endpoint = target.subresource_name().unwrap_or_default();
+        let pod = self.named(target, name).await?;
+        let container = if endpoint == "portforward" { String::new() } else { container_of(&pod, container)? };
+        let node = pod.get(&["spec", "nodeName"]).and_then(Value::as_str).unwrap_or_default();
+        match (node, endpoint) {
+            ("", "log") => return Ok(Remote::Nothing),
+            ("", _) => {
+                let message = format!("pod {name} does not have a host assigned");
+                return Err(ApiError::BadRequest(message));
+            }
+            _ => {}
+        }
+        // The client requests a log of a pod or a session with it: a missing node is reported with the pod's resource.
+        let found = self.named(&self.target("", "nodes")?, node).await.map_err(|error| match error {
+            ApiError::NotFound { name, .. } => ApiError::NotFound { resource: target.group_resource(), name },
+            error => error,
+        })?;
+        let nodes =
+            nodes.ok_or_else(|| unreachable(&format!("{} of pod \"{name}\" on node \"{node}\"", what(endpoint))))?;
+        let namespace = pod.namespace().to_owned();
+        endpoints::kubelet(&found, nodes, namespace, name.to_owned(), container).map(Remote::Kubelet)
+    }
+
+    pub(super) async fn named(&self, target: &Target, name: &str) -> Result<Object, ApiError> {
         let entry = self.read(target, name, &GetOptions::default()).await?;
         Ok(entry.object.decode(entry.revision))
     }
@@ -124,45 +160,22 @@ fn what(endpoint: &str) -> &'static str {
     }
 }
 
-/// The name within `[scheme:]name[:port]`, as proxied requests have it.
-fn object_name(name: &str) -> &str {
-    let parts: Vec<&str> = name.split(':').collect();
-    match parts.as_slice() {
-        [_, name, _] => name,
-        [name, ..] => name,
-        [] => name,
-    }
-}
-
-/// A request may not be led to an address that is no pod's.
-fn check_address(pod: &Object) -> Result<(), ApiError> {
-    let first = pod.get(&["status", "podIPs"]).and_then(Value::as_array).and_then(|addresses| addresses.first());
-    let address = first.and_then(|address| address.get("ip")?.as_str()?.parse::<IpAddr>().ok());
-    let global = |address: &IpAddr| match address {
-        IpAddr::V4(address) => !address.is_link_local() && !address.is_broadcast(),
-        IpAddr::V6(address) => !address.is_unicast_link_local(),
-    };
-    let usable = address.is_some_and(|address| {
-        !address.is_unspecified() && !address.is_loopback() && !address.is_multicast() && global(&address)
-    });
-    if usable { Ok(()) } else { Err(ApiError::BadRequest("address not allowed".to_owned())) }
-}
-
 /// The lists of containers, in the order in which upstream names them.
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-fn check_container(pod: &Object, container: &str) -> Result<(), ApiError> {
+/// The container that a request is for: the only one of the pod where none is stated.
+fn container_of(pod: &Object, container: &str) -> Result<String, ApiError> {
     let names = |list: &str| -> Vec<String> {
         let containers = pod.get(&["spec", list]).and_then(Value::as_array).into_iter().flatten();
         containers.filter_map(|container| container.get("name")?.as_str()).map(str::to_owned).collect()
     };
     let all = CONTAINERS.map(names).concat();
     let name = pod.name();
-    let message = match names("containers").len() {
-        _ if all.iter().any(|known| known == container) => return Ok(()),
+    let message = match names("containers").as_slice() {
+        _ if all.iter().any(|known| known == container) => return Ok(container.to_owned()),
         _ if !container.is_empty() => format!("container {container} is not valid for pod {name}"),
-        1 => return Ok(()),
-        0 => format!("a container name must be specified for pod {name}"),
+        [only] => return Ok(only.clone()),
+        [] => format!("a container name must be specified for pod {name}"),
         _ => format!("a container name must be specified for pod {name}, choose one of: [{}]", all.join(" ")),
     };
     Err(ApiError::BadRequest(message))
@@ -176,22 +189,15 @@ mod tests {
     #[test]
     fn a_container_is_named_when_there_are_several() {
         let pod = |spec: Value| Object::from_value(json!({"metadata": {"name": "p"}, "spec": spec})).unwrap();
-        let check = |spec: Value, container: &str, expected: Result<(), &str>| {
-            let outcome = check_container(&pod(spec.clone()), container).map_err(|error| error.to_string());
-            assert_eq!(outcome, expected.map_err(str::to_owned), "{spec} {container}");
+        let check = |spec: Value, container: &str, expected: Result<&str, &str>| {
+            let outcome = container_of(&pod(spec.clone()), container).map_err(|error| error.to_string());
+            assert_eq!(outcome.as_deref().map_err(String::as_str), expected, "{spec} {container}");
         };
         let one = json!({"containers": [{"name": "a"}], "initContainers": [{"name": "i"}]});
-        check(one.clone(), "", Ok(()));
-        check(one.clone(), "i", Ok(()));
+        check(one.clone(), "", Ok("a"));
+        check(one.clone(), "i", Ok("i"));
         check(one, "x", Err("container x is not valid for pod p"));
         let two = json!({"containers": [{"name": "a"}, {"name": "b"}], "initContainers": [{"name": "i"}]});
         check(two, "", Err("a container name must be specified for pod p, choose one of: [i a b]"));
-    }
-
-    #[test]
-    fn a_proxied_name_may_have_a_scheme_and_a_port() {
-        for (name, expected) in [("a", "a"), ("a:80", "a"), ("https:a:", "a"), ("http:a:80", "a")] {
-            assert_eq!(object_name(name), expected);
-        }
     }
 }

@@ -1,6 +1,6 @@
-//! Subresources that only kubelets, pods and services can answer.
+//! Subresources that kubelets, pods and services answer, as far as the server answers before it reaches one.
 //!
-//! There are none of them here, and the server says so as upstream does when it can't reach one.
+//! The tests in `tests/nodes` have a kubelet.
 
 use serde_json::json;
 
@@ -58,7 +58,7 @@ async fn a_pod_without_a_node_has_no_logs_and_takes_no_commands() {
 }
 
 #[tokio::test]
-async fn the_server_says_that_it_connects_to_nobody() {
+async fn a_node_without_an_address_is_not_reached() {
     let lab = Lab::start().await;
     lab.node("n").await;
     lab.pod("p", json!({"nodeName": "n"})).await;
@@ -67,19 +67,15 @@ async fn the_server_says_that_it_connects_to_nobody() {
         .post(format!("{NAMESPACE}/services"), &json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}}))
         .await
         .expect(201);
-    lab.report("p", json!({"podIP": "10.0.0.7", "podIPs": [{"ip": "10.0.0.7"}]})).await;
-    let told = |what: &str| {
-        format!("this server cannot pass on {what}: it stores objects and connects to no kubelets, pods or services")
-    };
-    for (path, what) in [
-        (format!("{NAMESPACE}/pods/p/log"), "the logs of pod \"p\" on node \"n\""),
-        (format!("{NAMESPACE}/pods/p/exec?command=ls"), "commands to a container of pod \"p\" on node \"n\""),
-        (format!("{NAMESPACE}/pods/p/proxy/"), "requests to pod \"p\""),
-        (format!("{NAMESPACE}/services/http:s:80/proxy/a/b"), "requests to service \"s\""),
-        ("/api/v1/nodes/n/proxy/metrics".to_owned(), "requests to node \"n\""),
+    for path in [
+        format!("{NAMESPACE}/pods/p/log"),
+        format!("{NAMESPACE}/pods/p/exec?command=ls"),
+        "/api/v1/nodes/n/proxy/metrics".to_owned(),
     ] {
-        check(&lab.raw.get(path).await, 503, "ServiceUnavailable", &told(what));
+        check(&lab.raw.get(path).await, 500, "", "no preferred addresses found; known addresses: []");
     }
+    let none = lab.raw.get(format!("{NAMESPACE}/services/http:s:80/proxy/a/b")).await;
+    check(&none, 503, "ServiceUnavailable", "no endpoints available for service \"s\"");
     let lost = lab.raw.get(format!("{NAMESPACE}/pods/lost/log")).await;
     check(&lost, 404, "NotFound", "pods \"gone\" not found");
     let missing = lab.raw.get(format!("{NAMESPACE}/services/t/proxy/")).await;

@@ -1,0 +1,185 @@
+//! Access to nodes: requests that a kubelet, a pod or an endpoint of a service answers.
+//!
+//! The registry finds the endpoint (`keelson_registry::Remote`), `keelson_outbound` makes the connection, and this module passes requests
+//! and responses on: logs (`logs.rs`), sessions with pods (`sessions.rs`) and proxied requests (`proxied.rs`). A client that speaks a
+//! websocket protocol which a kubelet does not know is translated to SPDY (`translated.rs`), or SPDY is carried in its websocket
+//! (`tunnelled.rs`). Credentials of a client never leave this server. Each session counts in the share of its user.
+
+mod logs;
+mod proxied;
+mod sessions;
+mod spdy;
+mod translated;
+mod tunnelled;
+mod websocket;
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use http::header::{HOST, HeaderMap, HeaderValue};
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode, Uri};
+use keelson_meta::{ApiError, Object, host_port};
+use keelson_outbound::{NodeAddress, NodeClient, NodeError};
+use keelson_registry::{NodeAddresses, Registry, Remote, Target};
+use keelson_resources::Verb;
+use keelson_supervision::TaskGroup;
+use tokio::time::Instant;
+
+use self::logs::LogOptions;
+use crate::body::{ResponseBody, empty};
+use crate::metrics::{MetricKind, Sample};
+use crate::proxy::{BelievedFields, ClientAddress, forward};
+use crate::service::ApiRequest;
+
+/// The longest time to find an endpoint: admission and reads of objects.
+const LOCATE_TIME: Duration = Duration::from_secs(60);
+/// The seconds after which a client may try again whose node has as many connections as it may have.
+const RETRY_SECONDS: u32 = 1;
+
+/// The header fields that are believed now.
+type Believed = Box<dyn Fn() -> Arc<BelievedFields> + Send + Sync>;
+
+/// Passes requests to kubelets, pods and services.
+pub struct NodeAccess {
+    client: Arc<NodeClient>,
+    addresses: NodeAddresses,
+    believed: Believed,
+    tasks: TaskGroup,
+    counts: Counts,
+}
+
+/// The numbers of requests, by their way.
+#[derive(Default)]
+struct Counts {
+    logs: AtomicU64,
+    insecure_logs: AtomicU64,
+    sessions: AtomicU64,
+    translated: AtomicU64,
+    tunnelled: AtomicU64,
+    proxied: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl fmt::Debug for NodeAccess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeAccess").field("addresses", &self.addresses).finish_non_exhaustive()
+    }
+}
+
+impl NodeAccess {
+    /// Access by this client to kubelets at these addresses. The fields that servers believe are not passed on.
+    pub fn new(
+        client: Arc<NodeClient>,
+        addresses: NodeAddresses,
+        believed: impl Fn() -> Arc<BelievedFields> + Send + Sync + 'static,
+        tasks: TaskGroup,
+    ) -> Self {
+        Self { client, addresses, believed: Box::new(believed), tasks, counts: Counts::default() }
+    }
+
+    /// The metrics of this access.
+    pub fn samples(&self) -> Vec<Sample> {
+        let counter = |way: &'static str, count: &AtomicU64| Sample {
+            name: "keelson_node_requests_total",
+            help: "Requests that were passed to kubelets, pods and services, by their way",
+            kind: MetricKind::Counter,
+            labels: vec![("way", way.to_owned())],
+            value: count.load(Ordering::Relaxed) as f64,
+        };
+        let Counts { logs, insecure_logs, sessions, translated, tunnelled, proxied, failed } = &self.counts;
+        vec![
+            counter("log", logs),
+            counter("log_without_verification", insecure_logs),
+            counter("session", sessions),
+            counter("session_translated", translated),
+            counter("session_tunnelled", tunnelled),
+            counter("proxy", proxied),
+            counter("failed", failed),
+            Sample {
+                name: "keelson_node_connections",
+                help: "Connections to kubelets, pods and services",
+                kind: MetricKind::Gauge,
+                labels: Vec::new(),
+                value: self.client.connections() as f64,
+            },
+        ]
+    }
+
+    /// The head of a request to an endpoint: the fields of the client that pass, and the address of the client.
+    fn head(&self, of_client: &Parts, method: Method, address: &NodeAddress, path_and_query: &str) -> Option<Parts> {
+        let uri: Uri = path_and_query.parse().ok()?;
+        let mut headers = (self.believed)().cleared(&of_client.headers);
+        forward(&mut headers, of_client.extensions.get::<ClientAddress>().map(|address| address.0))?;
+        headers.insert(HOST, host_of(of_client, address)?);
+        Some(head_of(method, uri, headers))
+    }
+}
+
+fn head_of(method: Method, uri: Uri, headers: HeaderMap) -> Parts {
+    let (mut parts, ()) = Request::new(()).into_parts();
+    (parts.method, parts.uri, parts.headers) = (method, uri, headers);
+    parts
+}
+
+/// The host that the client addressed, which upstream passes on; the endpoint's where there is none.
+fn host_of(of_client: &Parts, address: &NodeAddress) -> Option<HeaderValue> {
+    let stated = of_client.uri.authority().and_then(|authority| authority.as_str().parse().ok());
+    let stated = stated.or_else(|| of_client.headers.get(HOST).cloned());
+    stated.or_else(|| host_port(&address.host, address.port).parse().ok())
+}
+
+/// Answers a request for a subresource that another program answers. `nodes` is `None` in a server that connects to no nodes.
+pub(crate) async fn answer(
+    registry: &Registry,
+    nodes: Option<&NodeAccess>,
+    target: &Target,
+    name: &str,
+    said: Object,
+    request: Box<ApiRequest>,
+) -> Result<Response<ResponseBody>, ApiError> {
+    let below = target.subresource.as_ref().ok_or(ApiError::MethodNotAllowed)?;
+    // A log is read. All that is created or proxied is admitted as a connection.
+    let log = match below.verbs.contains(&Verb::Create) {
+        true => None,
+        false => Some(LogOptions::read(request.query.pairs(), name)?),
+    };
+    let caller = request.caller.clone().until(Some(Instant::now() + LOCATE_TIME));
+    let located = registry.remote(target, name, said.clone(), nodes.map(|nodes| &nodes.addresses), &caller).await?;
+    if located == Remote::Nothing {
+        let mut response = Response::new(empty());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        return Ok(response);
+    }
+    // Without access to nodes there is no endpoint.
+    let nodes = nodes.ok_or(ApiError::MethodNotAllowed)?;
+    let answered = match (located, log) {
+        (Remote::Nothing, _) => return Err(ApiError::MethodNotAllowed),
+        (Remote::Kubelet(endpoint), Some(options)) => nodes.log(endpoint, &options, name, *request).await,
+        (Remote::Kubelet(endpoint), None) => nodes.session(endpoint, &below.name, &said, *request).await,
+        (Remote::Proxied(endpoint), _) => nodes.proxied(&endpoint, *request).await,
+    };
+    if answered.is_err() {
+        nodes.counts.failed.fetch_add(1, Ordering::Relaxed);
+    }
+    answered
+}
+
+/// The answer to a request whose node has as many connections as it may have, or whose address is not allowed; the reason of any other
+/// failure.
+fn refused_or(error: NodeError) -> Result<ApiError, String> {
+    match error {
+        NodeError::Busy(_) => {
+            Ok(ApiError::ShareExceeded { message: error.to_string(), retry_after_seconds: RETRY_SECONDS })
+        }
+        NodeError::NotAllowed => Ok(ApiError::BadRequest(error.to_string())),
+        NodeError::Dial(why) | NodeError::Failed(why) => Err(why),
+    }
+}
+
+/// The answer to a request whose head can't be written.
+fn unwritable() -> ApiError {
+    ApiError::Internal("the request can't be passed on".to_owned())
+}

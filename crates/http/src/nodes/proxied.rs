@@ -1,0 +1,160 @@
+//! Requests that are proxied to a pod, an endpoint of a service or a node.
+//!
+//! The path behind `proxy` and the query go on as they are. A redirect is never followed. One to the same server is rewritten to the path
+//! of the proxy, as upstream does. What passes of a response is what passes of an aggregated server's (`crate::proxy`).
+
+use std::sync::atomic::Ordering;
+
+use http::header::{HOST, HeaderMap, HeaderValue, LOCATION};
+use http::{Method, Response, StatusCode, Uri};
+use http_body_util::BodyExt as _;
+use keelson_meta::{ApiError, host_port};
+use keelson_outbound::{ForwardedBody, NodeAddress, NodeError, Security, clean_path};
+use keelson_registry::ProxiedEndpoint;
+use tokio::time::timeout;
+
+use super::sessions::UPGRADE_TIME;
+use super::{NodeAccess, refused_or, unwritable};
+use crate::body::{ResponseBody, empty};
+use crate::proxy::{FORWARDED_URI, Held, begun_tunnel, escaped_path, keep_upgrade, pass, wanted_upgrade};
+use crate::service::ApiRequest;
+
+impl NodeAccess {
+    /// Proxies a request to an endpoint.
+    pub(super) async fn proxied(
+        &self,
+        endpoint: &ProxiedEndpoint,
+        request: ApiRequest,
+    ) -> Result<Response<ResponseBody>, ApiError> {
+        let ApiRequest { info, mut parts, body, stopping, .. } = request;
+        let security = match (endpoint.is_tls, endpoint.is_kubelet) {
+            (_, true) => Security::Kubelet,
+            (true, false) => Security::Unverified,
+            (false, false) => Security::Plain,
+        };
+        let address = NodeAddress { host: endpoint.host.clone(), port: endpoint.port, security, is_confined: true };
+        let upgrade = wanted_upgrade(&mut parts);
+        let path = path_of(&info.rest, info.path.ends_with('/'));
+        if path.is_empty() && upgrade.is_none() && matches!(parts.method, Method::GET | Method::HEAD) {
+            return redirected(&parts.uri);
+        }
+        let path = if path.is_empty() { "/".to_owned() } else { path };
+        let query = parts.uri.query().map_or_else(String::new, |query| format!("?{query}"));
+        let target = format!("{}{query}", escaped_path(&path));
+        let prefix = info.path.trim_end_matches('/').strip_suffix(path.trim_end_matches('/'));
+        let prefix = prefix.unwrap_or(&info.path).trim_end_matches('/').to_owned();
+        let mut head = self.head(&parts, parts.method.clone(), &address, &target).ok_or_else(unwritable)?;
+        self.counts.proxied.fetch_add(1, Ordering::Relaxed);
+        let body = (!body.is_empty()).then(|| body.boxed_unsync());
+        let failed = |error: NodeError| {
+            refused_or(error).unwrap_or_else(|why| unreachable(format!("error trying to reach service: {why}")))
+        };
+        if let Some(client) = upgrade {
+            let held = parts.extensions.remove::<Held>();
+            keep_upgrade(&mut head.headers, &parts.headers);
+            let sent = timeout(UPGRADE_TIME, self.client.send(&address, head, body)).await;
+            let late = |_| unreachable("error trying to reach service: context deadline exceeded".to_owned());
+            let (answer, permit) = sent.map_err(late)?.map_err(failed)?;
+            return Ok(begun_tunnel(client, answer, (permit, held), &self.tasks));
+        }
+        let forwarded: HeaderValue = escaped_path(&format!("{prefix}{path}")).parse().map_err(|_| unwritable())?;
+        head.headers.insert(FORWARDED_URI, forwarded);
+        let of_client = head.headers.get(HOST).cloned();
+        let (answer, permit) = self.client.send(&address, head, body).await.map_err(failed)?;
+        if answer.status().is_informational() {
+            return Err(unreachable("error trying to reach service: the backend tried to switch protocols".to_owned()));
+        }
+        let mut response = pass(answer.map(ForwardedBody::from), permit, Some(stopping));
+        let own = [
+            Some(host_port(&address.host, address.port)),
+            of_client.and_then(|host| host.to_str().ok().map(str::to_owned)),
+        ];
+        rewrite_location(response.headers_mut(), &prefix, own.as_slice());
+        Ok(response)
+    }
+}
+
+fn unreachable(message: String) -> ApiError {
+    ApiError::ServiceUnavailable { message, retry_after_seconds: None }
+}
+
+/// The path behind the proxy, decoded; empty where nothing follows it, not even a slash.
+fn path_of(rest: &[String], ends_with_slash: bool) -> String {
+    let path: String = rest.iter().map(|part| format!("/{part}")).collect();
+    if ends_with_slash { path + "/" } else { path }
+}
+
+/// The way to the same path with a slash, so that relative links of the page lead below it.
+fn redirected(uri: &Uri) -> Result<Response<ResponseBody>, ApiError> {
+    let query = uri.query().map_or_else(String::new, |query| format!("?{query}"));
+    let location = HeaderValue::try_from(format!("{}/{query}", uri.path())).map_err(|_| unwritable())?;
+    let mut response = Response::new(empty());
+    *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
+    response.headers_mut().insert(LOCATION, location);
+    Ok(response)
+}
+
+/// Rewrites a redirect to one of the server's own hosts to the path of the proxy. Others are the client's to follow.
+fn rewrite_location(headers: &mut HeaderMap, prefix: &str, own_hosts: &[Option<String>]) {
+    let Some(location) = headers.get(LOCATION).and_then(|location| location.to_str().ok()) else { return };
+    let Ok(uri) = location.parse::<Uri>() else { return };
+    let (path_and_query, is_own) = match uri.authority() {
+        Some(authority) => {
+            let is_own = own_hosts.iter().flatten().any(|own| authority.as_str() == own);
+            (uri.path_and_query().map_or("/", |path| path.as_str()), is_own)
+        }
+        // A network path (`//host/`) names a host that is not this server's.
+        None => (location, !location.starts_with("//")),
+    };
+    if !is_own || !path_and_query.starts_with('/') {
+        return;
+    }
+    let (path, rest) = path_and_query.split_at(path_and_query.find(['?', '#']).unwrap_or(path_and_query.len()));
+    let prefix = escaped_path(prefix);
+    let rewritten = if path == prefix || path.starts_with(&format!("{prefix}/")) {
+        format!("{path}{rest}")
+    } else {
+        let cleaned = clean_path(path);
+        let slash = if path.ends_with('/') && cleaned != "/" { "/" } else { "" };
+        format!("{prefix}{cleaned}{slash}{rest}")
+    };
+    if let Ok(rewritten) = HeaderValue::try_from(rewritten) {
+        headers.insert(LOCATION, rewritten);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redirects_to_the_server_itself_lead_through_the_proxy() {
+        let check = |location: &str, expected: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(LOCATION, location.parse().unwrap());
+            let own = [Some("10.0.0.7:80".to_owned()), Some("api:6443".to_owned())];
+            rewrite_location(&mut headers, "/api/v1/namespaces/a/pods/p/proxy", &own);
+            assert_eq!(headers[LOCATION], expected, "{location}");
+        };
+        let proxy = "/api/v1/namespaces/a/pods/p/proxy";
+        check("/login?a=b", &format!("{proxy}/login?a=b"));
+        check("/a/../../b/", &format!("{proxy}/b/"));
+        check("/", &format!("{proxy}/"));
+        check("http://10.0.0.7:80/x", &format!("{proxy}/x"));
+        check("https://api:6443/x", &format!("{proxy}/x"));
+        check(&format!("{proxy}/x"), &format!("{proxy}/x"));
+        for other in ["http://169.254.169.254/latest", "//evil.example/x", "relative", "https://evil.example/"] {
+            check(other, other);
+        }
+    }
+
+    #[test]
+    fn the_path_behind_the_proxy_keeps_its_last_slash() {
+        let of =
+            |rest: &[&str], slash: bool| path_of(&rest.iter().map(|&part| part.to_owned()).collect::<Vec<_>>(), slash);
+        assert_eq!(of(&[], false), "");
+        assert_eq!(of(&[], true), "/");
+        assert_eq!(of(&["a", "b c"], false), "/a/b c");
+        assert_eq!(of(&["a"], true), "/a/");
+    }
+}

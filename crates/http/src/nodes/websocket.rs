@@ -1,0 +1,71 @@
+//! The server's side of a websocket whose messages are the streams of a session.
+//!
+//! Unlike a watch, a session needs no `Origin`, as in kube-apiserver: its clients are programs.
+
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::header::{
+    CONNECTION, HeaderMap, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
+    SEC_WEBSOCKET_VERSION, UPGRADE,
+};
+use http::{Response, StatusCode};
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+use keelson_meta::ApiError;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Message, Utf8Bytes};
+
+use crate::body::{ResponseBody, empty};
+use crate::proxy::PassedOn;
+
+/// The suffix that the server appends to the client's key before it hashes it (RFC 6455 section 1.3).
+const KEY_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
+/// The longest message of a client, in bytes.
+const MESSAGE_BYTES: usize = 512 << 10;
+/// The buffers of a websocket for each direction, in bytes.
+const BUFFER_BYTES: usize = 32 << 10;
+
+/// The proof that the server speaks the protocol, for a handshake that can be accepted.
+pub(super) fn accept_key(headers: &HeaderMap) -> Result<HeaderValue, ApiError> {
+    let key = headers.get(SEC_WEBSOCKET_KEY).map(HeaderValue::as_bytes).filter(|key| !key.is_empty());
+    let key = key.ok_or_else(|| ApiError::BadRequest("mismatch challenge/response".to_owned()))?;
+    if headers.get(SEC_WEBSOCKET_VERSION).map(HeaderValue::as_bytes) != Some(b"13") {
+        return Err(ApiError::BadRequest("missing or bad WebSocket Version".to_owned()));
+    }
+    let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key, KEY_SUFFIX].concat());
+    HeaderValue::try_from(STANDARD.encode(hash)).map_err(|error| ApiError::Internal(error.to_string()))
+}
+
+/// The response that accepts a handshake with this protocol.
+pub(super) fn accepted(key: HeaderValue, protocol: Option<HeaderValue>) -> Response<ResponseBody> {
+    let mut response = Response::new(empty());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    let fields = response.headers_mut();
+    fields.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    fields.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    fields.insert(SEC_WEBSOCKET_ACCEPT, key);
+    if let Some(protocol) = protocol {
+        fields.insert(SEC_WEBSOCKET_PROTOCOL, protocol);
+    }
+    response.extensions_mut().insert(PassedOn { as_it_is: true });
+    response
+}
+
+/// The message that ends a websocket normally. Clients take an end without a code for a failure.
+pub(super) fn end() -> Message {
+    Message::Close(Some(CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::default() }))
+}
+
+/// The websocket on a connection that was upgraded.
+pub(super) async fn socket(connection: Upgraded) -> WebSocketStream<TokioIo<Upgraded>> {
+    let config = WebSocketConfig::default()
+        .read_buffer_size(BUFFER_BYTES)
+        .write_buffer_size(0)
+        .max_write_buffer_size(2 * MESSAGE_BYTES)
+        .max_message_size(Some(MESSAGE_BYTES))
+        .max_frame_size(Some(MESSAGE_BYTES));
+    WebSocketStream::from_raw_socket(TokioIo::new(connection), Role::Server, Some(config)).await
+}

@@ -1,0 +1,355 @@
+//! Connections to kubelets, pods and endpoints of services, each for one request.
+//!
+//! The addresses come from objects that users may write. A host is resolved once, and the connection goes to an address of that answer,
+//! so that a name can't change between the check and the connection. Each host has a limit of its own: a node that hangs takes no
+//! connections from others. Connections are not kept, so that none is left in a state that one user chose for another.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use keelson_registry::is_reachable;
+use keelson_supervision::outcome;
+use parking_lot::{Mutex, RwLock};
+use rustls::pki_types::ServerName;
+use thiserror::Error;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::dialer::{HTTP1, Trust};
+use crate::fault::DialError;
+use crate::presented::{ClientCertificate, Presented};
+use crate::tls;
+use crate::upstream::{Counted, ForwardBody, ForwardError, ForwardPermit, fault, nothing};
+
+/// The connections to all nodes, pods and services together.
+pub const NODE_CONNECTIONS: usize = 1024;
+/// The connections to one host.
+const HOST_CONNECTIONS: usize = 256;
+/// The longest time to resolve a name, and for one address to accept a connection.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+/// The longest time for the handshake of TLS, as upstream has it.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+/// The bytes of a response that wait for the client. It also bounds the head.
+const BUFFER_BYTES: usize = 64 << 10;
+/// The header fields of a response.
+const HEADER_FIELDS: usize = 128;
+/// The time without a byte after which the system probes a connection, and the time between probes.
+const PROBE_TIME: Duration = Duration::from_secs(15);
+/// The probes without an answer after which the connection is lost.
+const PROBES: u32 = 9;
+
+/// The security of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Security {
+    /// No TLS.
+    Plain,
+    /// TLS with any certificate, as upstream has it for pods and services, which are reached by address.
+    Unverified,
+    /// TLS as a kubelet has it: its certificate is verified if there is an authority, and it is shown a client certificate.
+    Kubelet,
+    /// The same with any certificate.
+    UnverifiedKubelet,
+}
+
+/// An address to connect to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeAddress {
+    /// The host: an address or a name.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// The security of the connection.
+    pub security: Security,
+    /// True if all addresses of the host have to be global unicast addresses.
+    pub is_confined: bool,
+}
+
+/// The trust in kubelets, and the certificate that they are shown.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct KubeletTrust {
+    /// The authorities that may have signed their certificates (PEM). If there is none, any certificate is accepted.
+    pub ca_bundle: Vec<u8>,
+    /// The certificate that they are shown.
+    pub certificate: Option<ClientCertificate>,
+}
+
+impl fmt::Debug for KubeletTrust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KubeletTrust").field("certificate", &self.certificate).finish_non_exhaustive()
+    }
+}
+
+/// The reason for which there is no response.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum NodeError {
+    /// There are as many connections as there may be.
+    #[error("too many requests to {0} are under way")]
+    Busy(String),
+    /// The host has an address that may not be reached.
+    #[error("address not allowed")]
+    NotAllowed,
+    /// There is no connection, in the words of Go's client.
+    #[error("{0}")]
+    Dial(String),
+    /// The request failed on the way, in the same words.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Connects to nodes, pods and services.
+pub struct NodeClient {
+    kubelets: RwLock<Arc<KubeletTrust>>,
+    /// A connector for each security, made at its first use and dropped when the trust changes.
+    connectors: Mutex<HashMap<Security, TlsConnector>>,
+    all: Arc<AtomicUsize>,
+    most: usize,
+    hosts: Mutex<HashMap<String, Weak<AtomicUsize>>>,
+}
+
+impl fmt::Debug for NodeClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NodeClient").field("all", &self.all).finish_non_exhaustive()
+    }
+}
+
+impl NodeClient {
+    /// A client with this trust, and so many connections at most.
+    ///
+    /// # Errors
+    /// The authorities or the certificate can't be read.
+    pub fn new(trust: KubeletTrust, most: usize) -> Result<Arc<Self>, String> {
+        check(&trust)?;
+        Ok(Arc::new(Self {
+            kubelets: RwLock::new(Arc::new(trust)),
+            connectors: Mutex::default(),
+            all: Arc::default(),
+            most: most.clamp(1, NODE_CONNECTIONS),
+            hosts: Mutex::default(),
+        }))
+    }
+
+    /// Uses another trust for the connections from now on.
+    ///
+    /// # Errors
+    /// The authorities or the certificate can't be read. The trust stays as it was.
+    pub fn change(&self, trust: KubeletTrust) -> Result<(), String> {
+        check(&trust)?;
+        // ORDER: the connectors are dropped behind the change, under the lock under which they are made.
+        let mut connectors = self.connectors.lock();
+        *self.kubelets.write() = Arc::new(trust);
+        connectors.clear();
+        Ok(())
+    }
+
+    /// The number of connections.
+    pub fn connections(&self) -> usize {
+        self.all.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// Sends a request whose URI is a path, and returns the head of the response with its body. The permit is to be held until the body
+    /// was read, or for as long as an upgraded connection is used. Dropping the future or the permit ends the connection.
+    ///
+    /// # Errors
+    /// There is no head of a response.
+    pub async fn send(
+        &self,
+        address: &NodeAddress,
+        parts: Parts,
+        body: Option<ForwardBody>,
+    ) -> Result<(Response<Incoming>, ForwardPermit), NodeError> {
+        let busy = || NodeError::Busy(address.host.clone());
+        let of_host = self.host_count(&address.host);
+        let of_host = Counted::take(&of_host, HOST_CONNECTIONS).ok_or_else(busy)?;
+        let of_all = Counted::take(&self.all, self.most).ok_or_else(busy)?;
+        let stream = self.dial(address).await?;
+        let builder =
+            http1::Builder::new().max_buf_size(BUFFER_BYTES).max_headers(HEADER_FIELDS).handshake(TokioIo::new(stream));
+        let (mut sender, connection) = builder.await.map_err(|error| NodeError::Failed(error.to_string()))?;
+        let driving = AbortOnDrop(
+            tokio::spawn(async move {
+                // The request and the body of the response report its failures.
+                let _ = connection.with_upgrades().await;
+            })
+            .abort_handle(),
+        );
+        let request = Request::from_parts(parts, body.unwrap_or_else(nothing));
+        let response = sender.send_request(request).await.map_err(|error| match fault(&error, None) {
+            ForwardError::Dial(why) => NodeError::Dial(why),
+            error => NodeError::Failed(error.to_string()),
+        })?;
+        Ok((response, ForwardPermit::of_connection(of_host, of_all, driving)))
+    }
+
+    fn host_count(&self, host: &str) -> Arc<AtomicUsize> {
+        let mut hosts = self.hosts.lock();
+        if let Some(count) = hosts.get(host).and_then(Weak::upgrade) {
+            return count;
+        }
+        hosts.retain(|_, count| count.strong_count() > 0);
+        let count = Arc::default();
+        hosts.insert(host.to_owned(), Arc::downgrade(&count));
+        count
+    }
+
+    async fn dial(&self, address: &NodeAddress) -> Result<NodeStream, NodeError> {
+        let dial = |error: DialError| NodeError::Dial(error.to_string());
+        let found = resolved(&address.host, address.port).await.map_err(dial)?;
+        if address.is_confined && !found.iter().all(|found| is_reachable(found.ip())) {
+            return Err(NodeError::NotAllowed);
+        }
+        let stream = connected(&found).await.map_err(dial)?;
+        let Some(connector) = self.connector(address.security).await.map_err(NodeError::Dial)? else {
+            return Ok(NodeStream::Plain(stream));
+        };
+        let name = ServerName::try_from(address.host.clone())
+            .map_err(|_| NodeError::Dial(format!("tls: {:?} is no name that a certificate can have", address.host)))?;
+        match timeout(HANDSHAKE_TIME, connector.connect(name, stream)).await {
+            Ok(Ok(secured)) => Ok(NodeStream::Tls(Box::new(secured))),
+            Ok(Err(error)) => Err(dial(DialError::Tls(error))),
+            Err(_) => Err(NodeError::Dial("net/http: TLS handshake timeout".to_owned())),
+        }
+    }
+
+    async fn connector(&self, security: Security) -> Result<Option<TlsConnector>, String> {
+        if security == Security::Plain {
+            return Ok(None);
+        }
+        if let Some(connector) = self.connectors.lock().get(&security) {
+            return Ok(Some(connector.clone()));
+        }
+        let kubelets = self.kubelets.read().clone();
+        let trust = trust_for(security, &kubelets);
+        let config = outcome(tokio::task::spawn_blocking(move || tls::client_config(&trust))).await;
+        let mut config = config?;
+        config.alpn_protocols = vec![HTTP1.to_vec()];
+        let connector: TlsConnector = Arc::new(config).into();
+        let mut connectors = self.connectors.lock();
+        // One that was made for a trust that changed meanwhile serves this connection only.
+        if Arc::ptr_eq(&kubelets, &self.kubelets.read()) {
+            connectors.insert(security, connector.clone());
+        }
+        Ok(Some(connector))
+    }
+}
+
+fn trust_for(security: Security, kubelets: &KubeletTrust) -> Trust {
+    let is_kubelet = matches!(security, Security::Kubelet | Security::UnverifiedKubelet);
+    let ca_bundle = if security == Security::Kubelet { kubelets.ca_bundle.clone() } else { Vec::new() };
+    Trust {
+        insecure_skip_tls_verify: ca_bundle.is_empty(),
+        ca_bundle,
+        faults: Arc::default(),
+        certificate: kubelets.certificate.as_ref().filter(|_| is_kubelet).map(Presented::new),
+    }
+}
+
+fn check(trust: &KubeletTrust) -> Result<(), String> {
+    tls::client_config(&trust_for(Security::Kubelet, trust)).map(drop)
+}
+
+/// The addresses of a host.
+async fn resolved(host: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
+    let lookup = |why: String| DialError::Lookup { host: host.to_owned(), why };
+    let found = match timeout(CONNECT_TIME, tokio::net::lookup_host((host, port))).await {
+        Ok(Ok(found)) => found.collect::<Vec<_>>(),
+        Ok(Err(error)) if error.to_string().contains("not known") => return Err(lookup("no such host".to_owned())),
+        Ok(Err(error)) => return Err(lookup(error.to_string())),
+        Err(_) => return Err(lookup("i/o timeout".to_owned())),
+    };
+    if found.is_empty() { Err(lookup("no such host".to_owned())) } else { Ok(found) }
+}
+
+/// A connection to the first of these addresses that accepts one.
+async fn connected(addresses: &[SocketAddr]) -> Result<TcpStream, DialError> {
+    let mut failed = DialError::Setup("there is no address".to_owned());
+    for address in addresses {
+        let why = match timeout(CONNECT_TIME, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                probe(&stream);
+                return Ok(stream);
+            }
+            Ok(Err(error)) => error,
+            Err(_) => std::io::ErrorKind::TimedOut.into(),
+        };
+        failed = DialError::Connect { address: address.to_string(), why };
+    }
+    Err(failed)
+}
+
+/// Has the system find out when the peer is gone: sessions may be silent for long.
+fn probe(stream: &TcpStream) {
+    use rustix::net::sockopt;
+    // A system that refuses an option has its own defaults.
+    let _ = stream.set_nodelay(true);
+    let _ = sockopt::set_socket_keepalive(stream, true);
+    let _ = sockopt::set_tcp_keepidle(stream, PROBE_TIME);
+    let _ = sockopt::set_tcp_keepintvl(stream, PROBE_TIME);
+    let _ = sockopt::set_tcp_keepcnt(stream, PROBES);
+}
+
+/// Ends the task that drives a connection.
+#[derive(Debug)]
+pub(crate) struct AbortOnDrop(AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A connection, secured or not.
+enum NodeStream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl AsyncRead for NodeStream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for NodeStream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}

@@ -1,0 +1,396 @@
+//! The addresses behind pods, services and nodes: those of kubelets, and those to which requests are proxied.
+//!
+//! Users with rights to the status of a pod or a node choose its addresses. Proxied requests go to global unicast addresses only, as
+//! upstream has it, so that no user reaches the loopback address of this server or the metadata service of a cloud.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+use keelson_cache::{Entry, IndexTerm, Snapshot};
+use keelson_meta::go_format::quote;
+use keelson_meta::json::Value;
+use keelson_meta::{ApiError, Object, Revision};
+
+use crate::registry::Registry;
+use crate::target::Target;
+
+/// The label of a slice that names its service.
+pub const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
+/// The label with the host name of a node.
+const HOST_LABEL: &str = "kubernetes.io/hostname";
+/// The feature of nodes whose kubelets speak the websocket protocols of clients.
+const WEBSOCKETS: &str = "ExtendWebSocketsToKubelet";
+/// The endpoints of a service among which one is chosen, at most.
+const ENDPOINTS: usize = 1000;
+/// The schemes that a proxied name may begin with.
+const SCHEMES: [&str; 3] = ["", "http", "https"];
+
+/// The settings by which kubelets are found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeAddresses {
+    /// The types of addresses, the preferred one first.
+    pub preferred_types: Vec<String>,
+    /// The port of kubelets whose node states none.
+    pub default_port: u16,
+}
+
+/// The kubelet that answers a request, and the container there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KubeletEndpoint {
+    /// The host: an address or a name.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// The namespace of the pod.
+    pub namespace: String,
+    /// The name of the pod.
+    pub pod: String,
+    /// The name of the container; empty for a request that is for the pod.
+    pub container: String,
+    /// True if the kubelet speaks the websocket protocols of clients.
+    pub takes_websockets: bool,
+}
+
+/// The endpoint to which a request is proxied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProxiedEndpoint {
+    /// True if it is reached over TLS.
+    pub is_tls: bool,
+    /// The host: an address, or the name of a node.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// True for a kubelet, whose certificate is verified.
+    pub is_kubelet: bool,
+}
+
+/// The parts of `[scheme:]name[:port]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SchemeNamePort<'n> {
+    pub(super) scheme: &'n str,
+    pub(super) name: &'n str,
+    pub(super) port: &'n str,
+}
+
+impl<'n> SchemeNamePort<'n> {
+    /// Reads the name of a request to a `kind`.
+    pub(super) fn parse(text: &'n str, kind: &str) -> Result<Self, ApiError> {
+        let parts: Vec<&str> = text.split(':').collect();
+        let parsed = match *parts.as_slice() {
+            [name] => Some(Self { scheme: "", name, port: "" }),
+            [name, port] => Some(Self { scheme: "", name, port }),
+            [scheme, name, port] => Some(Self { scheme, name, port }),
+            _ => None,
+        };
+        let valid = parsed.filter(|parsed| !parsed.name.is_empty() && SCHEMES.contains(&parsed.scheme));
+        valid.ok_or_else(|| ApiError::BadRequest(format!("invalid {kind} request {}", quote(text))))
+    }
+
+    fn is_tls(&self) -> bool {
+        self.scheme == "https"
+    }
+
+    fn port(&self) -> Result<u16, ApiError> {
+        self.port.parse().map_err(|_| {
+            let message = format!("error trying to reach service: dial tcp: lookup tcp/{}: unknown port", self.port);
+            ApiError::ServiceUnavailable { message, retry_after_seconds: None }
+        })
+    }
+}
+
+/// Returns true for an address to which requests may be proxied: a global unicast address in the sense of Go. An IPv4 address that is
+/// mapped into IPv6 counts as that address.
+pub fn is_reachable(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            !(address.is_unspecified()
+                || address.is_loopback()
+                || address.is_multicast()
+                || address.is_link_local()
+                || address == Ipv4Addr::BROADCAST)
+        }
+        IpAddr::V6(address) => {
+            !(address.is_unspecified()
+                || address.is_loopback()
+                || address.is_multicast()
+                || address.is_unicast_link_local())
+        }
+    }
+}
+
+/// The endpoint of a pod: its first address, at the port of the request or at the first port of its containers.
+pub(super) fn of_pod(pod: &Object, asked: &SchemeNamePort<'_>) -> Result<ProxiedEndpoint, ApiError> {
+    let first = pod.get(&["status", "podIPs"]).and_then(Value::as_array).and_then(|addresses| addresses.first());
+    let host = first.and_then(|address| address.get("ip")?.as_str()).unwrap_or_default();
+    if !host.parse().is_ok_and(is_reachable) {
+        return Err(not_allowed());
+    }
+    let containers = pod.get(&["spec", "containers"]).and_then(Value::as_array).into_iter().flatten();
+    let stated = containers.filter_map(|container| container["ports"].as_array()?.first()?["containerPort"].as_u64());
+    let stated = stated.filter_map(|port| u16::try_from(port).ok()).next();
+    let port = match (asked.port, stated) {
+        ("", Some(stated)) => stated,
+        ("", None) if asked.is_tls() => 443,
+        ("", None) => 80,
+        _ => asked.port()?,
+    };
+    Ok(ProxiedEndpoint { is_tls: asked.is_tls(), host: host.to_owned(), port, is_kubelet: false })
+}
+
+/// The endpoint of a node: its kubelet, or another port of its host.
+pub(super) fn of_node(
+    node: &Object,
+    asked: &SchemeNamePort<'_>,
+    nodes: &NodeAddresses,
+) -> Result<ProxiedEndpoint, ApiError> {
+    let (host, kubelet_port) = kubelet_address(node, nodes)?;
+    if host.parse().is_ok_and(|address| !is_reachable(address)) {
+        return Err(not_allowed());
+    }
+    if asked.port.is_empty() || asked.port == kubelet_port.to_string() {
+        return Ok(ProxiedEndpoint { is_tls: true, host, port: kubelet_port, is_kubelet: true });
+    }
+    Ok(ProxiedEndpoint { is_tls: asked.is_tls(), host, port: asked.port()?, is_kubelet: false })
+}
+
+/// The kubelet of a node, for a container of a pod.
+pub(super) fn kubelet(
+    node: &Object,
+    nodes: &NodeAddresses,
+    namespace: String,
+    pod: String,
+    container: String,
+) -> Result<KubeletEndpoint, ApiError> {
+    let (host, port) = kubelet_address(node, nodes)?;
+    let declared = node.get(&["status", "declaredFeatures"]).and_then(Value::as_array).into_iter().flatten();
+    let takes_websockets = declared.into_iter().any(|feature| feature == WEBSOCKETS);
+    Ok(KubeletEndpoint { host, port, namespace, pod, container, takes_websockets })
+}
+
+fn kubelet_address(node: &Object, nodes: &NodeAddresses) -> Result<(String, u16), ApiError> {
+    let addresses = node.get(&["status", "addresses"]).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let text = |address: &Value, field: &str| address[field].as_str().unwrap_or_default().to_owned();
+    let of_type = |kind: &str| {
+        let found = addresses.iter().find(|address| address["type"] == *kind).map(|address| text(address, "address"));
+        let label = || node.get(&["metadata", "labels", HOST_LABEL]).and_then(Value::as_str).map(str::to_owned);
+        found.or_else(|| label().filter(|name| kind == "Hostname" && !name.is_empty()))
+    };
+    let host = nodes.preferred_types.iter().find_map(|kind| of_type(kind)).ok_or_else(|| {
+        let known =
+            addresses.iter().map(|address| format!("{{{} {}}}", text(address, "type"), text(address, "address")));
+        let known = known.collect::<Vec<_>>().join(" ");
+        ApiError::Unclassified(format!("no preferred addresses found; known addresses: [{known}]"))
+    })?;
+    let port = node.get(&["status", "daemonEndpoints", "kubeletEndpoint", "Port"]).and_then(Value::as_u64);
+    let port = port.and_then(|port| u16::try_from(port).ok()).filter(|port| *port > 0);
+    Ok((host, port.unwrap_or(nodes.default_port)))
+}
+
+fn not_allowed() -> ApiError {
+    ApiError::BadRequest("address not allowed".to_owned())
+}
+
+impl Registry {
+    /// An endpoint of a service, chosen at random among those that are addresses of pods of its namespace.
+    pub(super) fn service_endpoint(
+        &self,
+        target: &Target,
+        service: &Object,
+        asked: &SchemeNamePort<'_>,
+    ) -> Result<ProxiedEndpoint, ApiError> {
+        let unavailable = |message: String| ApiError::ServiceUnavailable { message, retry_after_seconds: None };
+        let port_name = match asked.port.parse::<i64>() {
+            Ok(number) => {
+                let port = u16::try_from(number).ok().and_then(|port| service_port_name(service, port));
+                port.ok_or_else(|| {
+                    let name = quote(asked.name);
+                    unavailable(format!("no service port {number} found for service {name}"))
+                })?
+            }
+            Err(_) => asked.port.to_owned(),
+        };
+        let namespace = target.namespace.as_deref().unwrap_or_default();
+        let collection = |group, plural| self.target(group, plural)?.collection().cloned();
+        let pods = collection("", "pods")?;
+        let is_of_pod = |endpoint: &Value, address: &str| {
+            let named = &endpoint["targetRef"];
+            let pod = named["name"].as_str().filter(|_| named["namespace"] == *namespace)?;
+            let pod = pods.get(&format!("{namespace}/{pod}"))?.object.decode(Revision::ZERO);
+            let addresses = pod.get(&["status", "podIPs"]).and_then(Value::as_array)?;
+            let is_reachable = address.parse().is_ok_and(is_reachable);
+            (is_reachable && addresses.iter().any(|own| own["ip"] == *address)).then_some(())
+        };
+        let slices = collection("discovery.k8s.io", "endpointslices")?.snapshot();
+        let mut found = Vec::new();
+        for slice in service_slices(&slices, namespace, asked.name) {
+            let slice = slice.object.decode(Revision::ZERO);
+            found.extend(ready_endpoints(&slice, &port_name));
+        }
+        if found.is_empty()
+            && let Some(older) = collection("", "endpoints")?.get(&format!("{namespace}/{}", asked.name))
+        {
+            found = ready_addresses(&older.object.decode(Revision::ZERO), &port_name);
+        }
+        found.truncate(ENDPOINTS);
+        let none = || {
+            let name = if found.is_empty() { asked.name.to_owned() } else { asked_as(asked) };
+            unavailable(format!("no endpoints available for service {}", quote(&name)))
+        };
+        let first = usize::try_from(self.random.u64() % (found.len() as u64).max(1)).unwrap_or_default();
+        let in_order = found.iter().skip(first).chain(found.iter().take(first));
+        let chosen = in_order
+            .filter_map(|(endpoint, address, port)| is_of_pod(endpoint, address).map(|()| (address.clone(), *port)));
+        let (host, port) = chosen.into_iter().next().ok_or_else(none)?;
+        Ok(ProxiedEndpoint { is_tls: asked.is_tls(), host, port, is_kubelet: false })
+    }
+}
+
+/// A name as the request has it.
+fn asked_as(asked: &SchemeNamePort<'_>) -> String {
+    match (asked.scheme, asked.port) {
+        ("", "") => asked.name.to_owned(),
+        ("", port) => format!("{}:{port}", asked.name),
+        (scheme, port) => format!("{scheme}:{}:{port}", asked.name),
+    }
+}
+
+/// The ready endpoints of a slice at a port, with their first addresses.
+fn ready_endpoints(slice: &Object, port_name: &str) -> Vec<(Value, String, u16)> {
+    let list = |field: &str| slice.get(&[field]).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let port = list("ports").iter().find(|port| port["name"].as_str().unwrap_or_default() == port_name);
+    let Some(port) = port.and_then(|port| u16::try_from(port["port"].as_u64()?).ok()) else { return Vec::new() };
+    let ready = list("endpoints").iter().filter(|endpoint| endpoint["conditions"]["ready"].as_bool() != Some(false));
+    let found = ready.filter_map(|endpoint| {
+        let address = endpoint["addresses"].as_array()?.first()?.as_str()?;
+        Some((endpoint.clone(), address.to_owned(), port))
+    });
+    found.take(ENDPOINTS).collect()
+}
+
+/// The same of the older `Endpoints` of a service.
+fn ready_addresses(endpoints: &Object, port_name: &str) -> Vec<(Value, String, u16)> {
+    let subsets = endpoints.get(&["subsets"]).and_then(Value::as_array).into_iter().flatten();
+    let found = subsets.flat_map(|subset| {
+        let list = |field: &str| subset[field].as_array().map(Vec::as_slice).unwrap_or_default();
+        let port = list("ports").iter().find(|port| port["name"].as_str().unwrap_or_default() == port_name);
+        let port = port.and_then(|port| u16::try_from(port["port"].as_u64()?).ok());
+        let addresses = list("addresses")
+            .iter()
+            .filter_map(move |address| Some((address.clone(), address["ip"].as_str()?.to_owned(), port?)));
+        addresses.collect::<Vec<_>>()
+    });
+    found.take(ENDPOINTS).collect()
+}
+
+/// The slices of a service, in a snapshot of all of them.
+pub fn service_slices<'s>(
+    slices: &'s Snapshot,
+    namespace: &str,
+    name: &'s str,
+) -> impl Iterator<Item = &'s Arc<Entry>> {
+    let (from, to) = (format!("{namespace}/"), format!("{namespace}0"));
+    slices
+        .select(&[IndexTerm::Label { key: SERVICE_NAME_LABEL, value: name }], &from, Some(&to))
+        .filter(move |slice| slice.labels.get(SERVICE_NAME_LABEL) == Some(name))
+}
+
+/// The name of a port of a service, which its slices have too; `None` where it has no such port.
+pub fn service_port_name(service: &Object, port: u16) -> Option<String> {
+    let ports = service.get(&["spec", "ports"]).and_then(Value::as_array)?;
+    let stated = ports.iter().find(|stated| stated["port"].as_u64() == Some(port.into()))?;
+    Some(stated["name"].as_str().unwrap_or_default().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_meta::json::json;
+
+    use super::*;
+
+    fn object(value: Value) -> Object {
+        Object::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_proxied_name_may_have_a_scheme_and_a_port() {
+        let check = |text: &str, expected: Option<(&str, &str, &str)>| {
+            let parsed = SchemeNamePort::parse(text, "pod").ok();
+            assert_eq!(parsed.map(|it| (it.scheme, it.name, it.port)), expected, "{text}");
+        };
+        check("a", Some(("", "a", "")));
+        check("a:80", Some(("", "a", "80")));
+        check("https:a:", Some(("https", "a", "")));
+        check("http:a:web", Some(("http", "a", "web")));
+        for bad in ["", ":80", "ftp:a:80", "http:a:80:b", "::"] {
+            check(bad, None);
+        }
+    }
+
+    #[test]
+    fn only_global_unicast_addresses_are_reachable() {
+        for good in ["10.0.0.7", "192.0.2.1", "2001:db8::1", "fd00::1", "::ffff:10.0.0.7"] {
+            assert!(is_reachable(good.parse().unwrap()), "{good}");
+        }
+        for bad in [
+            "127.0.0.1",
+            "127.9.9.9",
+            "0.0.0.0",
+            "169.254.169.254",
+            "224.0.0.1",
+            "255.255.255.255",
+            "::1",
+            "::",
+            "fe80::1",
+            "ff02::1",
+            "::ffff:127.0.0.1",
+            "::ffff:169.254.169.254",
+            "::ffff:0.0.0.0",
+        ] {
+            assert!(!is_reachable(bad.parse().unwrap()), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_kubelet_has_the_first_address_of_a_preferred_type() {
+        let nodes = |types: &[&str]| NodeAddresses {
+            preferred_types: types.iter().map(|&kind| kind.to_owned()).collect(),
+            default_port: 10250,
+        };
+        let node = object(json!({
+            "metadata": {"name": "n", "labels": {"kubernetes.io/hostname": "label"}},
+            "status": {"addresses": [
+                {"type": "InternalIP", "address": "10.0.0.1"}, {"type": "InternalIP", "address": "10.0.0.2"},
+                {"type": "ExternalIP", "address": "192.0.2.1"},
+            ], "daemonEndpoints": {"kubeletEndpoint": {"Port": 1234}}},
+        }));
+        let found = kubelet_address(&node, &nodes(&["ExternalIP", "InternalIP"])).unwrap();
+        assert_eq!(found, ("192.0.2.1".to_owned(), 1234));
+        let found = kubelet_address(&node, &nodes(&["Hostname", "InternalIP"])).unwrap();
+        assert_eq!(found.0, "label");
+        let error = kubelet_address(&node, &nodes(&["InternalDNS"])).unwrap_err().to_string();
+        let known = "[{InternalIP 10.0.0.1} {InternalIP 10.0.0.2} {ExternalIP 192.0.2.1}]";
+        assert_eq!(error, format!("no preferred addresses found; known addresses: {known}"));
+        let bare = object(
+            json!({"metadata": {"name": "n"}, "status": {"addresses": [{"type": "InternalIP", "address": "a"}]}}),
+        );
+        assert_eq!(kubelet_address(&bare, &nodes(&["InternalIP"])).unwrap().1, 10250);
+    }
+
+    #[test]
+    fn a_pod_is_reached_at_the_stated_port_or_at_its_first() {
+        let pod = |ip: &str| {
+            object(json!({
+                "metadata": {"name": "p"}, "status": {"podIPs": [{"ip": ip}]},
+                "spec": {"containers": [{"name": "a"}, {"name": "b", "ports": [{"containerPort": 8080}]}]},
+            }))
+        };
+        let of = |ip: &str, name: &str| of_pod(&pod(ip), &SchemeNamePort::parse(name, "pod").unwrap());
+        assert_eq!(of("10.0.0.7", "p").unwrap().port, 8080);
+        let stated = of("10.0.0.7", "https:p:8443").unwrap();
+        assert_eq!((stated.port, stated.is_tls), (8443, true));
+        assert!(of("10.0.0.7", "p:web").is_err() && of("10.0.0.7", "p:99999").is_err());
+        for bad in ["127.0.0.1", "::ffff:169.254.169.254", "localhost", ""] {
+            assert_eq!(of(bad, "p").unwrap_err().to_string(), "address not allowed", "{bad}");
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! A kubelet in the test: HTTPS with logs, commands, forwarded ports and metrics, over SPDY and websockets.
+//!
+//! It has no pods. The name of a pod says how it behaves (`KubeletDouble::start`). Commands are programs of the machine that runs the
+//! test.
+
+mod logs;
+mod sessions;
+mod spdy;
+mod websocket;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use rcgen::{CertificateParams, DnType, Issuer, KeyPair};
+use rustls::RootCertStore;
+use rustls::server::WebPkiClientVerifier;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+
+use crate::UpstreamBody;
+use crate::hook::certificate;
+
+/// A request that a kubelet got.
+#[derive(Clone, Debug)]
+pub struct KubeletRequest {
+    /// The method.
+    pub method: String,
+    /// The path with the query.
+    pub target: String,
+    /// The header fields.
+    pub headers: Vec<(String, String)>,
+    /// True if the client showed a certificate.
+    pub has_certificate: bool,
+}
+
+impl KubeletRequest {
+    /// The values of a header field.
+    pub fn header(&self, name: &str) -> Vec<&str> {
+        let found = self.headers.iter().filter(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str()).collect()
+    }
+}
+
+/// A kubelet. It ends when it is dropped, with its connections.
+#[derive(Debug)]
+pub struct KubeletDouble {
+    addr: SocketAddr,
+    ca: String,
+    client: (String, String),
+    seen: Arc<Seen>,
+    serving: tokio::task::JoinHandle<()>,
+}
+
+/// The requests and the open connections.
+#[derive(Debug, Default)]
+struct Seen {
+    requests: Mutex<Vec<KubeletRequest>>,
+    open: AtomicUsize,
+}
+
+impl KubeletDouble {
+    /// A kubelet on the loopback address. Names of pods say how it behaves: `endless`, `silent`, `dying`, `huge`, `redirecting`, `broken`,
+    /// `missing`, and any other name for a pod with three lines of log.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn start() -> Self {
+        Self::at(Ipv4Addr::LOCALHOST.into()).await
+    }
+
+    /// The same at another address of this machine.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub async fn at(address: IpAddr) -> Self {
+        let params = CertificateParams::new(vec!["localhost".to_owned(), address.to_string()]).expect("names");
+        let (chain, key, ca) = certificate(params);
+        let client_ca_key = KeyPair::generate().expect("a key");
+        let mut client_ca = CertificateParams::default();
+        client_ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let client_ca_der = client_ca.self_signed(&client_ca_key).expect("an authority").der().clone();
+        let client_key = KeyPair::generate().expect("a key");
+        let mut client = CertificateParams::default();
+        client.distinguished_name.push(DnType::CommonName, "kube-apiserver-kubelet-client");
+        let client = client.signed_by(&client_key, &Issuer::new(client_ca, client_ca_key)).expect("a certificate");
+        let client = (client.pem(), client_key.serialize_pem());
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots.add(client_ca_der).expect("an authority");
+        let clients = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+        let clients = clients.allow_unauthenticated().build().expect("an authority");
+        let tls = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("the provider has them")
+            .with_client_cert_verifier(clients)
+            .with_single_cert(chain, key)
+            .expect("the key is that of the certificate");
+        let listener = TcpListener::bind((address, 0)).await.expect("a free port");
+        let addr = listener.local_addr().expect("a bound socket has an address");
+        let seen = Arc::<Seen>::default();
+        let serving = tokio::spawn(accept(listener, TlsAcceptor::from(Arc::new(tls)), seen.clone()));
+        Self { addr, ca, client, seen, serving }
+    }
+
+    /// An address of this machine that is no loopback address, as nodes and pods have one.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn outer_address() -> IpAddr {
+        let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+        // Nothing is sent: the system only chooses the address.
+        socket.connect("192.0.2.1:9").expect("a route to other machines");
+        let address = socket.local_addr().expect("an address").ip();
+        assert!(!address.is_loopback(), "this machine has no address but the loopback address");
+        address
+    }
+
+    /// The address.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The authority that signed its certificate (PEM).
+    pub fn ca_pem(&self) -> &str {
+        &self.ca
+    }
+
+    /// A client certificate that it accepts, and its key (PEM).
+    pub fn client(&self) -> (&str, &str) {
+        (&self.client.0, &self.client.1)
+    }
+
+    /// The status of its node.
+    pub fn node_status(&self) -> Value {
+        json!({
+            "addresses": [{"type": "InternalIP", "address": self.addr.ip().to_string()}],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": self.addr.port()}},
+        })
+    }
+
+    /// The requests that it got.
+    ///
+    /// # Panics
+    /// When a request panicked.
+    pub fn requests(&self) -> Vec<KubeletRequest> {
+        self.seen.requests.lock().expect("no request panics").clone()
+    }
+
+    /// The number of open connections.
+    pub fn open_connections(&self) -> usize {
+        self.seen.open.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for KubeletDouble {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+/// Counts a connection while it is open, and the session on it.
+struct Open(Arc<Seen>);
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+async fn accept(listener: TcpListener, acceptor: TlsAcceptor, seen: Arc<Seen>) {
+    // Dropped with the task, which ends all connections.
+    let mut connections = tokio::task::JoinSet::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        let (acceptor, seen) = (acceptor.clone(), seen.clone());
+        connections.spawn(async move { serve(stream, acceptor, seen).await });
+        while connections.try_join_next().is_some() {}
+    }
+}
+
+async fn serve(stream: TcpStream, acceptor: TlsAcceptor, seen: Arc<Seen>) {
+    seen.open.fetch_add(1, Ordering::SeqCst);
+    let open = Arc::new(Open(seen.clone()));
+    let Ok(secured) = acceptor.accept(stream).await else { return };
+    let has_certificate = secured.get_ref().1.peer_certificates().is_some_and(|chain| !chain.is_empty());
+    let noted = seen.clone();
+    let service = service_fn(move |request: Request<Incoming>| {
+        let headers = request.headers().iter();
+        let headers =
+            headers.map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
+        let request_seen = KubeletRequest {
+            method: request.method().to_string(),
+            target: request.uri().to_string(),
+            headers: headers.collect(),
+            has_certificate,
+        };
+        noted.requests.lock().expect("no request panics").push(request_seen);
+        let open = open.clone();
+        async move { answer(request, open).await }
+    });
+    let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(secured), service);
+    let _ = connection.with_upgrades().await;
+}
+
+/// The connection breaks.
+#[derive(Debug)]
+struct Broken;
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("the kubelet breaks the connection")
+    }
+}
+
+impl std::error::Error for Broken {}
+
+async fn answer(request: Request<Incoming>, open: Arc<Open>) -> Result<Response<UpstreamBody>, Broken> {
+    let path = request.uri().path().to_owned();
+    let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
+    let pod = parts.get(2).copied().unwrap_or_default();
+    match (parts.first().copied().unwrap_or_default(), pod) {
+        (_, "silent") => std::future::pending().await,
+        (_, "redirecting") => {
+            let response = Response::builder().status(302).header("location", "http://169.254.169.254/latest/");
+            Ok(response.body(body("moved")).expect("a response"))
+        }
+        (_, "broken") => Ok(text(500, "container runtime is down")),
+        (_, "missing") => Ok(text(404, "pod does not exist")),
+        (_, "huge") => {
+            let response = Response::builder().header("x-huge", "x".repeat(200_000));
+            Ok(response.body(body("")).expect("a response"))
+        }
+        ("containerLogs", _) => logs::answer(&request, pod),
+        ("exec" | "attach" | "portForward", _) => Ok(sessions::answer(request, open)),
+        _ => Ok(crate::upstream_echo(request).await),
+    }
+}
+
+fn body(text: &str) -> UpstreamBody {
+    Full::new(bytes::Bytes::from(text.to_owned())).map_err(|never| match never {}).boxed()
+}
+
+fn text(code: u16, what: &str) -> Response<UpstreamBody> {
+    let mut response = Response::new(body(what));
+    *response.status_mut() = StatusCode::from_u16(code).expect("a code");
+    response
+}
