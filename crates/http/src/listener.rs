@@ -61,6 +61,8 @@ pub struct Limits {
     pub replaced_bytes: ReplacedBytes,
     /// How long a stop may take.
     pub drain: Duration,
+    /// How long a connection without a request is left when the server stops, for its client to read that this is the end.
+    pub parting: Duration,
 }
 
 impl Default for Limits {
@@ -72,6 +74,7 @@ impl Default for Limits {
             pinned_bytes: 256 * 1024 * 1024,
             replaced_bytes: Arc::new(|| 0),
             drain: Duration::from_secs(30),
+            parting: Duration::from_secs(1),
         }
     }
 }
@@ -110,6 +113,7 @@ struct Shared {
     /// A place for each answer to a stranger that waits to be read.
     unread_of_strangers: Arc<Semaphore>,
     unread: Duration,
+    parting: Duration,
     /// Cancelled when what is left is cut.
     cut: CancellationToken,
 }
@@ -135,6 +139,7 @@ async fn serve_until_stopped(port: TcpListener, tls: TlsSettings, pipeline: Arc<
         answers: answers.clone(),
         unread_of_strangers: Arc::new(Semaphore::new(UNREAD_OF_STRANGERS)),
         unread: limits.unread,
+        parting: limits.parting,
         cut: cut.clone(),
     });
     // Whoever gives the listener up cuts its connections.

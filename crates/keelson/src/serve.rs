@@ -35,6 +35,9 @@ use crate::storage_versions::StorageVersions;
 /// before its process is ended as it is.
 const LAST_GRACE: Duration = Duration::from_secs(10);
 
+/// The time for idle clients of a server that keeps nothing to read its end: they are on this machine, and their test has ended.
+const EPHEMERAL_PARTING: Duration = Duration::from_millis(30);
+
 /// How often the lease of a server is renewed at least while it stands, or more often.
 const RENEWALS_IN_A_LEASE: u32 = 3;
 
@@ -242,6 +245,9 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     };
     for name in &args.no_chunking.joined() {
         config.never_chunk(catalogue(), name).context("--no-chunking")?;
+    }
+    if args.startup.ephemeral {
+        config.parting = EPHEMERAL_PARTING;
     }
     config.advertise_address = args.advertise_address;
     config.token_file = args.token_auth_file;

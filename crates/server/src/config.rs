@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use data_encoding::BASE32_NOPAD;
-use keelson_access::pki::PkiOptions;
+use keelson_access::pki::{Pki, PkiOptions};
 use keelson_access::token::DEFAULT_ISSUER;
 use keelson_access_config::{AuthorizationSource, AuthorizerEntry, AuthorizerKind};
 use keelson_admission::{AdmissionConfiguration, Selection};
@@ -69,6 +69,8 @@ pub struct Config {
     pub allow_other_keys: bool,
     /// Certificates: extra names for the serving certificate, or files of one's own.
     pub pki: PkiOptions,
+    /// The keys and certificates of an earlier server, which one without a data directory takes over instead of new ones.
+    pub made_pki: Option<Pki>,
     /// How long a node may be missing before its pods are ended.
     pub node_quarantine: Duration,
     /// Who the tokens of service accounts say signed them: a URL, which is also their audience.
@@ -126,6 +128,8 @@ pub struct Config {
     pub controllers: Switches,
     /// How long requests in flight may take to end when the server stops.
     pub shutdown_grace: Duration,
+    /// How long a connection without a request is left then, for its client to read that this is the end.
+    pub parting: Duration,
     /// Wall-clock time.
     pub clock: Arc<dyn Clock>,
     /// Randomness for uids, names and keys.
@@ -150,6 +154,7 @@ impl Default for Config {
             identity_interval: IdentityConfig::INTERVAL,
             allow_other_keys: false,
             pki: PkiOptions::default(),
+            made_pki: None,
             node_quarantine: QUARANTINE,
             service_account_issuer: DEFAULT_ISSUER.to_owned(),
             token_file: None,
@@ -180,6 +185,7 @@ impl Default for Config {
             proxy: None,
             controllers: Switches::default(),
             shutdown_grace: Duration::from_secs(30),
+            parting: Limits::default().parting,
             clock: Arc::new(SystemClock),
             random: Arc::new(SystemRandom),
         }

@@ -40,7 +40,7 @@ impl NotedStore {
     /// The note for a store; none for one that was opened elsewhere.
     pub(crate) fn of(store: &StoreConfig, data_dir: &Path) -> Option<Self> {
         match store {
-            StoreConfig::Memory => Some(Self::Memory),
+            StoreConfig::Memory | StoreConfig::InMemory(_) => Some(Self::Memory),
             StoreConfig::Sqlite(directory) if is_same(directory, data_dir) => Some(Self::Here),
             StoreConfig::Sqlite(directory) => {
                 Some(Self::Sqlite(std::path::absolute(directory).unwrap_or_else(|_| directory.clone())))
@@ -207,7 +207,7 @@ impl OwnDirectory {
         let take = match &config.store {
             // The store has taken it.
             StoreConfig::Sqlite(store) if is_same(store, directory) => return Ok(Self { lock: None, made: None }),
-            StoreConfig::Sqlite(_) | StoreConfig::Memory => DirectoryLock::take,
+            StoreConfig::Sqlite(_) | StoreConfig::Memory | StoreConfig::InMemory(_) => DirectoryLock::take,
             StoreConfig::Postgres(_) | StoreConfig::Etcd(_) | StoreConfig::Shared(_) => DirectoryLock::share,
         };
         let made = (!directory.exists()).then(|| directory.clone());

@@ -43,7 +43,7 @@ pub use encryption::{EncryptionConfig, EncryptionPauses};
 pub use issuers::{AuthenticationSources, TokenWebhook};
 pub use keelson_access::audit::{AuditMode, Batching, Throttle, Truncation};
 pub use keelson_access::kubeconfig::Kubeconfig;
-pub use keelson_access::pki::KeyAndCertificate;
+pub use keelson_access::pki::{KeyAndCertificate, Pki};
 pub use keelson_access::pki::{first_end as certificate_end, last_begin as certificate_begin};
 pub use keelson_access::{FrontProxyOptions, RequestHeaders, TokenKeyFiles, client_request, new_keys};
 pub use keelson_access_config::{AuthorizationSource, AuthorizerEntry, AuthorizerKind, OidcFlags, ReviewVersion};

@@ -3,8 +3,12 @@
 //! Knows the checks alone, which tell nothing when they change, so it asks them again and again until all pass.
 
 use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use keelson_controllers::Progress;
 use keelson_http::health::HealthChecks;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -21,12 +25,19 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Readiness(watch::Receiver<bool>);
 
 impl Readiness {
-    /// Begins to look at the checks of `/readyz`, for as long as the future runs.
-    pub(crate) fn follow(ready: HealthChecks, server_id: String, addr: SocketAddr) -> (Self, impl Future<Output = ()>) {
+    /// Begins to look at the checks of `/readyz`, for as long as the future runs, and at once when the `bootstrap` has finished: it is
+    /// nearly always the last of them.
+    pub(crate) fn follow(
+        ready: HealthChecks,
+        bootstrap: Arc<Progress>,
+        server_id: String,
+        addr: SocketAddr,
+    ) -> (Self, impl Future<Output = ()>) {
         let (reached, reaches) = watch::channel(false);
         let follow = async move {
             let begun = Instant::now();
             let (mut is_late, mut pause) = (false, FIRST_POLL);
+            let mut bootstrapped = pin!(bootstrap.finished().fuse());
             loop {
                 let failing = ready.failing();
                 if failing.is_empty() {
@@ -36,8 +47,10 @@ impl Readiness {
                     is_late = true;
                     tracing::warn!(server_id, ?failing, "the server is not ready yet: these checks of /readyz fail");
                 }
-                tokio::time::sleep(pause).await;
-                pause = LONGEST_POLL.min(pause * 2);
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => pause = LONGEST_POLL.min(pause * 2),
+                    () = &mut bootstrapped => pause = FIRST_POLL,
+                }
             }
             tracing::info!(server_id, %addr, "the server is ready");
             reached.send_replace(true);

@@ -330,7 +330,10 @@ impl Prepared {
         let standing = (store_check(&config.store, fence.clone(), probe), refusal);
         let health = health(&supervisor, standing, cache_check(&registry), &starting, (&stopping, encryption.as_ref()));
         let told = stopping.clone();
-        let (readiness, following) = Readiness::follow(health.ready.clone(), config.server_id.clone(), addr);
+        let (readiness, following) = {
+            let (ready, bootstrap) = (health.ready.clone(), starting.bootstrap.clone());
+            Readiness::follow(ready, bootstrap, config.server_id.clone(), addr)
+        };
         background.spawn_finite("readiness", async move {
             let _: Option<()> = told.run_until_cancelled_owned(following).await;
         });
@@ -501,9 +504,11 @@ fn fenced(
 ) -> Arc<dyn Store> {
     let bounded = match config.store {
         StoreConfig::Etcd(_) => BoundedStore::on_etcd(store.clone(), config.max_object_bytes),
-        StoreConfig::Memory | StoreConfig::Sqlite(_) | StoreConfig::Postgres(_) | StoreConfig::Shared(_) => {
-            BoundedStore::new(store.clone(), config.max_object_bytes)
-        }
+        StoreConfig::Memory
+        | StoreConfig::InMemory(_)
+        | StoreConfig::Sqlite(_)
+        | StoreConfig::Postgres(_)
+        | StoreConfig::Shared(_) => BoundedStore::new(store.clone(), config.max_object_bytes),
     };
     let bounded = Arc::new(bounded.metered(requests.clone()));
     if config.store.is_shared() { Arc::new(FencedStore::new(bounded, fence.clone())) } else { bounded }
@@ -579,7 +584,10 @@ fn prepare_pki(config: &Config) -> anyhow::Result<(Pki, Unsaved)> {
     let (clock, random) = (&*config.clock, &*config.random);
     Ok(match &config.data_dir {
         Some(directory) => pki::prepare(directory, &config.pki, clock, random).map_err(with_way_on)?,
-        None => (pki::ephemeral(&config.pki, clock, random)?, Unsaved::default()),
+        None => {
+            let made = config.made_pki.clone().map_or_else(|| pki::ephemeral(&config.pki, clock, random), Ok)?;
+            (made, Unsaved::default())
+        }
     })
 }
 
@@ -619,6 +627,7 @@ fn limits(config: &Config, registry: &Registry) -> Limits {
         pinned_bytes: config.pinned_bytes,
         replaced_bytes: Arc::new(move || cache.replaced_bytes()),
         drain: config.shutdown_grace,
+        parting: config.parting,
         ..Limits::default()
     }
 }

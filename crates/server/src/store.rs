@@ -31,6 +31,8 @@ const PKI_DIRECTORY: &str = "pki";
 pub enum StoreConfig {
     /// In memory only: everything is gone when the server stops.
     Memory,
+    /// In this memory store, which no other server uses.
+    InMemory(MemoryStore),
     /// In SQLite, in this directory.
     Sqlite(PathBuf),
     /// In PostgreSQL, which many servers can share.
@@ -78,6 +80,12 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
+    fn in_memory(store: MemoryStore, room: &StoreRoom) -> Self {
+        let store = store.with_history_bytes(room.history_bytes);
+        let measured = store.clone();
+        Self { store: Arc::new(store), metrics: Box::new(move || memory_samples(&measured)) }
+    }
+
     fn silent(store: Arc<dyn Store>) -> Self {
         Self { store, metrics: Box::new(Vec::new) }
     }
@@ -155,7 +163,7 @@ impl StoreConfig {
     /// Whether other servers may use the same store at the same time.
     pub fn is_shared(&self) -> bool {
         match self {
-            Self::Memory | Self::Sqlite(_) => false,
+            Self::Memory | Self::InMemory(_) | Self::Sqlite(_) => false,
             Self::Postgres(_) | Self::Etcd(_) | Self::Shared(_) => true,
         }
     }
@@ -214,12 +222,8 @@ impl StoreConfig {
         let Opening { least, accept_loss, existing, is_target } = how;
         let first = is_target.then(copy::unfinished);
         Ok(match self {
-            Self::Memory => {
-                let store =
-                    MemoryStore::starting_at(least.max(Revision::new(1))).with_history_bytes(room.history_bytes);
-                let measured = store.clone();
-                Opened { store: Arc::new(store), metrics: Box::new(move || memory_samples(&measured)) }
-            }
+            Self::Memory => Opened::in_memory(MemoryStore::starting_at(least.max(Revision::new(1))), room),
+            Self::InMemory(store) => Opened::in_memory(store.clone(), room),
             Self::Sqlite(directory) => {
                 let mut settings = SqliteConfig::directory(directory);
                 settings.least_revision = least;
@@ -272,7 +276,7 @@ struct Opening {
 impl fmt::Display for StoreConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Memory => f.write_str("memory"),
+            Self::Memory | Self::InMemory(_) => f.write_str("memory"),
             Self::Sqlite(directory) => write!(f, "SQLite in {}", directory.display()),
             Self::Postgres(_) => f.write_str("PostgreSQL"),
             Self::Etcd(config) => write!(f, "etcd at {}{}", config.endpoints.join(","), config.prefix),

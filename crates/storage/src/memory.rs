@@ -4,12 +4,14 @@
 //! equal revisions and events. An empty store is at revision 1, since resourceVersion 0 has another meaning for
 //! clients.
 //!
-//! A clone shares the contents, so tests can restart a server without losing its data.
+//! A clone shares the contents, so tests can restart a server without losing its data. A snapshot holds the
+//! contents of one moment; another store can start from it, and a store can go back to it.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Bound;
+mod tree;
+
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -24,6 +26,8 @@ use crate::store::{
     CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, StoreEvent, Tail, TailBatch,
     Transaction, Write, unix_seconds,
 };
+
+use self::tree::Tree;
 
 /// The most events in a batch of a tail.
 const TAIL_BATCH_EVENTS: usize = 1024;
@@ -46,15 +50,16 @@ struct State {
     revision: Revision,
     oldest: Revision,
     /// The versions of each key, ascending by revision. Never empty.
-    keys: BTreeMap<StoreKey, Vec<Version>>,
+    keys: Tree<Vec<Version>>,
     /// Every change after `oldest`, ascending by revision.
     log: VecDeque<StoreEvent>,
     /// Expiry times in seconds since the epoch. Holds only those of newest versions.
-    ends: BTreeSet<(u64, StoreKey)>,
+    ends: Arc<BTreeSet<(u64, StoreKey)>>,
     /// The bytes of superseded values.
     superseded: Superseded,
 }
 
+#[derive(Clone)]
 struct Version {
     revision: Revision,
     value: Option<Bytes>,
@@ -72,11 +77,16 @@ impl MemoryStore {
         let state = State {
             revision,
             oldest: Revision::ZERO,
-            keys: BTreeMap::new(),
+            keys: Tree::default(),
             log: VecDeque::new(),
-            ends: BTreeSet::new(),
+            ends: Arc::default(),
             superseded: Superseded::default(),
         };
+        Self::with_state(state)
+    }
+
+    fn with_state(state: State) -> Self {
+        let revision = state.revision;
         let (newest, crowded) = (watch::Sender::new(revision), watch::Sender::new(Revision::ZERO));
         Self { shared: Arc::new(Shared { state: Mutex::new(state), newest, crowded }) }
     }
@@ -88,9 +98,55 @@ impl MemoryStore {
         self
     }
 
+    /// The contents at this moment. The store and the snapshot share unchanged parts, so the cost does not grow with the contents.
+    pub fn snapshot(&self) -> MemorySnapshot {
+        let state = self.shared.state.lock();
+        MemorySnapshot { revision: state.revision, keys: state.keys.clone(), ends: state.ends.clone() }
+    }
+
+    /// A store of its own that begins with a snapshot. It cannot read earlier revisions.
+    pub fn from_snapshot(snapshot: &MemorySnapshot) -> Self {
+        Self::with_state(State {
+            revision: snapshot.revision,
+            oldest: snapshot.revision,
+            keys: snapshot.keys.clone(),
+            log: VecDeque::new(),
+            ends: snapshot.ends.clone(),
+            superseded: Superseded::default(),
+        })
+    }
+
+    /// Goes back to the contents of a snapshot, at once and with new revisions: differing keys are put or deleted, and tails see these
+    /// changes. Keys for which `keeps` holds stay as they are. Returns the revision of the result.
+    pub fn restore(&self, snapshot: &MemorySnapshot, keeps: impl Fn(&StoreKey) -> bool) -> Revision {
+        let mut state = self.shared.state.lock();
+        let writes = state.differences(snapshot);
+        for write in writes.into_iter().filter(|write| !keeps(write.key())) {
+            state.apply(write);
+        }
+        // ORDER: as for a commit.
+        self.shared.newest.send_replace(state.revision);
+        state.revision
+    }
+
     /// The bytes of superseded values.
     pub fn history_bytes(&self) -> u64 {
         self.shared.state.lock().superseded.bytes()
+    }
+}
+
+/// The contents of a [`MemoryStore`] at one moment. A clone costs nothing.
+#[derive(Clone)]
+pub struct MemorySnapshot {
+    revision: Revision,
+    keys: Tree<Vec<Version>>,
+    ends: Arc<BTreeSet<(u64, StoreKey)>>,
+}
+
+impl MemorySnapshot {
+    /// The newest revision in it.
+    pub const fn revision(&self) -> Revision {
+        self.revision
     }
 }
 
@@ -198,6 +254,28 @@ impl State {
         self.newest(key).and_then(|version| version.key_value(key))
     }
 
+    /// The writes that lead from this state to the contents of a snapshot, in the order of the keys.
+    fn differences(&self, snapshot: &MemorySnapshot) -> Vec<Write> {
+        let live = |(key, versions): (&StoreKey, &Vec<Version>)| {
+            versions.last().filter(|last| last.value.is_some()).map(|last| (key.clone(), last.clone()))
+        };
+        let mut writes = Vec::new();
+        let mut ours = self.keys.iter().filter_map(live).peekable();
+        for (key, then) in snapshot.keys.iter().filter_map(live) {
+            while let Some((gone, _)) = ours.next_if(|(ours, _)| *ours < key) {
+                writes.push(Write::Delete { key: gone });
+            }
+            let now = ours.next_if(|(ours, _)| *ours == key);
+            let same = now.is_some_and(|(_, now)| now.value == then.value && now.ends == then.ends);
+            if let Some(value) = then.value.filter(|_| !same) {
+                let expires = then.ends.map(|end| SystemTime::UNIX_EPOCH + Duration::from_secs(end));
+                writes.push(Write::Put { key, value, expires });
+            }
+        }
+        writes.extend(ours.map(|(key, _)| Write::Delete { key }));
+        writes
+    }
+
     fn check_compares(&self, transaction: &Transaction) -> Result<(), CommitError> {
         for (index, compare) in transaction.compares.iter().enumerate() {
             let current = self.current(&compare.key);
@@ -220,16 +298,17 @@ impl State {
     fn append(&mut self, key: StoreKey, value: Option<Bytes>, ends: Option<u64>) -> Revision {
         self.revision = self.revision.next();
         if let Some(old_end) = self.newest(&key).and_then(|version| version.ends) {
-            self.ends.remove(&(old_end, key.clone()));
+            Arc::make_mut(&mut self.ends).remove(&(old_end, key.clone()));
         }
         if let Some(end) = ends {
-            self.ends.insert((end, key.clone()));
+            Arc::make_mut(&mut self.ends).insert((end, key.clone()));
         }
         if let Some(old) = self.newest(&key).and_then(|version| version.value.as_ref()) {
             self.superseded.add(self.revision, old.len() as u64);
         }
         self.log.push_back(StoreEvent::new(key.clone(), self.revision, value.clone()));
-        self.keys.entry(key).or_default().push(Version { revision: self.revision, value, ends });
+        let version = Version { revision: self.revision, value, ends };
+        self.keys.update(key, |versions| versions.push(version));
         self.revision
     }
 
@@ -247,13 +326,8 @@ impl State {
         let revision = request.revision.unwrap_or(self.revision);
         self.check_readable(revision)?;
         let mut page = RangePage { entries: Vec::new(), revision, more: false };
-        // `BTreeMap::range` panics on a reversed range.
-        if request.from >= request.to {
-            return Ok(page);
-        }
         let limit = request.limit.unwrap_or(usize::MAX);
-        let bounds = (Bound::Included(&request.from), Bound::Excluded(&request.to));
-        for (key, versions) in self.keys.range::<StoreKey, _>(bounds) {
+        for (key, versions) in self.keys.from(&request.from).take_while(|(key, _)| **key < request.to) {
             let visible = versions.partition_point(|version| version.revision <= revision);
             let Some(entry) = visible.checked_sub(1).and_then(|last| versions[last].key_value(key)) else { continue };
             if page.entries.len() == limit {
@@ -286,7 +360,11 @@ impl State {
             return Ok(());
         }
         self.oldest = oldest;
-        self.keys.retain(|_, versions| {
+        let concerns = |versions: &Vec<Version>| {
+            let is_superseded = versions.get(1).is_some_and(|second| second.revision <= oldest);
+            is_superseded || versions[0].revision <= oldest && versions[0].value.is_none()
+        };
+        self.keys.retain(concerns, |versions| {
             let superseded = versions.partition_point(|version| version.revision <= oldest).saturating_sub(1);
             versions.drain(..superseded);
             if versions.first().is_some_and(|first| first.revision <= oldest && first.value.is_none()) {
@@ -318,5 +396,59 @@ impl Version {
     fn key_value(&self, key: &StoreKey) -> Option<KeyValue> {
         let value = self.value.clone()?;
         Some(KeyValue::new(key.clone(), value, self.revision))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> StoreKey {
+        StoreKey::new(format!("/r/{name}"))
+    }
+
+    async fn put(store: &MemoryStore, name: &str, value: &'static str) {
+        store.commit(Transaction::default().put(key(name), value)).await.unwrap();
+    }
+
+    async fn contents(store: &MemoryStore) -> String {
+        let all = RangeRequest { from: key(""), to: StoreKey::prefix_end("/r/"), revision: None, limit: None };
+        let entries = store.range(all).await.unwrap().entries;
+        let texts = entries.iter().map(|entry| format!("{}={}", entry.key, String::from_utf8_lossy(&entry.value)));
+        texts.collect::<Vec<_>>().join(" ")
+    }
+
+    #[tokio::test]
+    async fn a_store_from_a_snapshot_and_its_origin_go_their_own_ways() {
+        let origin = MemoryStore::new();
+        put(&origin, "a", "1").await;
+        let snapshot = origin.snapshot();
+        put(&origin, "a", "2").await;
+        let fork = MemoryStore::from_snapshot(&snapshot);
+        put(&fork, "b", "3").await;
+        assert_eq!(contents(&origin).await, "/r/a=2");
+        assert_eq!(contents(&fork).await, "/r/a=1 /r/b=3");
+        assert!(matches!(fork.tail(Revision::new(1)).await, Err(StoreError::Compacted { .. })));
+        assert_eq!(contents(&MemoryStore::from_snapshot(&snapshot)).await, "/r/a=1");
+    }
+
+    #[tokio::test]
+    async fn a_restore_is_a_few_writes_that_tails_see() {
+        let store = MemoryStore::new();
+        for (name, value) in [("a", "1"), ("b", "1"), ("same", "1"), ("own", "1")] {
+            put(&store, name, value).await;
+        }
+        let snapshot = store.snapshot();
+        put(&store, "a", "2").await;
+        put(&store, "new", "2").await;
+        put(&store, "own", "2").await;
+        store.commit(Transaction::default().delete(key("b"))).await.unwrap();
+        let before = store.known_revision().unwrap();
+        let after = store.restore(&snapshot, |kept| *kept == key("own"));
+        assert_eq!(contents(&store).await, "/r/a=1 /r/b=1 /r/own=2 /r/same=1");
+        let batch = futures::StreamExt::next(&mut store.tail(before).await.unwrap()).await.unwrap().unwrap();
+        let seen: Vec<_> = batch.events.iter().map(|event| (event.key.as_str(), event.value.is_some())).collect();
+        assert_eq!(seen, [("/r/a", true), ("/r/b", true), ("/r/new", false)]);
+        assert_eq!(batch.watermark, after);
     }
 }

@@ -54,8 +54,6 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// How long a connection on which nothing moves is left alone when the server stops, or when it has been idle. A client that reads
 /// nothing, or does not send the rest of what it began, must not hold up a restart.
 const STALL_GRACE: Duration = Duration::from_secs(5);
-/// How long one without a request is left when the server stops, for its client to read that this is the end.
-const PARTING: Duration = Duration::from_secs(1);
 /// Clients that vanished without a word are found by asking at this interval, on HTTP/2.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// The longest time for the answer to a ping.
@@ -244,7 +242,7 @@ async fn serve_http(stream: Stream, shared: Arc<Shared>, client: Arc<Client>, pl
     ends.push(Box::pin(async {
         let stopped = async {
             stopping.cancelled().await;
-            activity.stalled_for(STALL_GRACE, PARTING).await;
+            activity.stalled_for(STALL_GRACE, shared.parting).await;
         };
         tokio::select! {
             () = stopped => {}

@@ -22,5 +22,6 @@ mod settings;
 mod startup;
 mod store_metrics;
 mod supervision;
+mod test_servers;
 mod users;
 mod versions_command;

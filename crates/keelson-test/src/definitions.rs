@@ -1,0 +1,87 @@
+//! Definitions of custom resources: installed together, and waited for until their resources are served.
+//!
+//! A definition is established before its resource is served everywhere, so the wait ends with a list that succeeds.
+
+use std::time::Duration;
+
+use futures::future::try_join_all;
+use http::Method;
+use kube::Client;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::endpoint::Endpoint;
+use crate::error::Error;
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+/// The time for a definition to be established and served.
+const LIMIT: Duration = Duration::from_secs(30);
+/// The pause between two looks.
+const POLL: Duration = Duration::from_millis(2);
+/// The attempts to replace a definition that another client writes too.
+const ATTEMPTS: usize = 5;
+
+pub(crate) async fn install(client: &Client, definitions: Vec<Value>) -> Result<(), Error> {
+    try_join_all(definitions.into_iter().map(|definition| install_one(client, definition))).await.map(drop)
+}
+
+async fn install_one(client: &Client, mut definition: Value) -> Result<(), Error> {
+    let name = definition["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    if name.is_empty() {
+        return Err(Error::Argument("a definition has no metadata.name".to_owned()));
+    }
+    let action = format!("installing the definition {name}");
+    let mut made = Endpoint::request(client, &action, Method::POST, DEFINITIONS, Some(&definition)).await;
+    let path = format!("{DEFINITIONS}/{name}");
+    for _ in 0..ATTEMPTS {
+        match &made {
+            Err(error) if error.is_code(409) => {}
+            _ => break,
+        }
+        let current = Endpoint::request(client, &action, Method::GET, &path, None).await?;
+        definition["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"].clone();
+        made = Endpoint::request(client, &action, Method::PUT, &path, Some(&definition)).await;
+    }
+    made?;
+    established(client, &name, &path).await?;
+    served(client, &name, &definition["spec"]).await
+}
+
+async fn established(client: &Client, name: &str, path: &str) -> Result<(), Error> {
+    let deadline = Instant::now() + LIMIT;
+    loop {
+        let found =
+            Endpoint::request(client, &format!("reading the definition {name}"), Method::GET, path, None).await?;
+        let conditions = found["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+        if conditions.iter().any(|condition| condition["type"] == "Established" && condition["status"] == "True") {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            let failing = conditions.iter().filter(|condition| condition["status"] == "False");
+            let messages: Vec<_> = failing.filter_map(|condition| condition["message"].as_str()).collect();
+            let state = format!("the definition {name} is not established ({})", messages.join("; "));
+            return Err(Error::Late { state, limit: LIMIT });
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}
+
+/// Waits until the versions answer a list.
+async fn served(client: &Client, name: &str, spec: &Value) -> Result<(), Error> {
+    let (group, plural) = (&spec["group"], &spec["names"]["plural"]);
+    let (Some(group), Some(plural)) = (group.as_str(), plural.as_str()) else { return Ok(()) };
+    let versions = spec["versions"].as_array().map_or(&[][..], Vec::as_slice);
+    let deadline = Instant::now() + LIMIT;
+    for version in versions.iter().filter(|version| version["served"] == true) {
+        let path = format!("/apis/{group}/{}/{plural}?limit=1", version["name"].as_str().unwrap_or_default());
+        loop {
+            match Endpoint::request(client, &format!("listing {name}"), Method::GET, &path, None).await {
+                Err(error) if error.is_code(404) && Instant::now() < deadline => tokio::time::sleep(POLL).await,
+                // A conversion webhook that is not there yet concerns the test, not the installation.
+                Err(error) if !error.is_code(404) => break,
+                listed => break listed.map(drop)?,
+            }
+        }
+    }
+    Ok(())
+}

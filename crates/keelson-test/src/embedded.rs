@@ -1,0 +1,191 @@
+//! The server in this process: on threads of its own, with its objects in memory.
+//!
+//! It has a runtime of its own, so that it outlives the runtime of one test where several tests share it, and so that nothing of it is
+//! left when its thread has ended.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use keelson_server::{Config, Pki, Server, StoreConfig, Switches};
+use keelson_storage::Store as _;
+use keelson_storage::memory::{MemorySnapshot, MemoryStore};
+use tokio::sync::oneshot;
+
+use crate::builder::Builder;
+use crate::clock::Clock;
+use crate::error::Error;
+
+/// The threads of the runtime of one server.
+const THREADS: usize = 2;
+/// The time for requests in flight when a server is stopped.
+const GRACE: Duration = Duration::from_millis(100);
+/// The time for idle clients to read the end of a server that is stopped.
+const PARTING: Duration = Duration::from_millis(20);
+/// The time for a server to stop.
+const STOP_LIMIT: Duration = Duration::from_secs(2);
+/// The time for work of a stopped server that can't be interrupted.
+const LAST_GRACE: Duration = Duration::from_millis(500);
+
+/// The keys of the server itself: its identity and its address. A restore leaves them alone.
+const OWN_KEYS: [&str; 2] = ["/registry/leases/kube-system/keelson", "/registry/masterleases/"];
+
+/// All objects of a server at one moment. It shares memory with the server, and a clone costs nothing.
+#[derive(Clone)]
+pub struct Snapshot(MemorySnapshot);
+
+impl std::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Snapshot").field("revision", &self.0.revision().to_string()).finish()
+    }
+}
+
+/// A server in this process. Dropping it ends the server.
+pub(crate) struct Embedded {
+    config: Config,
+    store: MemoryStore,
+    pub(crate) clock: Clock,
+    pki: Pki,
+    running: Running,
+}
+
+/// The thread of a server.
+struct Running {
+    /// Never used: the server ends when this is dropped.
+    end: Option<oneshot::Sender<()>>,
+    /// Closed when the server has ended.
+    ended: oneshot::Receiver<()>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A server that has just started.
+struct Started {
+    url: String,
+    pki: Pki,
+}
+
+impl Embedded {
+    /// Starts a server. Returns it with its kubeconfig.
+    pub(crate) async fn start(settings: &Builder) -> Result<(Self, String), Error> {
+        if !settings.args.is_empty() {
+            return Err(Error::Argument("a server in this process takes no arguments of `keelson serve`".to_owned()));
+        }
+        let clock = Clock::default();
+        let mut config = Config {
+            console: false,
+            cache_check_interval: None,
+            shutdown_grace: GRACE,
+            parting: PARTING,
+            clock: Arc::new(clock.clone()),
+            ..Config::default()
+        };
+        if let Some(controllers) = &settings.controllers {
+            let switches = Switches::parse(controllers.split(',').filter(|name| !name.is_empty()));
+            config.controllers = switches.map_err(|error| Error::Argument(format!("the controllers: {error}")))?;
+        }
+        config.history = settings.history.unwrap_or(config.history);
+        Self::run(config, MemoryStore::new(), clock).await
+    }
+
+    async fn run(mut config: Config, store: MemoryStore, clock: Clock) -> Result<(Self, String), Error> {
+        config.store = StoreConfig::InMemory(store.clone());
+        let (running, Started { url, pki }) = Running::start(config.clone()).await?;
+        let kubeconfig = pki.kubeconfig(&url);
+        Ok((Self { config, store, clock, pki, running }, kubeconfig))
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot(self.store.snapshot())
+    }
+
+    pub(crate) fn restore(&self, snapshot: &Snapshot) {
+        self.store.restore(&snapshot.0, |key| OWN_KEYS.iter().any(|own| key.as_str().starts_with(own)));
+    }
+
+    /// Another server with the same keys, which begins with a snapshot.
+    pub(crate) async fn fork(&self, snapshot: &Snapshot) -> Result<(Self, String), Error> {
+        let clock = self.clock.copied();
+        let config = Config { clock: Arc::new(clock.clone()), made_pki: Some(self.pki.clone()), ..self.config.clone() };
+        Self::run(config, MemoryStore::from_snapshot(&snapshot.0), clock).await
+    }
+
+    /// Moves the clock forward and removes what has expired.
+    pub(crate) async fn advance(&self, by: Duration) -> Result<(), Error> {
+        self.clock.advance(by);
+        let expired = self.store.expire(self.clock.now()).await;
+        expired.map(drop).map_err(|error| Error::Argument(format!("removing expired objects: {error}")))
+    }
+
+    /// Ends the server, without holding the thread of the caller meanwhile.
+    pub(crate) async fn stop(mut self) {
+        drop(self.running.end.take());
+        // The sender is never used: it goes with the thread.
+        let _ = (&mut self.running.ended).await;
+    }
+}
+
+impl Running {
+    async fn start(config: Config) -> Result<(Self, Started), Error> {
+        let (end, to_end) = oneshot::channel();
+        let (has_ended, ended) = oneshot::channel::<()>();
+        let (ready, is_ready) = oneshot::channel();
+        let run = move || {
+            match runtime() {
+                Ok(runtime) => {
+                    runtime.block_on(serve(config, ready, to_end));
+                    runtime.shutdown_timeout(LAST_GRACE);
+                }
+                Err(error) => drop(ready.send(Err(format!("starting threads: {error}")))),
+            }
+            drop(has_ended);
+        };
+        let thread = std::thread::Builder::new().name("keelson-server".to_owned()).spawn(run);
+        let thread = Some(thread.map_err(Error::io("starting a thread"))?);
+        let running = Self { end: Some(end), ended, thread };
+        match is_ready.await {
+            Ok(Ok(started)) => Ok((running, started)),
+            Ok(Err(reason)) => Err(Error::Start(reason)),
+            Err(_) => Err(Error::Start("its thread ended".to_owned())),
+        }
+    }
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(THREADS)
+        .thread_name("keelson-worker")
+        .enable_all()
+        .build()
+}
+
+/// Runs a server until it is to end.
+async fn serve(config: Config, ready: oneshot::Sender<Result<Started, String>>, to_end: oneshot::Receiver<()>) {
+    let server = match Server::start(config).await {
+        Ok(server) => server,
+        Err(error) => return drop(ready.send(Err(format!("{error:#}")))),
+    };
+    let fault = tokio::select! {
+        () = server.ready() => None,
+        failure = server.failed() => Some(failure.to_string()),
+    };
+    let told = match fault {
+        None => Ok(Started { url: server.url(), pki: server.pki().clone() }),
+        Some(fault) => Err(fault),
+    };
+    if ready.send(told).is_ok() {
+        // Ends with the sender, which is never used.
+        let _ = to_end.await;
+    }
+    // In order, so that the port is closed when this returns. What does not end in time goes with the runtime.
+    let _ = tokio::time::timeout(STOP_LIMIT, server.shutdown()).await;
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has ended too.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The listener of the layer: it takes TLS connections, applies the faults, and passes requests on.
+//!
+//! Clients identify themselves by a token of this layer, which stands for the credentials that they have at the server. Other
+//! credentials in the header `Authorization` are passed on as they are. Bodies of requests are read as a whole, up to a limit.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use http::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
+use kube::Client;
+use kube::config::AuthInfo;
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use rustls::ServerConfig;
+use rustls::pki_types::PrivateKeyDer;
+use serde_json::Value;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio_rustls::TlsAcceptor;
+
+use super::Layer;
+use super::rules::{Effect, Met, Target, expired_event};
+use crate::endpoint::Endpoint;
+use crate::error::Error;
+
+/// The most open connections. Further ones wait.
+const MOST_CONNECTIONS: usize = 1024;
+/// The largest body of a request, above the limit of any server.
+const MOST_BODY_BYTES: usize = 16 << 20;
+
+pub(super) type ResponseBody = UnsyncBoxBody<Bytes, io::Error>;
+
+/// The error by which a response breaks off.
+pub(super) fn broken() -> io::Error {
+    io::Error::other("a fault of a test ended this connection")
+}
+
+/// A listener in front of a server. Dropping it closes all connections.
+#[derive(Debug)]
+pub(super) struct Front {
+    addr: SocketAddr,
+    /// The certificate that signs that of the listener, as a kubeconfig has it.
+    authority: String,
+    passing: Arc<Passing>,
+    handle: Handle,
+    serving: AbortHandle,
+}
+
+/// Passes requests on.
+struct Passing {
+    layer: Arc<Layer>,
+    /// Clients of the server by the token of the layer that stands for them.
+    clients: Mutex<HashMap<String, Client>>,
+    /// A client without credentials, for requests with others.
+    bare: Client,
+}
+
+impl std::fmt::Debug for Passing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Passing").field("layer", &self.layer).finish_non_exhaustive()
+    }
+}
+
+impl Front {
+    pub(super) fn start(handle: Handle, layer: Arc<Layer>, server: &Endpoint) -> Result<Self, Error> {
+        let (tls, authority) = identity()?;
+        // ORDER: sockets and clients belong to the runtime of the layer.
+        let entered = handle.enter();
+        let bound = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| {
+            listener.set_nonblocking(true)?;
+            TcpListener::from_std(listener)
+        });
+        let listener = bound.map_err(Error::io("opening a port"))?;
+        let addr = listener.local_addr().map_err(Error::io("opening a port"))?;
+        let mut config = server.config().clone();
+        config.auth_info = AuthInfo::default();
+        config.default_retry = false;
+        let bare = Client::try_from(config).map_err(Error::request("making a client"))?;
+        let passing = Arc::new(Passing { layer, clients: Mutex::default(), bare });
+        let serving = handle.spawn(serve(listener, TlsAcceptor::from(tls), passing.clone())).abort_handle();
+        drop(entered);
+        Ok(Self { addr, authority, passing, handle, serving })
+    }
+
+    /// The way of a user of the server through this layer.
+    pub(super) async fn endpoint_of(&self, user: &Endpoint, name: &str) -> Result<Endpoint, Error> {
+        let token = format!("keelson-test-{}", uuid::Uuid::new_v4());
+        let client = {
+            let _entered = self.handle.enter();
+            user.client_without_retries()
+        };
+        self.passing.clients.lock().unwrap_or_else(PoisonError::into_inner).insert(token.clone(), client);
+        let credentials = AuthInfo { token: Some(token.into()), ..AuthInfo::default() };
+        let here = user.at(&format!("https://{}", self.addr), Some(self.authority.clone())).await?;
+        here.with_credentials(name, credentials).await
+    }
+}
+
+impl Drop for Front {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+/// The settings of the listener, and the authority of its certificate in base64.
+fn identity() -> Result<(Arc<ServerConfig>, String), Error> {
+    let unusable = |error: rcgen::Error| Error::Argument(format!("a certificate for the layer of faults: {error}"));
+    let (ca_key, key) = (KeyPair::generate().map_err(unusable)?, KeyPair::generate().map_err(unusable)?);
+    let mut ca = CertificateParams::default();
+    ca.distinguished_name.push(DnType::CommonName, "keelson-test");
+    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = STANDARD.encode(ca.self_signed(&ca_key).map_err(unusable)?.pem());
+    let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
+    let mut params = CertificateParams::new(names).map_err(unusable)?;
+    params.use_authority_key_identifier_extension = true;
+    let certificate = params.signed_by(&key, &Issuer::new(ca, ca_key)).map_err(unusable)?;
+    let private = PrivateKeyDer::try_from(key.serialize_der()).map_err(|error| Error::Argument(error.to_owned()))?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let tls = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|tls| tls.with_no_client_auth().with_single_cert(vec![certificate.der().clone()], private));
+    let mut tls = tls.map_err(|error| Error::Argument(format!("TLS for the layer of faults: {error}")))?;
+    tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok((Arc::new(tls), authority))
+}
+
+async fn serve(listener: TcpListener, acceptor: TlsAcceptor, passing: Arc<Passing>) {
+    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    // Dropped with the task, which closes all connections.
+    let mut open = JoinSet::new();
+    loop {
+        let Ok(permit) = room.clone().acquire_owned().await else { return };
+        // A connection that failed before it was taken concerns no other.
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        let (acceptor, passing) = (acceptor.clone(), passing.clone());
+        open.spawn(async move {
+            connection(acceptor, stream, passing).await;
+            drop(permit);
+        });
+        while open.try_join_next().is_some() {}
+    }
+}
+
+async fn connection(acceptor: TlsAcceptor, stream: TcpStream, passing: Arc<Passing>) {
+    // Small frames of a watch are not to wait for more; without this they are only late.
+    let _ = stream.set_nodelay(true);
+    // Clients that do not trust the certificate leave here.
+    let Ok(secured) = acceptor.accept(stream).await else { return };
+    let service = service_fn(move |request| {
+        let passing = passing.clone();
+        async move { passing.respond(request).await }
+    });
+    // A connection ends as its client or a fault wants it.
+    let _ = auto::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(secured), service).await;
+}
+
+impl Passing {
+    async fn respond(&self, request: Request<Incoming>) -> Result<Response<ResponseBody>, io::Error> {
+        let (mut head, body) = request.into_parts();
+        let Ok(body) = Limited::new(body, MOST_BODY_BYTES).collect().await else {
+            return text(StatusCode::PAYLOAD_TOO_LARGE, "the layer of faults takes at most 16 MiB");
+        };
+        if head.headers.contains_key(UPGRADE) {
+            return text(StatusCode::NOT_IMPLEMENTED, "the layer of faults passes no upgraded connections on");
+        }
+        let target = Target::of(&head.method, &head.uri);
+        let Met { delay, effect } = self.layer.rules.meet(&target);
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+        match &effect {
+            Some(Effect::Answer(answer)) => return json(answer.code(), &answer.body(), answer.retry_after),
+            Some(Effect::Expired) => return response(StatusCode::OK, "application/json", expired_event(), None),
+            _ => {}
+        }
+        let (is_watch, path) = (target.is_watch, target.path.to_owned());
+        let client = self.client_of(&mut head.headers);
+        head.headers.remove(HOST);
+        without_hops(&mut head.headers);
+        let uri = head.uri.path_and_query().map_or("/", |path| path.as_str());
+        let mut request = Request::builder().method(head.method.clone()).uri(uri);
+        if let Some(headers) = request.headers_mut() {
+            *headers = head.headers;
+        }
+        let request = request.body(kube::client::Body::from(body.to_bytes().to_vec())).map_err(io::Error::other)?;
+        let (mut head, body) = client.send(request).await.map_err(io::Error::other)?.into_parts();
+        without_hops(&mut head.headers);
+        let body = match effect {
+            Some(Effect::Lost) => return Err(broken()),
+            Some(Effect::DroppedAfter(events)) if is_watch => self.layer.watches.pass_on(&path, body, Some(events)),
+            _ if is_watch && head.status.is_success() => self.layer.watches.pass_on(&path, body, None),
+            _ => body.map_err(io::Error::other).boxed_unsync(),
+        };
+        let mut passed = Response::new(body);
+        (*passed.status_mut(), *passed.headers_mut()) = (head.status, head.headers);
+        Ok(passed)
+    }
+
+    /// The client of the user of a request. Its token is removed.
+    fn client_of(&self, headers: &mut HeaderMap) -> Client {
+        let token = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = token.and_then(|token| clients.get(token)).cloned();
+        if known.is_some() {
+            headers.remove(AUTHORIZATION);
+        }
+        known.unwrap_or_else(|| self.bare.clone())
+    }
+}
+
+/// Removes the fields that concern one connection alone (RFC 9110, section 7.6.1).
+fn without_hops(headers: &mut HeaderMap) {
+    for name in [CONNECTION, TRANSFER_ENCODING, CONTENT_LENGTH] {
+        headers.remove(name);
+    }
+    headers.remove("keep-alive");
+}
+
+fn json(code: StatusCode, body: &Value, retry_after: Option<u32>) -> Result<Response<ResponseBody>, io::Error> {
+    response(code, "application/json", body.to_string(), retry_after)
+}
+
+fn text(code: StatusCode, text: &str) -> Result<Response<ResponseBody>, io::Error> {
+    response(code, "text/plain", text.to_owned(), None)
+}
+
+fn response(
+    code: StatusCode,
+    kind: &str,
+    body: String,
+    retry_after: Option<u32>,
+) -> Result<Response<ResponseBody>, io::Error> {
+    let mut response = Response::builder().status(code).header(CONTENT_TYPE, kind);
+    if let Some(seconds) = retry_after {
+        response = response.header(RETRY_AFTER, seconds);
+    }
+    let body = Full::from(body).map_err(|never: Infallible| match never {}).boxed_unsync();
+    response.body(body).map_err(io::Error::other)
+}

@@ -1,0 +1,106 @@
+//! A namespace for one test: a fresh name, and its deletion when the test ends.
+//!
+//! So tests share a server and see nothing of each other.
+
+use std::time::Duration;
+
+use http::Method;
+use kube::Client;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::endpoint::Endpoint;
+use crate::error::Error;
+use crate::keelson::Keelson;
+
+const NAMESPACES: &str = "/api/v1/namespaces";
+/// The beginning of all names.
+const PREFIX: &str = "test-";
+/// The time for the service account `default` to appear. Pods are refused without it.
+const ACCOUNT_LIMIT: Duration = Duration::from_secs(10);
+/// The time for the content of a namespace to be deleted.
+const DELETION_LIMIT: Duration = Duration::from_secs(30);
+/// The pause between two looks.
+const POLL: Duration = Duration::from_millis(2);
+
+/// A namespace that is deleted with this value.
+#[derive(Debug)]
+pub struct Namespace<'s> {
+    server: &'s Keelson,
+    name: String,
+    deleted: bool,
+}
+
+pub(crate) async fn create(server: &Keelson, has_accounts: bool) -> Result<Namespace<'_>, Error> {
+    let client = server.client();
+    let body = json!({ "metadata": { "generateName": PREFIX } });
+    let made = Endpoint::request(&client, "creating a namespace", Method::POST, NAMESPACES, Some(&body)).await?;
+    let name = made["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    let namespace = Namespace { server, name, deleted: false };
+    if has_accounts {
+        let path = format!("{NAMESPACES}/{}/serviceaccounts/default", namespace.name);
+        wait(&client, &path, ACCOUNT_LIMIT, true, "the service account default does not exist").await?;
+    }
+    Ok(namespace)
+}
+
+impl Namespace<'_> {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A client of the administrator whose default namespace is this one.
+    pub fn client(&self) -> Client {
+        let mut config = self.server.config();
+        config.default_namespace.clone_from(&self.name);
+        // Only the default namespace differs from a configuration that was used.
+        Client::try_from(config).expect("the credentials of a test server are usable")
+    }
+
+    /// Deletes the namespace and waits until it is gone. Dropping the value deletes it and does not wait.
+    ///
+    /// # Errors
+    /// [`Error::Late`] where its content stays: no controller runs, or an object has a finalizer.
+    pub async fn delete(mut self) -> Result<(), Error> {
+        self.deleted = true;
+        let (client, path) = (self.server.client(), format!("{NAMESPACES}/{}", self.name));
+        Endpoint::request(&client, &format!("deleting the namespace {}", self.name), Method::DELETE, &path, None)
+            .await?;
+        wait(&client, &path, DELETION_LIMIT, false, &format!("the namespace {} still exists", self.name)).await
+    }
+}
+
+impl Drop for Namespace<'_> {
+    fn drop(&mut self) {
+        if self.deleted {
+            return;
+        }
+        // Without a thread the namespace stays, and ends with the server.
+        let Ok(handle) = self.server.background().handle() else { return };
+        let (config, path) = (self.server.config(), format!("{NAMESPACES}/{}", self.name));
+        handle.spawn(async move {
+            let Ok(client) = Client::try_from(config) else { return };
+            // The server may be ending.
+            let _ = Endpoint::request(&client, "deleting a namespace", Method::DELETE, &path, None).await;
+        });
+    }
+}
+
+/// Waits until an object exists, or does not.
+async fn wait(client: &Client, path: &str, limit: Duration, exists: bool, state: &str) -> Result<(), Error> {
+    let deadline = Instant::now() + limit;
+    loop {
+        match Endpoint::request(client, state, Method::GET, path, None).await {
+            Ok(_) if exists => return Ok(()),
+            Err(error) if error.is_code(404) && !exists => return Ok(()),
+            Ok(_) => {}
+            Err(error) if error.is_code(404) => {}
+            Err(error) => return Err(error),
+        }
+        if Instant::now() > deadline {
+            return Err(Error::Late { state: state.to_owned(), limit });
+        }
+        tokio::time::sleep(POLL).await;
+    }
+}

@@ -1,0 +1,136 @@
+//! The server as a child process: the binary of `KEELSON_BIN`, or the `keelson` on the path.
+//!
+//! It ends with its handle by SIGTERM, and by itself when this process ends in any way. Its directory is its own and goes with it.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use crate::builder::Builder;
+use crate::error::Error;
+
+/// The time for the server to be ready.
+const START_LIMIT: Duration = Duration::from_secs(60);
+/// The time for it to end in order, before it is killed.
+const END_LIMIT: Duration = Duration::from_secs(5);
+/// The pause between two looks at an ending process.
+const POLL: Duration = Duration::from_millis(1);
+/// The bytes at the end of its log that an error shows.
+const SHOWN_LOG_BYTES: u64 = 4096;
+
+/// A child process. Dropping it ends the process.
+pub(crate) struct Process {
+    child: Child,
+    log: File,
+    directory: Option<PathBuf>,
+}
+
+impl fmt::Debug for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Process").field("pid", &self.child.id()).finish_non_exhaustive()
+    }
+}
+
+impl Process {
+    /// Starts a server. Returns it with its kubeconfig.
+    pub(crate) async fn start(settings: &Builder, binary: &Path) -> Result<(Self, String), Error> {
+        // A file without a name: it is gone with its handles.
+        let log = tempfile::tempfile().map_err(Error::io("making a log file"))?;
+        let to_log = log.try_clone().map_err(Error::io("making a log file"))?;
+        let mut command = Command::new(binary);
+        // A server of a test has its settings from here alone.
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("KEELSON_")) {
+            command.env_remove(name);
+        }
+        command.args(["serve", "--ephemeral", "--bind", "127.0.0.1:0", "--output", "json"]);
+        command.arg(format!("--exit-with-parent={}", std::process::id()));
+        if let Some(controllers) = &settings.controllers {
+            command.arg(format!("--controllers={controllers}"));
+        }
+        if let Some(history) = settings.history {
+            command.arg(format!("--history={}s", history.as_secs().max(1)));
+        }
+        command.args(&settings.args);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(to_log);
+        let mut child = command.spawn().map_err(Error::io(format!("starting {}", binary.display())))?;
+        let output = child.stdout.take();
+        let mut process = Self { child, log, directory: None };
+        let line = match tokio::time::timeout(START_LIMIT, first_line(output)).await {
+            Ok(Ok(line)) => line,
+            Ok(Err(_)) => return Err(process.failure("it ended")),
+            Err(_) => return Err(process.failure(&format!("it was not ready within {START_LIMIT:?}"))),
+        };
+        let Ok(told) = serde_json::from_str::<Value>(&line) else {
+            return Err(process.failure("it printed no line of JSON"));
+        };
+        process.directory = told["dataDirectory"].as_str().map(PathBuf::from);
+        let kubeconfig = told["kubeconfig"].as_str().unwrap_or_default();
+        let kubeconfig = std::fs::read_to_string(kubeconfig).map_err(Error::io(format!("reading {kubeconfig}")))?;
+        Ok((process, kubeconfig))
+    }
+
+    /// The process, in which a debugger may look.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn failure(&mut self, reason: &str) -> Error {
+        let mut end = String::new();
+        let shown = self.log.metadata().map_or(0, |log| log.len().saturating_sub(SHOWN_LOG_BYTES));
+        if self.log.seek(SeekFrom::Start(shown)).is_ok() {
+            let mut bytes = Vec::new();
+            // A log that can't be read is no reason to hide the failure.
+            let _ = (&self.log).take(SHOWN_LOG_BYTES).read_to_end(&mut bytes);
+            end = String::from_utf8_lossy(&bytes).into_owned();
+        }
+        Error::Start(format!("{reason}; its log ends with:\n{end}"))
+    }
+}
+
+/// The first line of the output, which the server prints when it is ready.
+async fn first_line(output: Option<ChildStdout>) -> Result<String, oneshot::error::RecvError> {
+    let (told, line) = oneshot::channel();
+    // A thread, since a pipe of a child can't be waited for otherwise. It ends with the pipe.
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        let Some(output) = output else { return };
+        let mut output = BufReader::new(output);
+        if output.read_line(&mut text).is_ok_and(|bytes| bytes > 0) {
+            let _ = told.send(text);
+            // Keeps the pipe open and empty.
+            let _ = std::io::copy(&mut output, &mut std::io::sink());
+        }
+    });
+    line.await
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(Some(_))) {
+            return;
+        }
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            // It may have ended by itself.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let deadline = Instant::now() + END_LIMIT;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() > deadline {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                if let Some(directory) = &self.directory {
+                    let _ = std::fs::remove_dir_all(directory);
+                }
+                return;
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Users of a server: a certificate with a name and groups, and the rights that a test gives them.
+//!
+//! Both come about as an administrator does it: a signing request that is approved, and roles with their bindings.
+
+use std::future::IntoFuture;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, try_join_all};
+use http::Method;
+use kube::config::AuthInfo;
+use kube::{Client, Config};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::certificate_request::CertificateRequest;
+use crate::endpoint::Endpoint;
+use crate::error::Error;
+
+const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+const RBAC_GROUP: &str = "rbac.authorization.k8s.io";
+const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
+/// The beginning of the names of roles and bindings.
+const PREFIX: &str = "keelson-test-";
+/// The time for a certificate to be signed.
+const SIGNING_LIMIT: Duration = Duration::from_secs(30);
+/// The pause between two looks.
+const POLL: Duration = Duration::from_millis(2);
+
+/// A user of a server.
+#[derive(Debug)]
+pub struct User {
+    name: String,
+    endpoint: Endpoint,
+}
+
+impl User {
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A client with the certificate of this user.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime, to which each client is bound.
+    pub fn client(&self) -> Client {
+        self.endpoint.client()
+    }
+
+    /// The configuration of that client.
+    pub fn config(&self) -> Config {
+        self.endpoint.config().clone()
+    }
+
+    /// The path of the kubeconfig of this user. The file is written at the first call and removed with this value.
+    ///
+    /// # Errors
+    /// [`Error::Io`] when it can't be written.
+    pub fn kubeconfig(&self) -> Result<PathBuf, Error> {
+        self.endpoint.file().map(Path::to_owned)
+    }
+
+    pub(crate) fn at(name: &str, endpoint: Endpoint) -> Self {
+        Self { name: name.to_owned(), endpoint }
+    }
+
+    pub(crate) const fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+}
+
+/// The groups and rights of a user. Await it for the [`User`].
+#[derive(Debug)]
+#[must_use = "a user is created when the builder is awaited"]
+pub struct UserBuilder<'s> {
+    server: &'s Endpoint,
+    name: String,
+    groups: Vec<String>,
+    grants: Vec<Grant>,
+}
+
+/// A role that the user has.
+#[derive(Clone, Debug)]
+struct Grant {
+    role: Role,
+    /// The namespaces in which the user has it, or all of them.
+    namespaces: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+enum Role {
+    /// A cluster role that exists.
+    Named(String),
+    /// A role that is created for this user.
+    Rule(Value),
+}
+
+impl<'s> UserBuilder<'s> {
+    pub(crate) fn new(server: &'s Endpoint, name: &str) -> Self {
+        Self { server, name: name.to_owned(), groups: Vec::new(), grants: Vec::new() }
+    }
+
+    /// Adds a group. Groups of the system, such as `system:masters`, may be refused by the signer.
+    pub fn group(mut self, group: &str) -> Self {
+        self.groups.push(group.to_owned());
+        self
+    }
+
+    /// Adds a right: verbs and resources, each separated by commas. A resource of a group is `deployments.apps`, a subresource
+    /// `pods/status`. It holds in all namespaces unless [`in_namespace`](Self::in_namespace) follows.
+    pub fn can(mut self, verbs: &str, resources: &str) -> Self {
+        self.grants.push(Grant { role: Role::Rule(rules(verbs, resources)), namespaces: Vec::new() });
+        self
+    }
+
+    /// Adds a cluster role that exists, such as `view`. It holds in all namespaces unless [`in_namespace`](Self::in_namespace) follows.
+    pub fn role(mut self, cluster_role: &str) -> Self {
+        self.grants.push(Grant { role: Role::Named(cluster_role.to_owned()), namespaces: Vec::new() });
+        self
+    }
+
+    /// Confines the last right to a namespace. Several calls name several namespaces. Without a right before, it does nothing.
+    pub fn in_namespace(mut self, namespace: &str) -> Self {
+        if let Some(last) = self.grants.last_mut() {
+            last.namespaces.push(namespace.to_owned());
+        }
+        self
+    }
+
+    async fn create(self) -> Result<User, Error> {
+        let client = self.server.client();
+        let grants = self.grants.iter().map(|grant| grant.create(&client, &self.name));
+        let (credentials, _) = futures::future::try_join(self.certificate(&client), try_join_all(grants)).await?;
+        let endpoint = self.server.with_credentials(&self.name, credentials).await?;
+        Ok(User { name: self.name, endpoint })
+    }
+
+    async fn certificate(&self, client: &Client) -> Result<AuthInfo, Error> {
+        let action = format!("requesting a certificate for {}", self.name);
+        let CertificateRequest { request_pem, key_pem } = CertificateRequest::new(&self.name, &self.groups)?;
+        let request = json!({
+            "metadata": { "generateName": PREFIX },
+            "spec": {
+                "request": STANDARD.encode(request_pem), "signerName": SIGNER,
+                "usages": ["digital signature", "client auth"],
+            },
+        });
+        let made = Endpoint::request(client, &action, Method::POST, REQUESTS, Some(&request)).await?;
+        let path = format!("{REQUESTS}/{}", made["metadata"]["name"].as_str().unwrap_or_default());
+        let approval = json!({"status": {"conditions": [
+            {"type": "Approved", "status": "True", "reason": "Test", "message": "a user of a test"},
+        ]}});
+        Endpoint::request(client, &action, Method::PATCH, &format!("{path}/approval"), Some(&approval)).await?;
+        let certificate = self.signed(client, &action, &path).await;
+        // The request has served its purpose. It ends with the server at the latest.
+        let _ = Endpoint::request(client, &action, Method::DELETE, &path, None).await;
+        Ok(AuthInfo {
+            client_certificate_data: Some(certificate?),
+            client_key_data: Some(STANDARD.encode(key_pem).into()),
+            ..AuthInfo::default()
+        })
+    }
+
+    /// The certificate in base64, as a kubeconfig has it.
+    async fn signed(&self, client: &Client, action: &str, path: &str) -> Result<String, Error> {
+        let deadline = Instant::now() + SIGNING_LIMIT;
+        loop {
+            let found = Endpoint::request(client, action, Method::GET, path, None).await?;
+            if let Some(certificate) = found["status"]["certificate"].as_str() {
+                return Ok(certificate.to_owned());
+            }
+            let conditions = found["status"]["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+            if let Some(failed) = conditions.iter().find(|condition| condition["type"] == "Failed") {
+                let reason = failed["message"].as_str().unwrap_or_default();
+                return Err(Error::Argument(format!("the certificate for {} is refused: {reason}", self.name)));
+            }
+            if Instant::now() > deadline {
+                let state = format!(
+                    "no certificate for {} (it needs the controller certificatesigningrequest-signing-controller)",
+                    self.name
+                );
+                return Err(Error::Late { state, limit: SIGNING_LIMIT });
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+}
+
+impl<'s> IntoFuture for UserBuilder<'s> {
+    type Output = Result<User, Error>;
+    type IntoFuture = BoxFuture<'s, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        self.create().boxed()
+    }
+}
+
+impl Grant {
+    async fn create(&self, client: &Client, user: &str) -> Result<(), Error> {
+        let action = format!("giving rights to {user}");
+        let role = match &self.role {
+            Role::Named(name) => name.clone(),
+            Role::Rule(rules) => {
+                let body = json!({ "metadata": { "generateName": PREFIX }, "rules": rules });
+                let path = format!("{RBAC}/clusterroles");
+                let made = Endpoint::request(client, &action, Method::POST, &path, Some(&body)).await?;
+                made["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+            }
+        };
+        let binding = json!({
+            "metadata": { "generateName": PREFIX },
+            "roleRef": { "apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": role },
+            "subjects": [{ "apiGroup": RBAC_GROUP, "kind": "User", "name": user }],
+        });
+        let places: Vec<String> = match &self.namespaces[..] {
+            [] => vec![format!("{RBAC}/clusterrolebindings")],
+            named => named.iter().map(|name| format!("{RBAC}/namespaces/{name}/rolebindings")).collect(),
+        };
+        for place in places {
+            Endpoint::request(client, &action, Method::POST, &place, Some(&binding)).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The rules of a role, one for each resource.
+fn rules(verbs: &str, resources: &str) -> Value {
+    let parts =
+        |text: &str| text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect();
+    let (verbs, resources): (Vec<String>, Vec<String>) = (parts(verbs), parts(resources));
+    let rule = |resource: &String| {
+        // A group stands behind the resource and before the subresource, as kubectl has it: `deployments.apps/scale`.
+        let (named, subresource) =
+            resource.split_once('/').map_or((&**resource, None), |(named, sub)| (named, Some(sub)));
+        let (plural, group) = named.split_once('.').unwrap_or((named, ""));
+        let group = if named == "*" { "*" } else { group };
+        let resource = subresource.map_or_else(|| plural.to_owned(), |sub| format!("{plural}/{sub}"));
+        json!({ "apiGroups": [group], "resources": [resource], "verbs": verbs })
+    };
+    resources.iter().map(rule).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_right_names_groups_and_subresources_as_kubectl_does() {
+        let expected = json!([
+            { "apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list"] },
+            { "apiGroups": ["apps"], "resources": ["deployments/scale"], "verbs": ["get", "list"] },
+            { "apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list"] },
+        ]);
+        assert_eq!(rules("get, list", "pods,deployments.apps/scale,*"), expected);
+    }
+}

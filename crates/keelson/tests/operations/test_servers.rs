@@ -1,0 +1,65 @@
+//! The crate `keelson-test` with this binary: the same test passes in both forms, and a process ends with its handle.
+//!
+//! The form in a process has its own tests in that crate.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use keelson_test::{Error, Fault, Form, Keelson};
+use kube::api::{Api, ListParams, PostParams};
+use serde_json::json;
+
+async fn start() -> Keelson {
+    let form = Form::Process(PathBuf::from(env!("CARGO_BIN_EXE_keelson")));
+    Keelson::builder().form(form).start().await.unwrap()
+}
+
+fn directory_of(process: u32) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten();
+    let link = |path: &Path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("keelson-"));
+    let open = std::fs::read_dir(format!("/proc/{process}/fd")).ok()?.flatten();
+    let targets: Vec<_> = open.filter_map(|file| std::fs::read_link(file.path()).ok()).collect();
+    let of = |path: &PathBuf| targets.iter().any(|target| target.starts_with(path));
+    entries.map(|entry| entry.path()).filter(|path| link(path)).find(of)
+}
+
+#[tokio::test]
+async fn a_process_serves_users_definitions_namespaces_and_faults() {
+    let server = start().await;
+    assert!(matches!(server.snapshot(), Err(Error::NeedsEmbedded(_))));
+    assert!(matches!(server.advance(Duration::ZERO).await, Err(Error::NeedsEmbedded(_))));
+    let namespace = server.namespace().await.unwrap();
+    let user = server.user("dev").can("create,get", "configmaps").in_namespace(namespace.name()).await.unwrap();
+    let faults = server.faults().await.unwrap();
+    let refused = faults.inject(Fault::internal_error().methods([http::Method::POST])).unwrap();
+    let user = faults.user(&user).await.unwrap();
+    let maps: Api<ConfigMap> = Api::namespaced(user.client(), namespace.name());
+    let map: ConfigMap = serde_json::from_value(json!({ "metadata": { "name": "m" } })).unwrap();
+    assert!(maps.create(&PostParams::default(), &map).await.is_err());
+    assert!(maps.create(&PostParams::default(), &map).await.is_ok());
+    assert!(maps.list(&ListParams::default()).await.is_err());
+    assert_eq!(refused.hits(), 1);
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_a_process_whose_handle_is_dropped() {
+    let server = start().await;
+    let (url, pid) = (server.url(), server.pid().unwrap());
+    let directory = directory_of(pid);
+    drop(server);
+    assert!(!Path::new(&format!("/proc/{pid}")).exists());
+    assert!(std::net::TcpListener::bind(url.trim_start_matches("https://")).is_ok());
+    if let Some(directory) = directory {
+        assert!(!directory.exists(), "{}", directory.display());
+    }
+}
+
+#[tokio::test]
+async fn a_binary_that_can_not_start_says_why() {
+    let form = || Form::Process(PathBuf::from(env!("CARGO_BIN_EXE_keelson")));
+    let refused = Keelson::builder().form(form()).arg("--no-such-flag").start().await.unwrap_err().to_string();
+    assert!(refused.contains("--no-such-flag"), "{refused}");
+    let missing = Keelson::builder().form(Form::Process(PathBuf::from("/nowhere/keelson"))).start().await;
+    assert!(matches!(missing, Err(Error::Io { .. })));
+}
