@@ -45,7 +45,7 @@ use crate::peer_access::PeerAccess;
 use crate::peers::Peers;
 use crate::pipeline::PipelineParts;
 use crate::readiness::Readiness;
-use crate::registry::{AdmissionCounts, outbound_of, registry_of};
+use crate::registry::{AdmissionParts, outbound_of, registry_of};
 use crate::remote::{AggregatedServers, PublishedFields};
 use crate::rights::{OperatorFiles, Rights};
 use crate::store::{Opened, StoreConfig, StoreMetrics};
@@ -76,7 +76,7 @@ struct Prepared {
     fenced: Arc<dyn Store>,
     registry: Arc<Registry>,
     outbound: Arc<Outbound>,
-    admission_counts: AdmissionCounts,
+    admission: AdmissionParts,
     pki: Pki,
     unsaved: Unsaved,
     tokens: Tokens,
@@ -176,7 +176,7 @@ impl Prepared {
         let fenced = fenced(&config, &store, &fence, &store_requests);
         let rights = Rights::new(&config, &cache, files)?;
         let (outbound, services) = outbound_of(&config, &pki);
-        let (registry, admission_counts) = registry_of(&config, fenced.clone(), cache, &rights, &outbound)?;
+        let (registry, admission) = registry_of(&config, fenced.clone(), cache, &rights, &outbound)?;
         services.are_those_of(&registry);
         registry.ensure_system_namespaces().await.context("making the system namespaces")?;
         let tokens = Tokens::new(&config, &registry, issuer, &rights, &outbound)?;
@@ -198,7 +198,7 @@ impl Prepared {
             fenced,
             registry,
             outbound,
-            admission_counts,
+            admission,
             pki,
             unsaved,
             tokens,
@@ -299,12 +299,7 @@ impl Prepared {
         };
         let reads = self.rights.reads();
         let audit = self.rights.follow(&self.tokens.foreign, &background, &stopping, &outbound);
-        for credentials in config.admission_configuration.credentials() {
-            let (credentials, told) = (credentials.clone(), stopping.clone());
-            background.spawn("webhook-credentials", async move {
-                let _: Option<()> = told.run_until_cancelled_owned(async move { credentials.follow().await }).await;
-            });
-        }
+        self.admission.follow(&config.admission_configuration, &background, &stopping);
         background.spawn("custom-resources", self.extensions.clone().run(stopping.clone()));
         let remotes = AggregatedServers::new(self.aggregator.clone(), outbound.clone(), fields, peers.clone());
         background.spawn("api-services", self.aggregator.clone().run(stopping.clone()));
@@ -321,7 +316,7 @@ impl Prepared {
             supervisor: supervisor.clone(),
             registry: registry.clone(),
             outbound: outbound.clone(),
-            admission_counts: self.admission_counts,
+            admission_counts: self.admission.counts,
             others: OtherServers { aggregator: self.aggregator, peers },
             extensions: self.extensions,
             tokens: self.tokens,

@@ -18,8 +18,8 @@ use tokio::time::sleep;
 use super::connection::WebhookConnection;
 use crate::document::ConfigurationError;
 
-/// How long is waited before the second time.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
+/// How long is waited before the second time, where settings do not say.
+pub const RETRY_WAIT: Duration = Duration::from_millis(500);
 /// How many bytes an answer may have.
 const MOST_BYTES: usize = 1024 * 1024;
 
@@ -51,9 +51,11 @@ impl ReviewVersion {
 }
 
 /// A webhook that is sent reviews.
-pub(super) struct ReviewClient {
+pub struct ReviewClient {
     file: PathBuf,
     connection: WebhookConnection,
+    /// How long is waited before the second time.
+    wait: Duration,
     random: Arc<dyn Random>,
     failures: RepeatLog,
 }
@@ -66,23 +68,35 @@ impl std::fmt::Debug for ReviewClient {
 
 impl ReviewClient {
     /// The webhook of a kubeconfig. One try may take so long.
-    pub(super) fn of_file(
+    ///
+    /// # Errors
+    /// When the file can't be used.
+    pub fn of_file(
         file: &Path,
         time: Duration,
         outbound: &Arc<Outbound>,
         random: Arc<dyn Random>,
     ) -> Result<Self, ConfigurationError> {
         let connection = WebhookConnection::of_file(file, time, outbound)?;
-        Ok(Self { file: file.to_owned(), connection, random, failures: RepeatLog::new() })
+        Ok(Self { file: file.to_owned(), connection, wait: RETRY_WAIT, random, failures: RepeatLog::new() })
+    }
+
+    /// The same, which waits so long before the second try.
+    #[must_use]
+    pub fn waiting(self, wait: Duration) -> Self {
+        Self { wait, ..self }
     }
 
     /// Keeps up with the files that say where the webhook is. Never ends.
-    pub(super) async fn follow(&self) {
+    pub async fn follow(&self) {
         self.connection.follow().await;
     }
 
     /// The answer to a review. A webhook that fails is logged, and when it answers again.
-    pub(super) async fn ask(&self, review: &Value) -> Result<Value, String> {
+    ///
+    /// # Errors
+    /// The webhook can't be called, or does not answer as one does; the text is that of Kubernetes' own client.
+    pub async fn ask(&self, review: &Value) -> Result<Value, String> {
         let answer = self.ask_repeatedly(review).await;
         let file = self.file.display();
         match &answer {
@@ -102,7 +116,7 @@ impl ReviewClient {
 
     async fn ask_repeatedly(&self, review: &Value) -> Result<Value, String> {
         let body = Bytes::from(json::to_vec(review));
-        let mut waits = RetryWaits::new(FIRST_WAIT, self.random.clone());
+        let mut waits = RetryWaits::new(self.wait, self.random.clone());
         loop {
             let (why, again) = match self.send(body.clone()).await {
                 Ok(answer) => return Ok(answer),
