@@ -23,11 +23,11 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::documents::OtherServers;
 use crate::metrics::{
-    StoreRequests, access_samples, admission_times, aggregation_samples, client_histograms, client_samples,
-    collection_samples, collection_times, conversion_samples, conversion_times, feature_gates, peer_samples,
-    pod_security_samples, policy_samples, policy_times, program_samples, queue_samples, queue_times, read_samples,
-    regeneration_samples, registry_samples, review_times, server_info, token_cache_times, watchdog_samples,
-    webhook_samples, webhook_times,
+    StoreRequests, access_samples, admission_times, aggregation_samples, allocation_samples, client_histograms,
+    client_samples, collection_samples, collection_times, comparison_times, conversion_samples, conversion_times,
+    feature_gates, issuer_times, peer_samples, pod_security_samples, policy_samples, policy_times, program_samples,
+    queue_samples, queue_times, read_samples, regeneration_samples, registry_samples, review_times, server_info,
+    token_cache_times, token_use_samples, watchdog_samples, webhook_samples, webhook_times,
 };
 use crate::registry::AdmissionCounts;
 use crate::store::StoreMetrics;
@@ -71,6 +71,8 @@ impl PipelineParts {
         let metrics = watched_metrics(supervisor);
         let measured = registry.clone();
         metrics.add_source(move || registry_samples(&measured));
+        let measured = registry.clone();
+        metrics.add_source(move || allocation_samples(&measured));
         metrics.add_source(store_metrics);
         measure_store(&metrics, &registry, store_requests);
         let gates = feature_gates(&config.registry);
@@ -86,6 +88,9 @@ impl PipelineParts {
         let issuers = foreign.issuers.clone();
         let asking = authorizers.clone();
         metrics.add_histograms(move || review_times(&asking));
+        if let Some(issuers) = issuers.clone() {
+            metrics.add_histograms(move || issuer_times(&issuers));
+        }
         metrics.add_source(move || access_samples(issuers.as_deref(), &authorizers));
         metrics.add_source(move || read_samples(&reads));
         let info = server_info(&config.server_id);
@@ -163,6 +168,8 @@ fn measure_process(metrics: &Metrics) {
     metrics.add_source(queue_samples);
     metrics.add_histograms(queue_times);
     metrics.add_histograms(token_cache_times);
+    metrics.add_source(token_use_samples);
+    metrics.add_histograms(comparison_times);
 }
 
 /// Adds the metrics of calls of others.
