@@ -301,3 +301,19 @@ async fn a_slice_of_endpoints_counts_its_labels_and_drops_the_old_topology() {
     let annotated = patch(&raw, &url, json!({"metadata": {"annotations": {"a": "b"}}})).await;
     assert_eq!(annotated["metadata"]["generation"], 2);
 }
+
+#[tokio::test]
+async fn the_default_class_of_ingresses_is_marked_in_tables() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let classes = "/apis/networking.k8s.io/v1/ingressclasses";
+    let class = |name: &str, annotations: Value| json!({"metadata": {"name": name, "annotations": annotations}, "spec": {"controller": "example.org/c"}});
+    raw.post(classes, &class("edge", json!({"ingressclass.kubernetes.io/is-default-class": "true"}))).await.expect(201);
+    raw.post(classes, &class("other", json!({"ingressclass.kubernetes.io/is-default-class": "false"})))
+        .await
+        .expect(201);
+    let accept = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let table = raw.get(classes).header("accept", accept).await.expect(200).json();
+    let names = [0, 1].map(|row| table["rows"][row]["cells"][0].clone());
+    assert_eq!(names, [json!("edge (default)"), json!("other")]);
+}
