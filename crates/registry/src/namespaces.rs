@@ -82,8 +82,8 @@ impl Registry {
 }
 
 impl Registry {
-    /// Makes the namespace of a new object where it is missing and the settings say so: upstream's plugin NamespaceAutoProvision. The server
-    /// makes it, whatever the rights of the caller are. A dry run makes none.
+    /// Makes the namespace of a new object where it is missing and the settings say so (upstream's plugin NamespaceAutoProvision). The
+    /// server makes it, whatever the rights of the caller are. A dry run makes none.
     ///
     /// # Errors
     /// 403 when the namespace is refused, 5xx when the store can't be written.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use keelson_access::FileReads;
 use keelson_access::audit::Auditor;
+use keelson_access_config::ConfiguredIssuers;
 use keelson_extensions::Extensions;
 use keelson_http::Pipeline;
 use keelson_http::filters::OpenPages;
@@ -71,8 +72,6 @@ impl PipelineParts {
         let metrics = watched_metrics(supervisor);
         let measured = registry.clone();
         metrics.add_source(move || registry_samples(&measured));
-        let measured = registry.clone();
-        metrics.add_source(move || allocation_samples(&measured));
         metrics.add_source(store_metrics);
         measure_store(&metrics, &registry, store_requests);
         let gates = feature_gates(&config.registry);
@@ -88,9 +87,7 @@ impl PipelineParts {
         let issuers = foreign.issuers.clone();
         let asking = authorizers.clone();
         metrics.add_histograms(move || review_times(&asking));
-        if let Some(issuers) = issuers.clone() {
-            metrics.add_histograms(move || issuer_times(&issuers));
-        }
+        measure_issuers(&metrics, issuers.clone());
         metrics.add_source(move || access_samples(issuers.as_deref(), &authorizers));
         metrics.add_source(move || read_samples(&reads));
         let info = server_info(&config.server_id);
@@ -151,8 +148,10 @@ impl StoredDefinitions for FollowedDefinitions {
     }
 }
 
-/// Adds the metrics of requests to the store.
+/// Adds the metrics of requests to the store, and of addresses and ports that are taken there.
 fn measure_store(metrics: &Metrics, registry: &Arc<Registry>, requests: Arc<StoreRequests>) {
+    let measured = registry.clone();
+    metrics.add_source(move || allocation_samples(&measured));
     let (counted, measured) = (requests.clone(), registry.clone());
     metrics.add_source(move || counted.samples(&measured));
     let measured = registry.clone();
@@ -170,6 +169,13 @@ fn measure_process(metrics: &Metrics) {
     metrics.add_histograms(token_cache_times);
     metrics.add_source(token_use_samples);
     metrics.add_histograms(comparison_times);
+}
+
+/// Adds the times of tokens of issuers.
+fn measure_issuers(metrics: &Metrics, issuers: Option<Arc<ConfiguredIssuers>>) {
+    if let Some(issuers) = issuers {
+        metrics.add_histograms(move || issuer_times(&issuers));
+    }
 }
 
 /// Adds the metrics of calls of others.

@@ -71,9 +71,9 @@ impl ServiceAccountTokens {
         self.note_use(&claims, &secret).await;
         TOKEN_USES.legacy.increment();
         if is_generated {
-            TOKEN_USES.automatic.increment()
+            TOKEN_USES.automatic.increment();
         } else {
-            TOKEN_USES.manual.increment()
+            TOKEN_USES.manual.increment();
         }
         let user = User { uid: Some(uid.clone()), ..User::service_account(namespace, account) };
         Ok(Some((user, is_generated.then_some(GENERATED))))

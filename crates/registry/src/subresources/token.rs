@@ -299,9 +299,9 @@ impl ServiceAccountTokens {
         self.check_objects(&claims, now).await?;
         let is_stale = claims.warn_after.is_some_and(|begin| seconds(now) > begin);
         if is_stale {
-            TOKEN_USES.stale.increment()
+            TOKEN_USES.stale.increment();
         } else {
-            TOKEN_USES.valid.increment()
+            TOKEN_USES.valid.increment();
         }
         Ok(Some(((user_of(&claims), meant), None)))
     }
