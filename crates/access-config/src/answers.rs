@@ -11,11 +11,11 @@ use aws_lc_rs::digest::{Context, SHA256};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// The hash of a question.
-pub(crate) type Key = [u8; 32];
+/// What was asked, as it is known here.
+pub type AnswerKey = [u8; 32];
 
-/// The hash of several texts, each with its length.
-pub(crate) fn key<'t>(texts: impl IntoIterator<Item = &'t [u8]>) -> Key {
+/// The hash of texts, of which each is told from the next.
+pub fn answer_key<'t>(texts: impl IntoIterator<Item = &'t [u8]>) -> AnswerKey {
     let mut hash = Context::new(&SHA256);
     for text in texts {
         hash.update(&(text.len() as u64).to_be_bytes());
@@ -28,8 +28,8 @@ pub(crate) fn key<'t>(texts: impl IntoIterator<Item = &'t [u8]>) -> Key {
 
 /// Cached answers by question.
 #[derive(Debug)]
-pub(crate) struct Answers<V> {
-    slots: Mutex<HashMap<Key, Arc<Slot<V>>>>,
+pub struct Answers<V> {
+    slots: Mutex<HashMap<AnswerKey, Arc<Slot<V>>>>,
     most: usize,
 }
 
@@ -44,13 +44,13 @@ struct Answered<V> {
 }
 
 impl<V: Clone> Answers<V> {
-    /// Creates a cache for `most` answers.
-    pub(crate) fn new(most: usize) -> Self {
+    /// Keeps so many.
+    pub fn new(most: usize) -> Self {
         Self { slots: Mutex::default(), most }
     }
 
-    /// Returns the cached answer to a question, or the result of `ask`, which also says how long to keep it.
-    pub(crate) async fn get(&self, key: Key, ask: impl Future<Output = (V, Duration)>) -> V {
+    /// The answer to a question that is kept, or what `ask` comes to, which says how long it may be kept.
+    pub async fn get(&self, key: AnswerKey, ask: impl Future<Output = (V, Duration)>) -> V {
         let came = Instant::now();
         let slot = self.slot(key, came);
         let mut last = slot.lock().await;
@@ -69,7 +69,7 @@ impl<V: Clone> Answers<V> {
         answer
     }
 
-    fn slot(&self, key: Key, now: Instant) -> Arc<Slot<V>> {
+    fn slot(&self, key: AnswerKey, now: Instant) -> Arc<Slot<V>> {
         let mut slots = self.slots.lock();
         if let Some(slot) = slots.get(&key) {
             return slot.clone();
@@ -105,7 +105,7 @@ mod tests {
         let asked = AtomicUsize::new(0);
         let get = async |name: &str, keep: Duration| {
             let ask = async { (asked.fetch_add(1, Ordering::Relaxed), keep) };
-            answers.get(key([name.as_bytes()]), ask).await
+            answers.get(answer_key([name.as_bytes()]), ask).await
         };
         assert_eq!((get("a", KEEP).await, get("a", KEEP).await, get("b", KEEP).await), (0, 0, 1));
         tokio::time::advance(KEEP).await;
@@ -119,7 +119,7 @@ mod tests {
         let answers = Answers::new(10);
         let asked = AtomicUsize::new(0);
         let get = || {
-            answers.get(key([&b"a"[..]]), async {
+            answers.get(answer_key([&b"a"[..]]), async {
                 let number = asked.fetch_add(1, Ordering::Relaxed);
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 (number, Duration::ZERO)
@@ -137,13 +137,13 @@ mod tests {
         let answers = Answers::new(8);
         for number in 0..100_u32 {
             let keep = if number % 2 == 0 { KEEP } else { Duration::ZERO };
-            answers.get(key([&number.to_be_bytes()[..]]), async { ((), keep) }).await;
+            answers.get(answer_key([&number.to_be_bytes()[..]]), async { ((), keep) }).await;
             assert!(answers.slots.lock().len() <= 8);
         }
     }
 
     #[test]
     fn texts_are_told_apart() {
-        assert_ne!(key([&b"ab"[..], b"c"]), key([&b"a"[..], b"bc"]));
+        assert_ne!(answer_key([&b"ab"[..], b"c"]), answer_key([&b"a"[..], b"bc"]));
     }
 }

@@ -12,6 +12,6 @@ mod validation;
 
 pub use config::{Anonymous, AuthenticationConfiguration};
 pub use flags::OidcFlags;
-pub use issuers::{ConfiguredIssuers, IssuerSample};
+pub use issuers::{ConfiguredIssuers, IssuerSample, IssuerTimes};
 
 pub use crate::jwt::SIGNING_ALGORITHMS;

@@ -16,8 +16,9 @@ mod jwt;
 mod reloads;
 mod webhook;
 
+pub use answers::{AnswerKey, Answers, answer_key};
 pub use authentication::{
-    Anonymous, AuthenticationConfiguration, ConfiguredIssuers, IssuerSample, OidcFlags, SIGNING_ALGORITHMS,
+    Anonymous, AuthenticationConfiguration, ConfiguredIssuers, IssuerSample, IssuerTimes, OidcFlags, SIGNING_ALGORITHMS,
 };
 pub use authorization::{
     AuthorizationSource, AuthorizerEntry, AuthorizerKind, ConfiguredAuthorizers, DecisionCounts, LocalAuthorizers,
@@ -25,6 +26,6 @@ pub use authorization::{
 pub use document::ConfigurationError;
 pub use reloads::{ReloadCounts, Reloads};
 pub use webhook::{
-    AskedCounts, HostCredentials, ReviewVersion, TOKEN_CACHE, TokenCacheCounts, WebhookConnection, WebhookCounts,
-    WebhookEndpoint, WebhookTokens, WebhookUsers,
+    AskedCounts, HostCredentials, RETRY_WAIT, ReviewClient, ReviewVersion, TOKEN_CACHE, TokenCacheCounts,
+    WebhookConnection, WebhookCounts, WebhookEndpoint, WebhookTokens, WebhookUsers,
 };

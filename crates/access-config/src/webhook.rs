@@ -13,7 +13,7 @@ mod token_cache;
 mod tokens;
 
 pub use authorizer::{AskedCounts, WebhookCounts};
-pub use client::ReviewVersion;
+pub use client::{RETRY_WAIT, ReviewClient, ReviewVersion};
 pub use connection::WebhookConnection;
 pub use host_credentials::{HostCredentials, WebhookUsers};
 pub use kubeconfig::WebhookEndpoint;

@@ -1,7 +1,7 @@
 //! The file of `--admission-control-config-file`: settings of plugins, by their names.
 //!
 //! It is upstream's `AdmissionConfiguration`. The settings of a plugin stand in it or in a file beside it ([`settings`] reads them).
-//! Settings of a plugin that has none, or that is never on, are passed over with a warning; an unknown plugin or field is an error.
+//! Settings of a plugin that has none are passed over with a warning; an unknown plugin or field is an error.
 
 mod settings;
 
@@ -15,7 +15,7 @@ use keelson_codec::yaml;
 use keelson_meta::json::{Map, Value};
 use keelson_registry::LimitedResource;
 
-use crate::builtin::{EventLimit, NodeSelectors, PodSecurityConfiguration};
+use crate::builtin::{EventLimit, ImagePolicy, NodeSelectors, PodSecurityConfiguration, TolerationSettings};
 use crate::plugins::is_known;
 use settings::{known_fields, text};
 
@@ -25,7 +25,7 @@ const VERSIONS: [&str; 3] =
 const KIND: &str = "AdmissionConfiguration";
 /// The field of a file that holds nothing but the settings of PodNodeSelector: the form before there was a kind.
 const NODE_SELECTORS: &str = "podNodeSelectorPluginConfig";
-/// Its counterpart for ImagePolicyWebhook, which is never on.
+/// Its counterpart for ImagePolicyWebhook.
 const IMAGE_POLICY: &str = "imagePolicy";
 
 /// The settings of all plugins that have any.
@@ -37,6 +37,10 @@ pub struct AdmissionConfiguration {
     pub limited_resources: Vec<LimitedResource>,
     /// Node selectors of namespaces.
     pub node_selectors: NodeSelectors,
+    /// The backend that reviews images.
+    pub image_policy: Option<ImagePolicy>,
+    /// Tolerations that pods get and may have.
+    pub tolerations: TolerationSettings,
     /// Limits for the rate of events.
     pub event_limits: Vec<EventLimit>,
     /// Credentials for webhooks that change objects.
@@ -60,7 +64,7 @@ impl AdmissionConfiguration {
             return Ok(configuration);
         }
         if text(stated, "kind").is_empty() && stated.get(IMAGE_POLICY).is_some() {
-            warn_of_unused("ImagePolicyWebhook");
+            configuration.image_policy = Some(settings::image_policy(&document).map_err(wrong)?);
             return Ok(configuration);
         }
         if text(stated, "kind") != KIND || !VERSIONS.contains(&text(stated, "apiVersion")) {
@@ -110,6 +114,8 @@ impl AdmissionConfiguration {
             "PodSecurity" => self.pod_security = PodSecurityConfiguration::read(&stated).map_err(wrong)?,
             "ResourceQuota" => self.limited_resources = settings::limited_resources(&stated).map_err(wrong)?,
             "EventRateLimit" => self.event_limits = settings::event_limits(&stated).map_err(wrong)?,
+            "ImagePolicyWebhook" => self.image_policy = Some(settings::image_policy(&stated).map_err(wrong)?),
+            "PodTolerationRestriction" => self.tolerations = settings::tolerations(&stated).map_err(wrong)?,
             "PodNodeSelector" => self.node_selectors = settings::node_selectors(&stated).map_err(wrong)?,
             "MutatingAdmissionWebhook" => self.mutating_credentials = Some(credentials(&stated).map_err(wrong)?),
             _ => self.validating_credentials = Some(credentials(&stated).map_err(wrong)?),
@@ -190,6 +196,47 @@ mod tests {
     }
 
     #[test]
+    fn image_policies_and_tolerations_have_their_settings() {
+        let images =
+            |of: &str| format!("{HEAD}plugins: [{{name: ImagePolicyWebhook, configuration: {{imagePolicy: {of}}}}}]\n");
+        let of = |text: &str| configuration(text).map(|read| read.image_policy.unwrap());
+        let usual = of(&images("{kubeConfigFile: /backend}")).unwrap();
+        assert_eq!(usual, ImagePolicy::of("/backend".into()));
+        let stated = "{kubeConfigFile: /backend, allowTTL: 60, denyTTL: -1, retryBackoff: 7, defaultAllow: true}";
+        let second = std::time::Duration::from_secs(1);
+        let expected = ImagePolicy {
+            allowed_for: 60 * second,
+            refused_for: std::time::Duration::ZERO,
+            retry_wait: second * 7 / 1000,
+            allows_on_failure: true,
+            ..usual
+        };
+        assert_eq!(of(&images(stated)), Ok(expected.clone()));
+        assert_eq!(of(&format!("imagePolicy: {stated}\n")), Ok(expected), "the file is the settings");
+        let check = |text: &str, expected: &str| {
+            let told = configuration(text).unwrap_err();
+            assert!(told.contains(expected), "{text}: {told}");
+        };
+        check(&images("{}"), "imagePolicy.kubeConfigFile: Required value");
+        check(&images("{kubeConfigFile: /b, allowTTL: 1801}"), "valid value is between 1s and 30m0s, got 1801s");
+        check(&images("{kubeConfigFile: /b, denyTTL: -2}"), "valid value is between 1s and 30m0s, got -2s");
+        check(&images("{kubeConfigFile: /b, retryBackoff: 300001}"), "between 1ns and 5m0s, got 300001ms");
+        check(&images("{kubeConfigFile: /b, defaultAllow: 'yes'}"), "imagePolicy.defaultAllow is no boolean");
+        check(&images("{kubeConfigFile: /b, ttl: 1}"), "unknown field \"imagePolicy.ttl\"");
+
+        let tolerations = |of: &str| {
+            let kind = "apiVersion: podtolerationrestriction.admission.k8s.io/v1alpha1, kind: Configuration";
+            format!("{HEAD}plugins: [{{name: PodTolerationRestriction, configuration: {{{kind}{of}}}}}]\n")
+        };
+        let read = configuration(&tolerations(", default: [{key: a, operator: Exists}], whitelist: []")).unwrap();
+        assert_eq!((read.tolerations.defaults.len(), read.tolerations.allowed.len()), (1, 0));
+        check(&tolerations(", default: [{key: a, operator: Is}]"), "podtolerationrestriction.default[0].operator");
+        check(&tolerations(", whitelist: [{operator: Equal}]"), "podtolerationrestriction.whitelist[0].operator");
+        check(&tolerations(", whitelist: [{key: '-'}]"), "podtolerationrestriction.whitelist[0].key");
+        check(&tolerations(", allowed: []"), "unknown field \"allowed\"");
+    }
+
+    #[test]
     fn settings_that_can_not_be_used_say_why() {
         let check = |plugins: &str, expected: &str| {
             let told = configuration(&format!("{HEAD}plugins: [{plugins}]\n")).unwrap_err();
@@ -238,13 +285,10 @@ mod tests {
         check(&selectors("{team: 5}"), "podNodeSelectorPluginConfig[team]");
         check("{name: Nothing}", "the plugin \"Nothing\" is unknown");
         check("{name: PodSecurity, setting: x}", "unknown field \"plugins[].setting\"");
-        // Plugins without settings, and plugins that are never on, are passed over.
-        for plugin in
-            ["ResourceQuota", "LimitRanger, configuration: {a: b}", "PodTolerationRestriction, path: none.yaml"]
-        {
+        // Settings of plugins without any are passed over.
+        for plugin in ["ResourceQuota", "LimitRanger, configuration: {a: b}"] {
             configuration(&format!("{HEAD}plugins: [{{name: {plugin}}}]\n")).unwrap();
         }
-        configuration("imagePolicy: {}\n").unwrap();
         assert!(configuration("kind: Other\napiVersion: v1\n").unwrap_err().contains("is no AdmissionConfiguration"));
     }
 }

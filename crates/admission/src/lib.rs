@@ -18,7 +18,8 @@ mod webhooks;
 pub use keelson_cel::measured as expression_times;
 
 pub use builtin::{
-    EventLimit, EventLimitKind, NodeSelectors, PodSecurityConfiguration, PodSecurityDecision, PodSecurityStats,
+    EventLimit, EventLimitKind, ImagePolicy, NodeSelectors, PodSecurityConfiguration, PodSecurityDecision,
+    PodSecurityStats, TolerationSettings,
 };
 pub use configuration::AdmissionConfiguration;
 pub use plugins::{Parts, Selection, chain};

@@ -1,22 +1,23 @@
 //! The plugins in their order, and which of them are asked.
 //!
-//! Names, order and which are on are upstream's. A name that upstream has and that nothing here does anything for can be given, so that
-//! settings which are meant for the reference server are taken; to switch on what is not there is refused.
+//! Names, order and which are on are upstream's. Plugins of kinds that are not served here can be named and do nothing, so that settings
+//! which are meant for kube-apiserver are accepted.
 
 use std::fmt;
 use std::sync::Arc;
 
+use keelson_access_config::ReviewClient;
 use keelson_cache::Cache;
 use keelson_meta::{ApiError, Random};
 use keelson_outbound::Outbound;
 use keelson_registry::{Admission, AdmissionChain, InherentPlugin};
 
 use crate::builtin::{
-    AlwaysPullImages, CertificateRules, ClusterTrustBundleAttest, DenyServiceExternalIps, EventRateLimit,
-    ExtendedResourceToleration, LimitPodHardAntiAffinityTopology, LimitRanger, NamespaceExists,
-    NodeDeclaredFeatureValidator, NodeRestriction, OwnerReferencesPermissionEnforcement, PersistentVolumeClaimResize,
-    PodNodeSelector, PodResizeValidator, PodSecurity, PodSecurityStats, PodTopologyLabels, RuntimeClasses,
-    ServiceAccounts, TaintNodesByCondition,
+    AlwaysDeny, AlwaysPullImages, CALL_TIME, CertificateRules, ClusterTrustBundleAttest, DenyServiceExternalIps,
+    EventRateLimit, ExtendedResourceToleration, ImagePolicyWebhook, LimitPodHardAntiAffinityTopology, LimitRanger,
+    NamespaceExists, NodeDeclaredFeatureValidator, NodeRestriction, OwnerReferencesPermissionEnforcement,
+    PersistentVolumeClaimResize, PodNodeSelector, PodResizeValidator, PodSecurity, PodSecurityStats,
+    PodTolerationRestriction, PodTopologyLabels, RuntimeClasses, ServiceAccounts, TaintNodesByCondition,
 };
 use crate::configuration::AdmissionConfiguration;
 use crate::policies::{MutatingPolicies, PolicyStats, ValidatingPolicies};
@@ -25,6 +26,10 @@ use Built::{Apart, By, Idle, InPart, Inherent, Missing};
 
 /// The plugin that charges quotas.
 const QUOTAS: &str = "ResourceQuota";
+/// The plugin that makes missing namespaces.
+const NAMESPACES: &str = "NamespaceAutoProvision";
+/// The plugin that has images reviewed.
+const IMAGES: &str = "ImagePolicyWebhook";
 
 /// What plugins are made of.
 pub struct Parts {
@@ -40,6 +45,8 @@ pub struct Parts {
     pub pod_security_stats: Arc<PodSecurityStats>,
     /// Whether nodes have rights of their own, so that what they write is confined unless that is switched off.
     pub has_node_rights: bool,
+    /// The backend that reviews images, where its plugin is on.
+    pub image_reviews: Option<Arc<ReviewClient>>,
     /// By which names are generated.
     pub random: Arc<dyn Random>,
     /// The settings of the plugins.
@@ -82,7 +89,7 @@ enum Built {
     Apart,
     /// Not at all: it does nothing anywhere.
     Idle,
-    /// Not at all: there is no such thing here.
+    /// Not at all: its kinds are not served here.
     Missing,
 }
 
@@ -101,7 +108,7 @@ const fn with_nodes(name: &'static str, built: Built) -> Plugin {
 /// All of them, in the order in which they are asked.
 const PLUGINS: &[Plugin] = &[
     off("AlwaysAdmit", Idle),
-    off("NamespaceAutoProvision", Missing),
+    off(NAMESPACES, Apart),
     on("NamespaceLifecycle", Inherent(InherentPlugin::NamespaceLifecycle)),
     off("NamespaceExists", By(|_| Ok(Arc::new(NamespaceExists)))),
     off("LimitPodHardAntiAffinityTopology", By(|_| Ok(Arc::new(LimitPodHardAntiAffinityTopology)))),
@@ -110,7 +117,7 @@ const PLUGINS: &[Plugin] = &[
     with_nodes("NodeRestriction", By(|parts| Ok(Arc::new(NodeRestriction::new(&parts.cache)?)))),
     on("TaintNodesByCondition", By(|_| Ok(Arc::new(TaintNodesByCondition)))),
     off("AlwaysPullImages", By(|_| Ok(Arc::new(AlwaysPullImages)))),
-    off("ImagePolicyWebhook", Missing),
+    off(IMAGES, By(image_policy)),
     on(
         "PodSecurity",
         By(|parts| {
@@ -121,11 +128,15 @@ const PLUGINS: &[Plugin] = &[
     off("PodNodeSelector", By(|parts| Ok(Arc::new(PodNodeSelector::new(parts.configuration.node_selectors.clone()))))),
     on("Priority", Inherent(InherentPlugin::Priority)),
     on("DefaultTolerationSeconds", Inherent(InherentPlugin::DefaultTolerationSeconds)),
-    off("PodTolerationRestriction", Missing),
+    off(
+        "PodTolerationRestriction",
+        By(|parts| Ok(Arc::new(PodTolerationRestriction::new(parts.configuration.tolerations.clone())))),
+    ),
     off("EventRateLimit", By(|parts| Ok(Arc::new(EventRateLimit::new(&parts.configuration.event_limits)?)))),
     off("ExtendedResourceToleration", By(|_| Ok(Arc::new(ExtendedResourceToleration)))),
     on("DefaultStorageClass", Inherent(InherentPlugin::DefaultStorageClass)),
     on("StorageObjectInUseProtection", Inherent(InherentPlugin::StorageObjectInUseProtection)),
+    on("PodGroupProtection", Missing),
     off("OwnerReferencesPermissionEnforcement", By(|_| Ok(Arc::new(OwnerReferencesPermissionEnforcement)))),
     on("PersistentVolumeClaimResize", By(|_| Ok(Arc::new(PersistentVolumeClaimResize)))),
     on("RuntimeClass", By(|_| Ok(Arc::new(RuntimeClasses)))),
@@ -151,7 +162,7 @@ const PLUGINS: &[Plugin] = &[
     ),
     on("ValidatingAdmissionWebhook", By(|parts| webhooks(WebhookKind::Validating, parts))),
     on(QUOTAS, Apart),
-    off("AlwaysDeny", Missing),
+    off("AlwaysDeny", By(|_| Ok(Arc::new(AlwaysDeny)))),
 ];
 
 fn webhooks(kind: WebhookKind, parts: &Parts) -> Result<Arc<dyn Admission>, ApiError> {
@@ -161,6 +172,19 @@ fn webhooks(kind: WebhookKind, parts: &Parts) -> Result<Arc<dyn Admission>, ApiE
     };
     let stats = (&parts.webhook_stats, &parts.policy_stats);
     Ok(Arc::new(Webhooks::new(kind, &parts.cache, &parts.outbound, credentials.clone(), stats)?))
+}
+
+fn image_policy(parts: &Parts) -> Result<Arc<dyn Admission>, ApiError> {
+    let (settings, client) = (&parts.configuration.image_policy, &parts.image_reviews);
+    match settings.clone().zip(client.clone()) {
+        Some((settings, client)) => Ok(Arc::new(ImagePolicyWebhook::new(settings, client))),
+        None => Err(ApiError::Internal(without_settings(IMAGES))),
+    }
+}
+
+/// Why a plugin that can do nothing without settings keeps the server from starting.
+fn without_settings(plugin: &str) -> String {
+    format!("the plugin {plugin} has no settings: give them with --admission-control-config-file")
 }
 
 /// Which plugins are switched on and off by name.
@@ -188,14 +212,12 @@ impl Selection {
     /// Those of two settings.
     ///
     /// # Errors
-    /// When there is no plugin of a name, or not here, or it is switched both on and off.
+    /// When there is no plugin of a name, or it is switched both on and off.
     pub fn new(enabled: Vec<String>, disabled: Vec<String>) -> Result<Self, String> {
         for (names, setting) in [(&enabled, "enable"), (&disabled, "disable")] {
             for name in names {
-                let plugin = PLUGINS.iter().find(|plugin| plugin.name == name);
-                let plugin = plugin.ok_or_else(|| format!("{setting}-admission-plugins plugin {name:?} is unknown"))?;
-                if matches!(plugin.built, Missing) && plugin.is_on == IsOn::Never && setting == "enable" {
-                    return Err(format!("enable-admission-plugins plugin {name:?} is not there in this server"));
+                if !is_known(name) {
+                    return Err(format!("{setting}-admission-plugins plugin {name:?} is unknown"));
                 }
             }
         }
@@ -214,6 +236,36 @@ impl Selection {
     /// Whether what is written is charged to quotas.
     pub fn has_quotas(&self) -> bool {
         !self.disabled.iter().any(|name| name == QUOTAS)
+    }
+
+    /// Whether missing namespaces are made.
+    pub fn provides_namespaces(&self) -> bool {
+        self.names(NAMESPACES)
+    }
+
+    /// The client of the backend that reviews images; `None` where no plugin needs it.
+    ///
+    /// # Errors
+    /// Its plugin is on and has no settings, or its kubeconfig can't be used.
+    pub fn image_reviews(
+        &self,
+        configuration: &AdmissionConfiguration,
+        outbound: &Arc<Outbound>,
+        random: &Arc<dyn Random>,
+    ) -> Result<Option<Arc<ReviewClient>>, String> {
+        if !self.names(IMAGES) {
+            return Ok(None);
+        }
+        let settings = configuration.image_policy.as_ref().ok_or_else(|| without_settings(IMAGES))?;
+        let client = ReviewClient::of_file(&settings.kubeconfig, CALL_TIME, outbound, random.clone());
+        let client = client.map_err(|error| error.to_string())?;
+        Ok(Some(Arc::new(client.waiting(settings.retry_wait))))
+    }
+
+    /// Whether a plugin that is off by default is switched on.
+    fn names(&self, plugin: &str) -> bool {
+        let has = |names: &[String]| names.iter().any(|name| name == plugin);
+        has(&self.enabled) && !has(&self.disabled)
     }
 
     /// What the registry leaves out: the plugins that are switched off and are a part of how it writes.
@@ -269,13 +321,12 @@ mod tests {
         };
         check(&[], &["ServiceAccount"], None);
         check(&["NodeRestriction", "ValidatingAdmissionWebhook"], &[], None);
-        check(&["AlwaysAdmit"], &["NamespaceLifecycle", "Priority", "ImagePolicyWebhook"], None);
+        check(&["AlwaysAdmit", "AlwaysDeny"], &["NamespaceLifecycle", "Priority", "ImagePolicyWebhook"], None);
+        check(&["ImagePolicyWebhook", "NamespaceAutoProvision", "PodTolerationRestriction"], &[], None);
         check(&["Nothing"], &[], Some("enable-admission-plugins plugin \"Nothing\" is unknown"));
         check(&[], &["nodeRestriction"], Some("disable-admission-plugins plugin \"nodeRestriction\" is unknown"));
         let both = "[CertificateSigning] in enable-admission-plugins and disable-admission-plugins overlapped";
         check(&["CertificateSigning"], &["CertificateSigning"], Some(both));
-        let missing = "enable-admission-plugins plugin \"ImagePolicyWebhook\" is not there in this server";
-        check(&["ImagePolicyWebhook"], &[], Some(missing));
     }
 
     #[test]

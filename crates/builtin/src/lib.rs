@@ -42,6 +42,9 @@ mod surface;
 mod validating;
 
 pub use self::apiextensions::validation::non_structural;
+pub use self::core::allocation::{
+    ADDRESS_ALLOCATIONS, AddressUse, Allocations, PORT_ALLOCATIONS, Scope as AllocationScope, address_use,
+};
 pub use self::core::validation::pod::difference;
 pub use catalogue::{catalogue, printer};
 pub use defaulting::Defaults;

@@ -6,6 +6,8 @@
 //! Several checks may be about one thing, such as the store: `exclude` takes the name of that for all of them. A load balancer that
 //! leaves the store out of `/readyz` keeps sending requests to servers that still answer from their caches.
 
+mod results;
+
 use std::fmt;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -13,6 +15,8 @@ use std::sync::Arc;
 use http::StatusCode;
 use keelson_supervision::{Failure, Supervisor, warn_repeated};
 use tokio_util::sync::CancellationToken;
+
+pub(crate) use results::HealthResults;
 
 /// What a check found: nothing wrong, or what is.
 pub type CheckResult = Result<(), String>;
@@ -38,6 +42,8 @@ pub struct HealthChecks {
 /// The checks of each endpoint.
 #[derive(Debug, Default)]
 pub struct Health {
+    /// The results of the checks, for metrics.
+    pub(crate) results: HealthResults,
     /// `/livez`: whether the server should go on running.
     pub live: HealthChecks,
     /// `/readyz`: whether the server should be sent requests.
@@ -67,7 +73,7 @@ impl Health {
     /// The checks of a server that lives and is well by these, and is ready when it is well and not stopping.
     pub fn new(live: HealthChecks, well: HealthChecks, stopping: CancellationToken) -> Self {
         let stops = move || if stopping.is_cancelled() { Err("process is shutting down".to_owned()) } else { Ok(()) };
-        Self { live, ready: well.clone().add("shutdown", stops), well }
+        Self { live, ready: well.clone().add("shutdown", stops), well, results: HealthResults::default() }
     }
 
     /// Answers for a path such as `/readyz` or `/livez/ping`; `None` if it is not one of these.
@@ -84,7 +90,7 @@ impl Health {
         };
         Some(match check {
             Some(name) => checks.one(name),
-            None => checks.all(endpoint, query),
+            None => checks.all(endpoint, query, &self.results),
         })
     }
 }
@@ -190,7 +196,7 @@ impl HealthChecks {
         }
     }
 
-    fn all(&self, endpoint: &str, query: &str) -> HealthAnswer {
+    fn all(&self, endpoint: &str, query: &str, results: &HealthResults) -> HealthAnswer {
         let parameters: Vec<_> = form_urlencoded::parse(query.as_bytes()).collect();
         let verbose = parameters.iter().any(|(key, _)| key == "verbose");
         let mut excluded: Vec<&str> =
@@ -201,6 +207,8 @@ impl HealthChecks {
         let whole = |name: &str| self.included.iter().find(|(part, _)| part == name).map(|(_, whole)| whole.as_str());
         let is_excluded = |name: &str| excluded.contains(&name) || whole(name).is_some_and(|it| excluded.contains(&it));
         let asked = self.ask(|name| !is_excluded(name));
+        let own = asked.iter().take(self.checks.len());
+        results.note(endpoint, own.filter_map(|(name, result)| Some((name.as_str(), result.as_ref()?.is_ok()))));
         for (name, result) in asked.iter().filter(|(name, result)| self.is_told(name, result.as_ref())) {
             let line = match result {
                 None => format!("[+]{name} excluded: ok\n"),
@@ -247,9 +255,13 @@ impl fmt::Debug for HealthChecks {
 mod tests {
     use super::*;
 
+    fn health(ready: HealthChecks) -> Health {
+        Health { live: HealthChecks::new(), well: ready.clone(), ready, results: HealthResults::default() }
+    }
+
     fn check(path: &str, query: &str, expect: Option<(u16, &str)>) {
         let ready = HealthChecks::new().add("log", || Ok(())).add("storage", || Err("no disk".to_owned()));
-        let health = Health { live: HealthChecks::new(), well: ready.clone(), ready };
+        let health = health(ready);
         let answer = health.answer(path, query).map(|answer| (answer.code.as_u16(), answer.text));
         assert_eq!(answer, expect.map(|(code, text)| (code, text.to_owned())), "{path}?{query}");
     }
@@ -270,7 +282,7 @@ mod tests {
     #[test]
     fn a_note_is_on_the_path_of_its_check_alone() {
         let well = HealthChecks::new().add("store", || Ok(())).note("store", || Some("it is full".to_owned()));
-        let health = Health { live: HealthChecks::new(), well: well.clone(), ready: well.clone() };
+        let health = health(well.clone());
         let answer = |path: &str, query: &str| health.answer(path, query).unwrap();
         assert_eq!(answer("/readyz", "").text, "ok");
         let verbose = "[+]ping ok\n[+]store ok\nwarn: store has a warning: ask /readyz/store\nreadyz check passed\n";
@@ -285,7 +297,7 @@ mod tests {
     fn what_is_about_the_same_is_excluded_together() {
         let away = || Err("away".to_owned());
         let ready = HealthChecks::new().add("store", away).add("etcd", away).including("store", "etcd");
-        let health = Health { live: HealthChecks::new(), well: ready.clone(), ready };
+        let health = health(ready);
         let answer = |query: &str| health.answer("/readyz", query).map(|answer| (answer.code.as_u16(), answer.text));
         let excluded = "[+]ping ok\n[+]store excluded: ok\n[+]etcd excluded: ok\nreadyz check passed\n";
         assert_eq!(answer("exclude=store&verbose"), Some((200, excluded.to_owned())));

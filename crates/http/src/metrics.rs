@@ -200,6 +200,18 @@ impl Metrics {
     }
 }
 
+/// Some numbers as a page of their own, in the OpenMetrics text format or the classic one.
+///
+/// # Errors
+/// When a sample is one that the format cannot hold.
+pub(crate) fn page_of(source: impl MetricSource, is_open: bool) -> Result<String, fmt::Error> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(SourceCollector::new(source)));
+    let mut out = String::new();
+    text::encode(&mut out, &registry)?;
+    Ok(if is_open { out } else { classic::from_open_metrics(&out) })
+}
+
 impl Default for Metrics {
     fn default() -> Self {
         Self::new()

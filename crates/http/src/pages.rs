@@ -23,7 +23,7 @@ use keelson_openapi::Descriptions;
 
 use crate::body::{ResponseBody, empty};
 use crate::health::Health;
-use crate::metrics::{CLASSIC_CONTENT_TYPE, Metrics, OPEN_METRICS_CONTENT_TYPE};
+use crate::metrics::{CLASSIC_CONTENT_TYPE, Metrics, OPEN_METRICS_CONTENT_TYPE, page_of};
 use crate::negotiation::{
     DiscoveryForm, MEDIA_TYPES, MediaKind, MediaType, Serving, accepts_gzip, error_form, negotiate_discovery,
     negotiate_routed, routed, wants_pretty,
@@ -41,6 +41,7 @@ const OTHER_PATHS: &[&str] = &[
     "/healthz",
     "/livez",
     "/metrics",
+    "/metrics/slis",
     "/openapi/v2",
     "/openapi/v3",
     KEY_SET_PATH,
@@ -91,6 +92,15 @@ impl ServedDocuments {
             DiscoveryForm::Aggregated(_, _, serving) => self.discovery_of(serving),
         }
     }
+}
+
+/// The families of a scrape.
+#[derive(Clone, Copy)]
+enum Scrape {
+    /// All but those of health checks.
+    All,
+    /// Those of health checks.
+    Health,
 }
 
 /// What answers paths that are no resource.
@@ -179,7 +189,8 @@ impl Pages {
                 let media = MediaType { kind: MediaKind::Json, pretty: true };
                 Ok(respond::value(StatusCode::OK, &version::document(), media))
             }
-            Page::Metrics => self.scrape(&parts.headers),
+            Page::Metrics => self.scrape(&parts.headers, Scrape::All),
+            Page::HealthMetrics => self.scrape(&parts.headers, Scrape::Health),
             Page::OpenApi(description) => openapi::answer(documents, description, parts).await,
             Page::IssuerConfiguration => of_issuer(parts, &["application/json"], &(self.issuer)().configuration),
             Page::KeySet => of_issuer(parts, &["application/jwk-set+json"], &(self.issuer)().key_set),
@@ -203,13 +214,16 @@ impl Pages {
         answer
     }
 
-    fn scrape(&self, headers: &HeaderMap) -> Result<Response<ResponseBody>, ApiError> {
+    fn scrape(&self, headers: &HeaderMap, what: Scrape) -> Result<Response<ResponseBody>, ApiError> {
         let accepts =
             |value: &HeaderValue| value.to_str().is_ok_and(|text| text.contains("application/openmetrics-text"));
-        let (content_type, text) = if headers.get_all(http::header::ACCEPT).iter().any(accepts) {
-            (OPEN_METRICS_CONTENT_TYPE, self.metrics.open_metrics())
-        } else {
-            (CLASSIC_CONTENT_TYPE, self.metrics.classic())
+        let is_open = headers.get_all(http::header::ACCEPT).iter().any(accepts);
+        let content_type = if is_open { OPEN_METRICS_CONTENT_TYPE } else { CLASSIC_CONTENT_TYPE };
+        let results = self.health.results.clone();
+        let text = match what {
+            Scrape::All if is_open => self.metrics.open_metrics(),
+            Scrape::All => self.metrics.classic(),
+            Scrape::Health => page_of(move || results.samples(), is_open),
         };
         let text = text.map_err(|error| ApiError::Internal(error.to_string()))?;
         Ok(respond::bytes(StatusCode::OK, content_type, text))

@@ -307,8 +307,8 @@ pub(crate) struct Serve {
     /// Plugins of admission not to ask, such as PodSecurity.
     #[arg(long, env = "KEELSON_DISABLE_ADMISSION_PLUGINS", value_parser = list::<String>)]
     pub(crate) disable_admission_plugins: Vec<List<String>>,
-    /// A file with settings of admission plugins (an AdmissionConfiguration): PodSecurity, webhooks, ResourceQuota, PodNodeSelector and
-    /// EventRateLimit.
+    /// A file with settings of admission plugins (an AdmissionConfiguration): PodSecurity, webhooks, ResourceQuota, PodNodeSelector,
+    /// PodTolerationRestriction, ImagePolicyWebhook and EventRateLimit.
     #[arg(long, env = "KEELSON_ADMISSION_CONTROL_CONFIG_FILE")]
     pub(crate) admission_control_config_file: Option<PathBuf>,
     #[command(flatten)]

@@ -57,6 +57,8 @@ pub struct RegistryConfig {
     pub publishes_encodings: bool,
     /// Whether quotas are charged: the admission plugin `ResourceQuota`.
     pub quotas: bool,
+    /// Whether a missing namespace is made for the first object in it: the admission plugin `NamespaceAutoProvision`.
+    pub provides_namespaces: bool,
     /// The resources that may be used only where a quota covers them.
     pub limited_resources: Vec<LimitedResource>,
     /// The plugins of admission that are switched off, of those that are a part of how objects are written.
@@ -191,6 +193,7 @@ impl Default for RegistryConfig {
             storage_states: false,
             publishes_encodings: false,
             quotas: true,
+            provides_namespaces: false,
             limited_resources: Vec::new(),
             left_out: Vec::new(),
             skip_unreadable: false,

@@ -9,7 +9,7 @@ mod endpoints;
 mod last_applied;
 mod versions;
 
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use keelson_meta::clock::rfc3339;
 use keelson_meta::json::Value;
@@ -18,6 +18,7 @@ use keelson_patch::equal::{equal, side_by_side};
 use keelson_patch::fields::{self, Manager, Owners};
 
 use crate::caller::Caller;
+use crate::measured::{COMPARISONS, Comparison};
 use crate::target::Target;
 
 pub(crate) use apply::{Application, apply, check, check_applied};
@@ -153,10 +154,15 @@ pub(crate) fn keep_times(
 ) -> Option<String> {
     let managed = managed.or_else(|| take_managed(next).map(|managed| managed.to_string()));
     match (known, &managed) {
-        (Some(before), Some(after))
-            if before != after && same_content(current, next) && same_but_for_times(before, after) =>
-        {
-            Some(before.to_owned())
+        (Some(before), Some(after)) if before != after => {
+            let begun = Instant::now();
+            let outcome = match same_content(current, next) {
+                false => Comparison::Different,
+                true if same_but_for_times(before, after) => Comparison::Equal,
+                true => Comparison::DifferentOwners,
+            };
+            COMPARISONS.note(outcome, begun.elapsed());
+            if outcome == Comparison::Equal { Some(before.to_owned()) } else { managed }
         }
         _ => managed,
     }

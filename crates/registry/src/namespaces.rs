@@ -1,8 +1,9 @@
 //! The life of namespaces, as far as other objects depend on it: those that always exist, and that nothing is created in
 //! one that is missing or going away.
 
-use futures::future::try_join_all;
+use futures::future::{BoxFuture, try_join_all};
 use keelson_cache::Entry;
+use keelson_meta::options::CreateOptions;
 use keelson_meta::status::StatusCause;
 use keelson_meta::{ApiError, Object};
 use keelson_storage::{CommitError, Compare, Condition, StoreKey, Transaction};
@@ -10,9 +11,11 @@ use keelson_storage::{CommitError, Compare, Condition, StoreKey, Transaction};
 use crate::admission::{Operation, WriteOptions};
 use crate::caller::Caller;
 use crate::config::InherentPlugin;
+use crate::intake::fit;
 use crate::list::KeyRange;
 use crate::managed;
 use crate::registry::{Registry, store_error};
+use crate::surface::refused;
 use crate::target::Target;
 use crate::write::{Change, Edit, Live, ManagedObject, Proposed, WriteRequest};
 
@@ -79,6 +82,43 @@ impl Registry {
 }
 
 impl Registry {
+    /// Makes the namespace of a new object where it is missing and the settings say so (upstream's plugin NamespaceAutoProvision). The
+    /// server makes it, whatever the rights of the caller are. A dry run makes none.
+    ///
+    /// # Errors
+    /// 403 when the namespace is refused, 5xx when the store can't be written.
+    pub(crate) async fn provide_namespace(&self, target: &Target, name: &str, caller: &Caller) -> Result<(), ApiError> {
+        let is_asked_for = self.config.provides_namespaces && target.is_namespaced() && !caller.is_dry_run();
+        let Some(namespace) = target.namespace.as_deref().filter(|_| is_asked_for) else { return Ok(()) };
+        let Ok(namespaces) = self.target("", "namespaces") else { return Ok(()) };
+        let is_there = self.collection(&namespaces)?.get(namespace).is_some();
+        if is_there || self.newest(&namespaces, namespace).await?.is_some() {
+            return Ok(());
+        }
+        match self.make_namespace(namespaces, namespace, caller).await {
+            Ok(()) | Err(ApiError::AlreadyExists { .. }) => Ok(()),
+            Err(error) if error.code() >= 500 => Err(error),
+            Err(error) => Err(refused(target, name, &error.to_string())),
+        }
+    }
+
+    /// Creates a namespace as the server, for a caller that waits for it. Boxed, since it is a write within a write.
+    fn make_namespace<'r>(
+        &'r self,
+        namespaces: Target,
+        name: &'r str,
+        caller: &Caller,
+    ) -> BoxFuture<'r, Result<(), ApiError>> {
+        let server = Caller::server().until(caller.deadline());
+        Box::pin(async move {
+            let mut namespace = Object::default();
+            namespace.set_type(namespaces.kind());
+            namespace.set_meta("name", name);
+            fit(&namespaces, &mut namespace)?;
+            self.create(&namespaces, namespace, &server, &CreateOptions::default()).await.map(|_| ())
+        })
+    }
+
     /// Checks that a subresource may be posted to in the target's namespace, as an object may be created there.
     ///
     /// # Errors

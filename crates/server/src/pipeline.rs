@@ -7,6 +7,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use keelson_access::FileReads;
 use keelson_access::audit::Auditor;
+use keelson_access_config::ConfiguredIssuers;
 use keelson_extensions::Extensions;
 use keelson_http::Pipeline;
 use keelson_http::filters::OpenPages;
@@ -25,11 +26,12 @@ use crate::config::Config;
 use crate::documents::OtherServers;
 use crate::encryption::Encryption;
 use crate::metrics::{
-    StoreRequests, access_samples, admission_times, aggregation_samples, client_histograms, client_samples,
-    collection_samples, collection_times, conversion_samples, conversion_times, encryption_samples, encryption_times,
-    feature_gates, peer_samples, pod_security_samples, policy_samples, policy_times, program_samples, queue_samples,
-    queue_times, read_samples, regeneration_samples, registry_samples, review_times, server_info, token_cache_times,
-    watchdog_samples, webhook_samples, webhook_times,
+    StoreRequests, access_samples, admission_times, aggregation_samples, allocation_samples, client_histograms,
+    client_samples, collection_samples, collection_times, comparison_times, conversion_samples, conversion_times,
+    encryption_samples, encryption_times, feature_gates, issuer_times, peer_samples, pod_security_samples,
+    policy_samples, policy_times, program_samples, queue_samples, queue_times, read_samples, regeneration_samples,
+    registry_samples, review_times, server_info, token_cache_times, token_use_samples, watchdog_samples,
+    webhook_samples, webhook_times,
 };
 use crate::registry::AdmissionCounts;
 use crate::store::StoreMetrics;
@@ -97,6 +99,7 @@ impl PipelineParts {
         let issuers = foreign.issuers.clone();
         let asking = authorizers.clone();
         metrics.add_histograms(move || review_times(&asking));
+        measure_issuers(&metrics, issuers.clone());
         metrics.add_source(move || access_samples(issuers.as_deref(), &authorizers));
         metrics.add_source(move || read_samples(&reads));
         let info = server_info(&config.server_id);
@@ -159,8 +162,10 @@ impl StoredDefinitions for FollowedDefinitions {
     }
 }
 
-/// Adds the metrics of requests to the store.
+/// Adds the metrics of requests to the store, and of addresses and ports that are taken there.
 fn measure_store(metrics: &Metrics, registry: &Arc<Registry>, requests: Arc<StoreRequests>) {
+    let measured = registry.clone();
+    metrics.add_source(move || allocation_samples(&measured));
     let (counted, measured) = (requests.clone(), registry.clone());
     metrics.add_source(move || counted.samples(&measured));
     let measured = registry.clone();
@@ -176,6 +181,15 @@ fn measure_process(metrics: &Metrics) {
     metrics.add_source(queue_samples);
     metrics.add_histograms(queue_times);
     metrics.add_histograms(token_cache_times);
+    metrics.add_source(token_use_samples);
+    metrics.add_histograms(comparison_times);
+}
+
+/// Adds the times of tokens of issuers.
+fn measure_issuers(metrics: &Metrics, issuers: Option<Arc<ConfiguredIssuers>>) {
+    if let Some(issuers) = issuers {
+        metrics.add_histograms(move || issuer_times(&issuers));
+    }
 }
 
 /// Adds the metrics of calls of others.

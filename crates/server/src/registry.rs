@@ -6,11 +6,14 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use keelson_access::Pki;
-use keelson_admission::{Parts, PodSecurityStats, PolicyStats, WebhookStats};
+use keelson_access_config::ReviewClient;
+use keelson_admission::{AdmissionConfiguration, Parts, PodSecurityStats, PolicyStats, WebhookStats};
 use keelson_cache::Cache;
 use keelson_outbound::{ClusterServices, Outbound};
 use keelson_registry::{Registry, RegistryConfig};
 use keelson_storage::Store;
+use keelson_supervision::TaskGroup;
+use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::node_access::NODE_PART;
@@ -39,6 +42,36 @@ pub(crate) struct AdmissionCounts {
     pub(crate) pod_security: Arc<PodSecurityStats>,
 }
 
+/// The parts of admission that a running server needs too.
+pub(crate) struct AdmissionParts {
+    pub(crate) counts: AdmissionCounts,
+    /// The backend that reviews images, whose files are followed.
+    pub(crate) image_reviews: Option<Arc<ReviewClient>>,
+}
+
+impl AdmissionParts {
+    /// Follows the files that admission plugins use, until the server stops.
+    pub(crate) fn follow(
+        &self,
+        configuration: &AdmissionConfiguration,
+        background: &TaskGroup,
+        stopping: &CancellationToken,
+    ) {
+        for credentials in configuration.credentials() {
+            let (credentials, stopping) = (credentials.clone(), stopping.clone());
+            background.spawn("webhook-credentials", async move {
+                let _: Option<()> = stopping.run_until_cancelled_owned(async move { credentials.follow().await }).await;
+            });
+        }
+        if let Some(client) = self.image_reviews.clone() {
+            let stopping = stopping.clone();
+            background.spawn("image-policy-webhook", async move {
+                let _: Option<()> = stopping.run_until_cancelled_owned(async move { client.follow().await }).await;
+            });
+        }
+    }
+}
+
 /// The registry of a server, with what is asked of each write, and the counts of what that calls.
 pub(crate) fn registry_of(
     config: &Config,
@@ -46,10 +79,13 @@ pub(crate) fn registry_of(
     cache: Arc<Cache>,
     rights: &Rights,
     outbound: &Arc<Outbound>,
-) -> anyhow::Result<(Arc<Registry>, AdmissionCounts)> {
+) -> anyhow::Result<(Arc<Registry>, AdmissionParts)> {
+    let image_reviews = config.admission.image_reviews(&config.admission_configuration, outbound, &config.random);
+    let image_reviews = image_reviews.map_err(anyhow::Error::msg).context("preparing admission")?;
     let settings = RegistryConfig {
         publishes_encodings: config.registry.storage_version_api,
         quotas: config.admission.has_quotas(),
+        provides_namespaces: config.admission.provides_namespaces(),
         left_out: config.admission.left_out(),
         limited_resources: config.admission_configuration.limited_resources.clone(),
         token_seal: rights.token_seal(),
@@ -63,11 +99,12 @@ pub(crate) fn registry_of(
         policy_stats: counts.policies.clone(),
         pod_security_stats: counts.pod_security.clone(),
         has_node_rights: rights.has_node_rights(),
+        image_reviews: image_reviews.clone(),
         random: config.random.clone(),
         configuration: config.admission_configuration.clone(),
     };
     let admission = keelson_admission::chain(&config.admission, &parts).context("preparing admission")?;
     let registry = keelson_builtin::registry(store, cache, config.clock.clone(), config.random.clone(), settings);
     let registry = registry.with_authorizer(rights.authorizer()).with_admission(admission);
-    Ok((Arc::new(registry), counts))
+    Ok((Arc::new(registry), AdmissionParts { counts, image_reviews }))
 }

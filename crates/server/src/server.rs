@@ -46,7 +46,7 @@ use crate::peer_access::PeerAccess;
 use crate::peers::Peers;
 use crate::pipeline::PipelineParts;
 use crate::readiness::Readiness;
-use crate::registry::{AdmissionCounts, outbound_of, registry_of};
+use crate::registry::{AdmissionParts, outbound_of, registry_of};
 use crate::remote::{AggregatedServers, PublishedFields};
 use crate::rights::{OperatorFiles, Rights};
 use crate::store::{Opened, StoreConfig, StoreMetrics};
@@ -79,7 +79,7 @@ struct Prepared {
     registry: Arc<Registry>,
     outbound: Arc<Outbound>,
     nodes: Arc<NodeClient>,
-    admission_counts: AdmissionCounts,
+    admission: AdmissionParts,
     pki: Pki,
     unsaved: Unsaved,
     tokens: Tokens,
@@ -188,7 +188,7 @@ impl Prepared {
         let rights = Rights::new(&config, &cache, files)?;
         let (outbound, services) = outbound_of(&config, &pki);
         let nodes = config.nodes.client(config.outbound_connections)?;
-        let (registry, admission_counts) = registry_of(&config, fenced.clone(), cache, &rights, &outbound)?;
+        let (registry, admission) = registry_of(&config, fenced.clone(), cache, &rights, &outbound)?;
         services.are_those_of(&registry);
         registry.ensure_system_namespaces().await.context("making the system namespaces")?;
         let tokens = Tokens::new(&config, &registry, issuer, &rights, &outbound)?;
@@ -212,7 +212,7 @@ impl Prepared {
             registry,
             outbound,
             nodes,
-            admission_counts,
+            admission,
             pki,
             unsaved,
             tokens,
@@ -313,12 +313,7 @@ impl Prepared {
         };
         let reads = self.rights.reads();
         let audit = self.rights.follow(&self.tokens.foreign, &background, &stopping, &outbound);
-        for credentials in config.admission_configuration.credentials() {
-            let (credentials, told) = (credentials.clone(), stopping.clone());
-            background.spawn("webhook-credentials", async move {
-                let _: Option<()> = told.run_until_cancelled_owned(async move { credentials.follow().await }).await;
-            });
-        }
+        self.admission.follow(&config.admission_configuration, &background, &stopping);
         if let Some(encryption) = &encryption {
             encryption.follow(registry.cache(), &background, &stopping);
         }
@@ -342,7 +337,7 @@ impl Prepared {
             registry: registry.clone(),
             outbound: outbound.clone(),
             nodes: config.nodes.clone().access(self.nodes, fields, &background),
-            admission_counts: self.admission_counts,
+            admission_counts: self.admission.counts,
             others: OtherServers { aggregator: self.aggregator, peers },
             extensions: self.extensions,
             tokens: self.tokens,

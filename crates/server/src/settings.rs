@@ -13,7 +13,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use keelson_access::read_bounded;
 use keelson_access_config::AuthorizationSource;
-use keelson_admission::{AdmissionConfiguration, NodeSelectors};
+use keelson_admission::{AdmissionConfiguration, ImagePolicy, NodeSelectors, TolerationSettings};
 use keelson_controllers::{Life, RegisteredServers};
 use keelson_http::metrics::{MetricKind, Sample};
 use keelson_registry::RegistryConfig;
@@ -122,8 +122,15 @@ impl Settings {
 
 /// A digest of the settings of admission plugins. The credentials of webhooks are files of each host, and may differ.
 fn admission_control_config(config: &Config) -> String {
-    let AdmissionConfiguration { pod_security, limited_resources, node_selectors, event_limits, .. } =
-        &config.admission_configuration;
+    let AdmissionConfiguration {
+        pod_security,
+        limited_resources,
+        node_selectors,
+        event_limits,
+        image_policy,
+        tolerations,
+        ..
+    } = &config.admission_configuration;
     let mut digested = format!("{pod_security:?}");
     if !limited_resources.is_empty() {
         digested.push_str(&format!("{limited_resources:?}"));
@@ -133,6 +140,12 @@ fn admission_control_config(config: &Config) -> String {
     }
     if !event_limits.is_empty() {
         digested.push_str(&format!("{event_limits:?}"));
+    }
+    if let Some(ImagePolicy { kubeconfig: _, allowed_for, refused_for, retry_wait, allows_on_failure }) = image_policy {
+        digested.push_str(&format!("{allowed_for:?}{refused_for:?}{retry_wait:?}{allows_on_failure}"));
+    }
+    if *tolerations != TolerationSettings::default() {
+        digested.push_str(&format!("{tolerations:?}"));
     }
     hash(digested.as_bytes())
 }

@@ -31,7 +31,10 @@ const ALLOWED: [(&str, &str); 21] = [
         "a task for each connection and stream, which ends with it and concerns no other; the listener ends with its thread",
     ),
     ("crates/outbound/src/exclusive.rs", "closes idle connections; a closed one that stays is noticed at its next use"),
-    ("crates/outbound/src/node_client.rs", "drives one connection, whose end and panics go to the request that waits for it"),
+    (
+        "crates/outbound/src/node_client.rs",
+        "drives one connection, whose end and panics go to the request that waits for it",
+    ),
     ("crates/server/src/probe.rs", "a thread that a blocked log may block, which it is there to detect"),
     ("crates/registry/src/surface/surfaces.rs", "a change of the surface, whose end and panics go to its caller"),
     (

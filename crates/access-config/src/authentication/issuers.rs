@@ -6,20 +6,22 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwap;
+use aws_lc_rs::digest::{SHA256, digest};
 use futures::future::{BoxFuture, join_all};
 use keelson_access::{ForeignTokens, TokenAnswer, User};
 use keelson_meta::Clock;
 use keelson_meta::go_format::{quote, quote_list};
+use keelson_meta::metering::{AtomicHistogram, Buckets};
 use keelson_outbound::Outbound;
 
 use super::claims::Mapper;
 use super::config::{AuthenticationConfiguration, JwtAuthenticator};
 use super::flags::OidcFlags;
 use super::issuer::IssuerKeys;
-use crate::answers::{Answers, key};
+use crate::answers::{Answers, answer_key};
 use crate::document::ConfigurationError;
 use crate::followed::{self, Followed};
 use crate::jwt::{Algorithm, SIGNING_ALGORITHMS, Token};
@@ -91,6 +93,22 @@ struct JwtIssuer {
     remembered: Answers<Result<Arc<User>, String>>,
     succeeded: AtomicU64,
     failed: AtomicU64,
+    /// How long tokens took that were not remembered, by whether they were accepted.
+    times: [Arc<AtomicHistogram>; 2],
+}
+
+/// Upper ends of the buckets, in microseconds.
+static TIME_BUCKETS: Buckets = Buckets::of_durations(&[
+    1_000, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000,
+]);
+
+/// The times of tokens of an issuer.
+#[derive(Clone, Debug)]
+pub struct IssuerTimes {
+    /// The SHA-256 hash of its URL, in hexadecimal digits.
+    pub issuer_hash: String,
+    /// Times by result: `success` and `failure`.
+    pub by_result: [(&'static str, Arc<AtomicHistogram>); 2],
 }
 
 /// The counts of an issuer.
@@ -167,7 +185,19 @@ impl ConfiguredIssuers {
         current.each.iter().map(sample).collect()
     }
 
-    /// Follows the file and refreshes the keys of the issuers. Never ends.
+    /// How long tokens took that were not remembered.
+    pub fn times(&self) -> Vec<IssuerTimes> {
+        let current = self.current.load();
+        let times = |one: &Arc<JwtIssuer>| {
+            let digest = digest(&SHA256, one.authenticator.issuer.url.as_bytes());
+            let issuer_hash = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+            let [success, failure] = one.times.each_ref().map(Arc::clone);
+            IssuerTimes { issuer_hash, by_result: [("success", success), ("failure", failure)] }
+        };
+        current.each.iter().map(times).collect()
+    }
+
+    /// Keeps up with the file and with the keys of the issuers. Never ends.
     pub async fn follow(self: Arc<Self>) {
         followed::follow(self).await;
     }
@@ -233,6 +263,7 @@ impl Issuers {
                 remembered: Answers::new(REMEMBERED_TOKENS),
                 succeeded: AtomicU64::new(0),
                 failed: AtomicU64::new(0),
+                times: [0, 1].map(|_| Arc::new(AtomicHistogram::new(&TIME_BUCKETS))),
             })
         });
         let each = each.collect();
@@ -248,7 +279,10 @@ impl JwtIssuer {
         algorithms: &[String],
         clock: &dyn Clock,
     ) -> (Result<Arc<User>, String>, Duration) {
-        match self.verified(token, algorithms, clock).await {
+        let begun = Instant::now();
+        let verified = self.verified(token, algorithms, clock).await;
+        self.times[usize::from(verified.is_err())].observe_duration(begun.elapsed());
+        match verified {
             Ok(user) => {
                 self.succeeded.fetch_add(1, Ordering::Relaxed);
                 let left = token.expires().and_then(|expires| expires.duration_since(clock.now()).ok());
@@ -310,8 +344,8 @@ impl ForeignTokens for ConfiguredIssuers {
                 return Ok(None);
             };
             let ask = issuer.user(&read, &self.algorithms, &*self.clock);
-            let user = issuer.remembered.get(key([token.as_bytes()]), ask).await?;
-            // The token states no audience of this server, so it is valid for each.
+            let user = issuer.remembered.get(answer_key([token.as_bytes()]), ask).await?;
+            // It says nothing of the audiences of this server, so it is as good for each.
             Ok(Some((User::clone(&user), None)))
         })
     }

@@ -22,7 +22,7 @@ use keelson_supervision::error_repeated;
 
 use super::MatchConditions;
 use super::client::{ReviewClient, ReviewVersion};
-use crate::answers::{Answers, key};
+use crate::answers::{Answers, answer_key};
 use crate::authorization::{FailurePolicy, WebhookSettings};
 use crate::document::ConfigurationError;
 
@@ -208,7 +208,7 @@ impl WebhookAuthorizer {
             };
             (answer, if is_kept { keep } else { Duration::ZERO })
         };
-        match self.kept.get(key([&*bytes]), ask).await {
+        match self.kept.get(answer_key([&*bytes]), ask).await {
             Ok(verdict) => verdict,
             Err(why) => self.failed(why),
         }

@@ -18,9 +18,9 @@ use tokio::time::sleep;
 use super::connection::WebhookConnection;
 use crate::document::ConfigurationError;
 
-/// The wait before the second attempt.
-const FIRST_WAIT: Duration = Duration::from_millis(500);
-/// The most bytes of an answer.
+/// How long is waited before the second time, where settings do not say.
+pub const RETRY_WAIT: Duration = Duration::from_millis(500);
+/// How many bytes an answer may have.
 const MOST_BYTES: usize = 1024 * 1024;
 
 /// A version of review objects that a webhook understands.
@@ -50,10 +50,12 @@ impl ReviewVersion {
     }
 }
 
-/// A client that sends reviews to a webhook.
-pub(super) struct ReviewClient {
+/// A webhook that is sent reviews.
+pub struct ReviewClient {
     file: PathBuf,
     connection: WebhookConnection,
+    /// How long is waited before the second time.
+    wait: Duration,
     random: Arc<dyn Random>,
     failures: RepeatLog,
 }
@@ -65,24 +67,36 @@ impl std::fmt::Debug for ReviewClient {
 }
 
 impl ReviewClient {
-    /// The client of a kubeconfig. `time` limits one attempt.
-    pub(super) fn of_file(
+    /// The webhook of a kubeconfig. One try may take so long.
+    ///
+    /// # Errors
+    /// When the file can't be used.
+    pub fn of_file(
         file: &Path,
         time: Duration,
         outbound: &Arc<Outbound>,
         random: Arc<dyn Random>,
     ) -> Result<Self, ConfigurationError> {
         let connection = WebhookConnection::of_file(file, time, outbound)?;
-        Ok(Self { file: file.to_owned(), connection, random, failures: RepeatLog::new() })
+        Ok(Self { file: file.to_owned(), connection, wait: RETRY_WAIT, random, failures: RepeatLog::new() })
     }
 
-    /// Follows the files with the webhook's address. Never ends.
-    pub(super) async fn follow(&self) {
+    /// The same, which waits so long before the second try.
+    #[must_use]
+    pub fn waiting(self, wait: Duration) -> Self {
+        Self { wait, ..self }
+    }
+
+    /// Keeps up with the files that say where the webhook is. Never ends.
+    pub async fn follow(&self) {
         self.connection.follow().await;
     }
 
-    /// Returns the answer to a review. Logs a failing webhook, and its recovery.
-    pub(super) async fn ask(&self, review: &Value) -> Result<Value, String> {
+    /// The answer to a review. A webhook that fails is logged, and when it answers again.
+    ///
+    /// # Errors
+    /// The webhook can't be called, or does not answer as one does; the text is that of Kubernetes' own client.
+    pub async fn ask(&self, review: &Value) -> Result<Value, String> {
         let answer = self.ask_repeatedly(review).await;
         let file = self.file.display();
         match &answer {
@@ -102,7 +116,7 @@ impl ReviewClient {
 
     async fn ask_repeatedly(&self, review: &Value) -> Result<Value, String> {
         let body = Bytes::from(json::to_vec(review));
-        let mut waits = RetryWaits::new(FIRST_WAIT, self.random.clone());
+        let mut waits = RetryWaits::new(self.wait, self.random.clone());
         loop {
             let (why, again) = match self.send(body.clone()).await {
                 Ok(answer) => return Ok(answer),

@@ -15,7 +15,7 @@ use keelson_outbound::Outbound;
 
 use super::client::{ReviewClient, ReviewVersion};
 use super::token_cache::TOKEN_CACHE;
-use crate::answers::{Answers, key};
+use crate::answers::{Answers, answer_key};
 use crate::authentication::claims::with_group_of_all;
 use crate::document::ConfigurationError;
 
@@ -103,7 +103,7 @@ impl ForeignTokens for WebhookTokens {
                 return Ok(None);
             }
             let wanted = if audiences.is_empty() { &self.own } else { audiences };
-            let asked = key([token].into_iter().chain(wanted.iter().map(String::as_str)).map(str::as_bytes));
+            let asked = answer_key([token].into_iter().chain(wanted.iter().map(String::as_str)).map(str::as_bytes));
             let (begun, is_fetched) = (Instant::now(), AtomicBool::new(false));
             let ask = async {
                 is_fetched.store(true, Ordering::Relaxed);

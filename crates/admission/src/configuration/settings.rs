@@ -3,20 +3,26 @@
 //! Nothing here reads files. Unknown fields are errors, so that a setting of a newer version is never ignored.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use keelson_meta::field_error::FieldError;
 use keelson_meta::go_format::quote;
 use keelson_meta::json::{Map, Value};
+use keelson_meta::names::{label_key_faults, label_value_faults};
 use keelson_registry::{LimitedResource, QuotaScope};
 
-use crate::builtin::{DEFAULT_KEYS, EventLimit, EventLimitKind, NodeSelectors};
+use crate::builtin::{
+    DEFAULT_KEYS, EventLimit, EventLimitKind, ImagePolicy, NodeSelectors, Toleration, TolerationSettings, read_all,
+};
 
 /// The plugins that have settings.
-pub(super) const HAVE_SETTINGS: [&str; 6] = [
+pub(super) const HAVE_SETTINGS: [&str; 8] = [
     "EventRateLimit",
+    "ImagePolicyWebhook",
     "MutatingAdmissionWebhook",
     "PodNodeSelector",
     "PodSecurity",
+    "PodTolerationRestriction",
     "ResourceQuota",
     "ValidatingAdmissionWebhook",
 ];
@@ -146,6 +152,110 @@ pub(super) fn node_selectors(stated: &Value) -> Result<NodeSelectors, String> {
         selectors.add(name, selector).map_err(|why| format!("{place}: {why}"))?;
     }
     Ok(selectors)
+}
+
+/// The backend that reviews images.
+pub(super) fn image_policy(stated: &Value) -> Result<ImagePolicy, String> {
+    const FIELD: &str = "imagePolicy";
+    let map = stated.as_object().ok_or("the settings are no object")?;
+    known_fields(map, "", &[FIELD])?;
+    let none = Map::default();
+    let map = match map.get(FIELD) {
+        None | Some(Value::Null) => &none,
+        Some(stated) => stated.as_object().ok_or_else(|| format!("{FIELD} is no object"))?,
+    };
+    let known = ["kubeConfigFile", "allowTTL", "denyTTL", "retryBackoff", "defaultAllow"];
+    known_fields(map, "imagePolicy.", &known)?;
+    let file = text(map, "kubeConfigFile");
+    if file.is_empty() {
+        return Err(FieldError::required("imagePolicy.kubeConfigFile", "").to_string());
+    }
+    let usual = ImagePolicy::of(PathBuf::from(file));
+    Ok(ImagePolicy {
+        allowed_for: KEPT.read(map, "allowTTL", usual.allowed_for)?,
+        refused_for: KEPT.read(map, "denyTTL", usual.refused_for)?,
+        retry_wait: WAITS.read(map, "retryBackoff", usual.retry_wait)?,
+        allows_on_failure: match map.get("defaultAllow") {
+            None | Some(Value::Null) => false,
+            Some(stated) => stated.as_bool().ok_or("imagePolicy.defaultAllow is no boolean")?,
+        },
+        ..usual
+    })
+}
+
+/// Times as upstream has them: a whole number of units up to a bound, 0 for the usual time, -1 for none.
+struct Times {
+    unit: Duration,
+    suffix: &'static str,
+    most: Duration,
+    bounds: &'static str,
+}
+
+const KEPT: Times =
+    Times { unit: Duration::from_secs(1), suffix: "s", most: Duration::from_secs(30 * 60), bounds: "1s and 30m0s" };
+const WAITS: Times =
+    Times { unit: Duration::from_millis(1), suffix: "ms", most: Duration::from_secs(5 * 60), bounds: "1ns and 5m0s" };
+
+impl Times {
+    fn read(&self, map: &Map, field: &str, usual: Duration) -> Result<Duration, String> {
+        let number = match map.get(field) {
+            None | Some(Value::Null) => 0,
+            Some(stated) => stated.as_i64().ok_or_else(|| format!("imagePolicy.{field} is no whole number"))?,
+        };
+        if number == 0 || number == -1 {
+            return Ok(if number == 0 { usual } else { Duration::ZERO });
+        }
+        let time = u32::try_from(number).ok().map(|units| self.unit.saturating_mul(units));
+        time.filter(|time| *time <= self.most).ok_or_else(|| {
+            let Self { suffix, bounds, .. } = self;
+            format!("imagePolicy.{field}: valid value is between {bounds}, got {number}{suffix}")
+        })
+    }
+}
+
+/// The tolerations of namespaces without annotations.
+pub(super) fn tolerations(stated: &Value) -> Result<TolerationSettings, String> {
+    let kinds = [("podtolerationrestriction.admission.k8s.io/v1alpha1", "Configuration")];
+    let map = of_kind(stated, &kinds, &["default", "whitelist"])?;
+    let list = |field: &str| {
+        let all = read_all(items(map, "", field)?)?;
+        let faults = all.iter().enumerate();
+        let mut faults = faults.filter_map(|(at, one)| fault(&format!("podtolerationrestriction.{field}[{at}]"), one));
+        match faults.next() {
+            Some(fault) => Err(format!("invalid config: {fault}")),
+            None => Ok(all),
+        }
+    };
+    Ok(TolerationSettings { defaults: list("default")?, allowed: list("whitelist")? })
+}
+
+/// What is wrong with a toleration, by the rules for those of pods.
+fn fault(place: &str, toleration: &Toleration) -> Option<FieldError> {
+    let Toleration { key, operator, value, effect, seconds } = toleration;
+    let invalid =
+        |field: &str, value: &str, why: &str| Some(FieldError::invalid(format!("{place}.{field}"), value, why));
+    if !key.is_empty()
+        && let Some(why) = label_key_faults(key).first()
+    {
+        return invalid("key", key, why);
+    }
+    if key.is_empty() && operator != "Exists" {
+        let why = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
+        return invalid("operator", operator, why);
+    }
+    if seconds.is_some() && effect != "NoExecute" {
+        return invalid("effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set");
+    }
+    const EFFECTS: [&str; 4] = ["", "NoSchedule", "PreferNoSchedule", "NoExecute"];
+    if !EFFECTS.contains(&effect.as_str()) {
+        return Some(FieldError::not_supported(format!("{place}.effect"), effect.as_str(), &EFFECTS[1..]));
+    }
+    match operator.as_str() {
+        "" | "Equal" => label_value_faults(value).first().and_then(|why| invalid("operator", value, why)),
+        "Exists" if !value.is_empty() => invalid("operator", value, "value must be empty when `operator` is 'Exists'"),
+        "Exists" => None,
+        other => Some(FieldError::not_supported(format!("{place}.operator"), other, &["Equal", "Exists"])),
+    }
 }
 
 /// The objects of a list, with their places.

@@ -5,6 +5,7 @@
 //! them. The key of an address is its IPAddress object; keys of ports are not served.
 
 mod addresses;
+mod counts;
 mod families;
 mod ports;
 mod spec;
@@ -15,6 +16,7 @@ use keelson_registry::{Companions, Registry, Target, store_error};
 use keelson_storage::{KeyValue, StoreKey};
 
 pub(crate) use addresses::made_again;
+pub use counts::{ADDRESS_ALLOCATIONS, AddressUse, Allocations, PORT_ALLOCATIONS, Scope, address_use};
 pub(crate) use spec::{Spec, needs_addresses, needs_health_check, needs_node_ports, spec, spec_mut};
 
 /// Deletes a key if the stored value names this service. Another client may have deleted it, and another service may have got it

@@ -17,6 +17,7 @@ pub(super) enum Page<'a> {
     GroupVersion(&'a str, &'a str),
     Version,
     Metrics,
+    HealthMetrics,
     OpenApi(Description<'a>),
     IssuerConfiguration,
     KeySet,
@@ -40,6 +41,7 @@ impl<'a> Page<'a> {
             ["openid", "v1", "jwks"] => Some(Self::KeySet),
             ["version"] => Some(Self::Version),
             ["metrics"] => Some(Self::Metrics),
+            ["metrics", "slis"] => Some(Self::HealthMetrics),
             ["openapi", "v2"] => Some(Self::OpenApi(Description::V2)),
             ["openapi", "v3"] => Some(Self::OpenApi(Description::V3Index)),
             _ => None,
@@ -96,6 +98,6 @@ pub(super) fn has_method(documents: &ServedDocuments, page: &Page<'_>, method: &
             *method == Method::GET || !is_there(documents, page)
         }
         Page::IssuerConfiguration | Page::KeySet => *method == Method::GET,
-        Page::Root | Page::Groups | Page::Metrics | Page::OpenApi(_) => true,
+        Page::Root | Page::Groups | Page::Metrics | Page::HealthMetrics | Page::OpenApi(_) => true,
     }
 }

@@ -265,3 +265,36 @@ async fn a_server_that_has_not_seen_a_definition_end_makes_no_object_of_it() {
     here.patch(format!("{OLDS}/a"), MERGE, &json!({ "metadata": { "finalizers": null } })).await.expect(200);
     until_gone(&there, OLDS).await;
 }
+
+/// kube-apiserver refuses applies while an owner has a version that is gone. Here an apply forgets the owner.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn owners_of_a_removed_version_block_no_write() {
+    let server = TestServer::builder().start().await;
+    let raw = server.raw();
+    let any = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+    let version = |name: &str, storage: bool| json!({ "name": name, "served": true, "storage": storage, "schema": { "openAPIV3Schema": any } });
+    establish(&raw, &definition(GROUP, "olds", "Old", json!([version("v1", false), version("v2", true)]))).await;
+    let applied = |version: &str, spec: Value| json!({ "apiVersion": format!("{GROUP}/{version}"), "kind": "Old", "metadata": { "name": "a" }, "spec": spec });
+    let apply = async |version: &str, manager: &str, spec: Value| {
+        let path = format!("/apis/{GROUP}/{version}/namespaces/default/olds/a?fieldManager={manager}");
+        raw.patch(path, APPLY, &applied(version, spec)).await
+    };
+    apply("v1", "first", json!({ "a": "1" })).await.expect(201);
+    change(&raw, &json!([version("v2", true)])).await;
+    until_gone(&raw, OLDS).await;
+    let next = format!("/apis/{GROUP}/v2/namespaces/default/olds/a");
+    let managers = |object: &Value| {
+        let entries = object["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+        entries.iter().map(|entry| entry["manager"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let mut whole = raw.get(&*next).await.expect(200).json();
+    assert_eq!(managers(&whole), ["first"]);
+    whole["spec"]["b"] = json!("2");
+    raw.put(&*next, &whole).await.expect(200);
+    raw.patch(&*next, MERGE, &json!({ "spec": { "c": "3" } })).await.expect(200);
+    for _ in 0..2 {
+        let done = apply("v2", "second", json!({ "d": "4" })).await.expect(200).json();
+        assert_eq!(done["spec"], json!({ "a": "1", "b": "2", "c": "3", "d": "4" }));
+        assert!(managers(&done).contains(&"second".to_owned()) && !managers(&done).contains(&"first".to_owned()));
+    }
+}

@@ -24,6 +24,7 @@ fn gadgets() -> Value {
             "replicas": { "type": "integer", "minimum": 1, "format": "int32" },
             "port": { "x-kubernetes-int-or-string": true },
             "note": { "type": "string", "nullable": true },
+            "lit": { "type": "boolean", "default": false },
             "any": { "type": "object", "x-kubernetes-preserve-unknown-fields": true },
             "template": { "type": "object", "x-kubernetes-embedded-resource": true, "properties": { "spec": { "type": "string" } } },
             "labels": { "type": "object", "additionalProperties": { "type": "string" } },
@@ -135,6 +136,7 @@ async fn a_schema_is_published_in_both_versions_as_far_as_they_can_say_it() {
 
     assert_eq!(spec(v3)["colour"], json!({ "type": "string", "enum": ["red", "green"], "default": "red" }));
     assert_eq!(spec(v2)["colour"], json!({ "type": "string", "enum": ["red", "green"] }));
+    assert_eq!(spec(v3)["lit"], json!({ "type": "boolean", "default": false }));
     let choices = json!([{ "type": "integer" }, { "type": "string" }]);
     assert_eq!(spec(v3)["port"], json!({ "anyOf": choices, "x-kubernetes-int-or-string": true }));
     assert_eq!(spec(v2)["port"], json!({ "x-kubernetes-int-or-string": true }));

@@ -222,6 +222,21 @@ async fn what_is_asked_in_old_ways_is_answered_as_ever() {
 }
 
 #[tokio::test]
+async fn only_a_single_zero_is_any_version() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    create_map(&raw, "a").await;
+    create_map(&raw, "b").await;
+    let list = async |version: &str| {
+        let list = raw.get(format!("{MAPS}?limit=1&resourceVersion={version}")).await.expect(200).json();
+        (list["items"].as_array().unwrap().len(), list["metadata"]["continue"].is_string())
+    };
+    assert_eq!(list("00").await, (1, true), "it is the newest version, in chunks");
+    assert!(!list("0").await.1, "a list of any version has no chunks");
+    raw.get(format!("{MAPS}/a?resourceVersion=000")).await.expect(200);
+}
+
+#[tokio::test]
 async fn a_collection_of_priority_classes_is_deleted_without_those_of_the_system() {
     const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
     let server = TestServer::start().await;

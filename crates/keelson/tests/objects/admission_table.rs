@@ -20,7 +20,7 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const EVERYWHERE: [&str; 2] = ["NamespaceExists", "OwnerReferencesPermissionEnforcement"];
 
 /// Plugins that are off unless they are named.
-const OPTIONAL: [&str; 7] = [
+const OPTIONAL: [&str; 8] = [
     "AlwaysPullImages",
     "DenyServiceExternalIPs",
     "ExtendedResourceToleration",
@@ -28,6 +28,7 @@ const OPTIONAL: [&str; 7] = [
     "NamespaceExists",
     "OwnerReferencesPermissionEnforcement",
     "PodNodeSelector",
+    "PodTolerationRestriction",
 ];
 
 /// A write: what it is, how it is made, and the plugins that handle it beside those [`EVERYWHERE`].
@@ -88,8 +89,13 @@ fn of_pods() -> Vec<Row> {
     let pods = format!("{LAB}/pods");
     let path = format!("{pods}/p");
     let at = |below: &str| format!("{path}/{below}");
-    let updates =
-        &["AlwaysPullImages", "ExtendedResourceToleration", "LimitPodHardAntiAffinityTopology", "PodSecurity"];
+    let updates = &[
+        "AlwaysPullImages",
+        "ExtendedResourceToleration",
+        "LimitPodHardAntiAffinityTopology",
+        "PodSecurity",
+        "PodTolerationRestriction",
+    ];
     let strategic = |row: Row| Row { form: STRATEGIC, ..row };
     vec![
         row(
@@ -104,6 +110,7 @@ fn of_pods() -> Vec<Row> {
                 "LimitRanger",
                 "PodNodeSelector",
                 "PodSecurity",
+                "PodTolerationRestriction",
                 "PodTopologyLabels",
                 "RuntimeClass",
                 "ServiceAccount",

@@ -301,3 +301,37 @@ async fn a_slice_of_endpoints_counts_its_labels_and_drops_the_old_topology() {
     let annotated = patch(&raw, &url, json!({"metadata": {"annotations": {"a": "b"}}})).await;
     assert_eq!(annotated["metadata"]["generation"], 2);
 }
+
+#[tokio::test]
+async fn the_default_class_of_ingresses_is_marked_in_tables() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let classes = "/apis/networking.k8s.io/v1/ingressclasses";
+    let class = |name: &str, annotations: Value| json!({"metadata": {"name": name, "annotations": annotations}, "spec": {"controller": "example.org/c"}});
+    raw.post(classes, &class("edge", json!({"ingressclass.kubernetes.io/is-default-class": "true"}))).await.expect(201);
+    raw.post(classes, &class("other", json!({"ingressclass.kubernetes.io/is-default-class": "false"})))
+        .await
+        .expect(201);
+    let accept = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let table = raw.get(classes).header("accept", accept).await.expect(200).json();
+    let names = [0, 1].map(|row| table["rows"][row]["cells"][0].clone());
+    assert_eq!(names, [json!("edge (default)"), json!("other")]);
+}
+
+#[tokio::test]
+async fn a_claim_with_an_empty_class_of_attributes_can_be_changed() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let claims = "/api/v1/namespaces/default/persistentvolumeclaims";
+    let claim = |name: &str, class: &str| {
+        json!({"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}}, "volumeAttributesClassName": class}})
+    };
+    raw.post(claims, &claim("empty", "")).await.expect(201);
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    raw.patch(format!("{claims}/empty"), "application/merge-patch+json", &label).await.expect(200);
+    raw.post(claims, &claim("gold", "gold")).await.expect(201);
+    let emptied = json!({"spec": {"volumeAttributesClassName": ""}});
+    let told = raw.patch(format!("{claims}/gold"), "application/merge-patch+json", &emptied).await.expect(422).text();
+    assert!(told.contains("update from non-nil value to an empty string is forbidden"), "{told}");
+}

@@ -264,6 +264,83 @@ async fn nothing_in_a_namespace_that_is_not_there_is_written() {
 }
 
 #[tokio::test]
+async fn a_missing_namespace_is_made_for_the_first_object_in_it() {
+    let server = with(&["NamespaceAutoProvision"]).await;
+    let raw = server.raw();
+    let map = json!({ "metadata": { "name": "m" } });
+    let maps = |namespace: &str| format!("/api/v1/namespaces/{namespace}/configmaps");
+    // A dry run makes none.
+    let told = raw.post(format!("{}?dryRun=All", maps("new")), &map).await.expect(404);
+    assert_eq!(message(&told), "namespaces \"new\" not found");
+    // The server makes it, also for a user who may make no namespaces.
+    let rules = json!([{ "apiGroups": [""], "resources": ["configmaps"], "verbs": ["create", "patch"] }]);
+    let cluster = "/apis/rbac.authorization.k8s.io/v1";
+    raw.post(format!("{cluster}/clusterroles"), &json!({ "metadata": { "name": "maps" }, "rules": rules }))
+        .await
+        .expect(201);
+    let group = "rbac.authorization.k8s.io";
+    let binding = json!({ "metadata": { "name": "maps" }, "roleRef": { "apiGroup": group, "kind": "ClusterRole", "name": "maps" },
+        "subjects": [{ "apiGroup": group, "kind": "User", "name": "ann" }] });
+    raw.post(format!("{cluster}/clusterrolebindings"), &binding).await.expect(201);
+    raw.post(maps("new"), &map).header("impersonate-user", "ann").await.expect(201);
+    let made = raw.get("/api/v1/namespaces/new").await.expect(200).json();
+    assert_eq!((&made["status"]["phase"], &made["spec"]["finalizers"]), (&json!("Active"), &json!(["kubernetes"])));
+    assert_eq!(made["metadata"]["labels"]["kubernetes.io/metadata.name"], "new");
+    raw.post("/api/v1/namespaces", &json!({ "metadata": { "name": "other" } }))
+        .header("impersonate-user", "ann")
+        .await
+        .expect(403);
+    // By an apply too, and by several requests at once.
+    let applied = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "m" } });
+    let apply = "application/apply-patch+yaml";
+    raw.patch(format!("{}/m?fieldManager=t", maps("applied")), apply, &applied).await.expect(201);
+    let named = |number: usize| json!({ "metadata": { "name": format!("m{number}") } });
+    let several = (0..8).map(|number| {
+        let (raw, path) = (raw.clone(), maps("several"));
+        async move { raw.post(path, &named(number)).await.status }
+    });
+    assert_eq!(futures::future::join_all(several).await, [201; 8]);
+    // A namespace that can't be is refused, and reads make none.
+    let told = raw.post(maps("A_b"), &map).await.expect(403);
+    assert!(
+        message(&told).starts_with("configmaps \"m\" is forbidden: Namespace \"A_b\" is invalid: metadata.name"),
+        "{}",
+        told.text()
+    );
+    raw.get(maps("read")).await.expect(200);
+    raw.get("/api/v1/namespaces/read").await.expect(404);
+    // A namespace that goes is no missing one.
+    raw.patch("/api/v1/namespaces/new", MERGE, &json!({ "metadata": { "finalizers": ["example.org/held"] } }))
+        .await
+        .expect(200);
+    raw.delete("/api/v1/namespaces/new").await.expect(200);
+    let told = raw.post(maps("new"), &json!({ "metadata": { "name": "late" } })).await.expect(403);
+    assert!(message(&told).contains("because it is being terminated"), "{}", told.text());
+}
+
+#[tokio::test]
+async fn everything_is_refused_where_that_is_switched_on() {
+    let mut server = TestServer::builder().sqlite().start().await;
+    let maps = format!("{DEFAULT}/configmaps");
+    server.raw().post(&*maps, &json!({ "metadata": { "name": "had" } })).await.expect(201);
+    let plugins = || AdmissionPlugins::new(vec!["AlwaysDeny".to_owned()], Vec::new()).unwrap();
+    server.change(|config| config.admission = plugins());
+    server.restart().await;
+    let raw = server.raw();
+    let denied = |what: &str| format!("{what} is forbidden: admission control is denying all modifications");
+    refused(&raw, &maps, &json!({ "metadata": { "name": "m" } }), &denied("configmaps \"m\"")).await;
+    refused(&raw, "/api/v1/namespaces", &json!({ "metadata": { "name": "n" } }), &denied("namespaces \"n\"")).await;
+    let had = format!("{maps}/had");
+    let changed = json!({ "data": { "a": "b" } });
+    assert_eq!(message(&raw.patch(&*had, MERGE, &changed).await.expect(403)), denied("configmaps \"had\""));
+    assert_eq!(message(&raw.delete(&*had).await.expect(403)), denied("configmaps \"had\""));
+    raw.delete(&*maps).await.expect(403);
+    // Reads pass, and the server is ready.
+    raw.get(&*had).await.expect(200);
+    raw.get("/readyz").await.expect(200);
+}
+
+#[tokio::test]
 async fn owners_are_changed_by_who_may_delete_and_held_back_by_who_may_do_that_to_them() {
     let server = with(&["OwnerReferencesPermissionEnforcement"]).await;
     let raw = server.raw();

@@ -6,12 +6,13 @@
 use std::collections::BTreeMap;
 
 use http::Method;
+use keelson_server::{AdmissionPlugins, Switches};
 use keelson_testkit::{Answer, Raw, TestServer};
 use serde_json::{Value, json};
 
 use crate::documented::{Stored, collections, documents, renamed, resolved};
 
-const SEED: u64 = 0x6b65_656c;
+pub(crate) const SEED: u64 = 0x6b65_656c;
 /// Requests of each verb for each kind.
 const ROUNDS: u64 = 6;
 /// The most levels of an object that a value is generated for.
@@ -21,7 +22,7 @@ const MOST_FINDINGS: usize = 40;
 
 const APPLY: &str = "application/apply-patch+yaml";
 const JSON_PATCH: &str = "application/json-patch+json";
-const MERGE: &str = "application/merge-patch+json";
+pub(crate) const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
 /// Texts for any field: names, numbers, quantities, times, paths, and what is none of these.
@@ -59,9 +60,14 @@ const OF_REFERENCE: [&str; 5] = [
 ];
 
 /// A sequence of numbers that looks random and is the same for a seed (SplitMix64).
-struct Dice(u64);
+pub(crate) struct Dice(u64);
 
 impl Dice {
+    /// The numbers for a kind.
+    pub(crate) fn of(seed: u64, plural: &str) -> Self {
+        Self(seed ^ plural.bytes().fold(0, |sum: u64, byte| sum.wrapping_mul(31) + u64::from(byte)))
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -71,7 +77,7 @@ impl Dice {
     }
 
     /// A number below another one.
-    fn below(&mut self, most: usize) -> usize {
+    pub(crate) fn below(&mut self, most: usize) -> usize {
         (self.next() % most.max(1) as u64) as usize
     }
 
@@ -86,9 +92,9 @@ impl Dice {
 }
 
 /// Makes values of the schemas of a document.
-struct Maker<'d> {
-    document: &'d Value,
-    dice: Dice,
+pub(crate) struct Maker<'d> {
+    pub(crate) document: &'d Value,
+    pub(crate) dice: Dice,
 }
 
 impl<'d> Maker<'d> {
@@ -161,7 +167,7 @@ impl<'d> Maker<'d> {
     }
 
     /// Gives some fields of an object other values.
-    fn change(&mut self, object: &mut Value, schema: &'d Value) {
+    pub(crate) fn change(&mut self, object: &mut Value, schema: &'d Value) {
         for _ in 0..=self.dice.below(2) {
             self.change_one(object, schema, DEPTH);
         }
@@ -251,19 +257,19 @@ impl Report {
 }
 
 /// A kind with an object that is stored.
-struct Subject<'s> {
+pub(crate) struct Subject<'s> {
     raw: &'s Raw,
-    stored: &'s Value,
-    kind: (&'s str, &'s str),
+    pub(crate) stored: &'s Value,
+    pub(crate) kind: (&'s str, &'s str),
     name: &'s str,
     /// The path of the collection.
-    path: &'s str,
-    schema: &'s Value,
+    pub(crate) path: &'s str,
+    pub(crate) schema: &'s Value,
 }
 
 impl<'s> Subject<'s> {
     /// `None` where the document has no schema of the kind.
-    fn new(raw: &'s Raw, document: &'s Value, stored: &'s Value, path: &'s str) -> Option<Self> {
+    pub(crate) fn new(raw: &'s Raw, document: &'s Value, stored: &'s Value, path: &'s str) -> Option<Self> {
         let kind = (stored["apiVersion"].as_str()?, stored["kind"].as_str()?);
         let is_of_kind = |schema: &&Value| {
             let kinds = schema["x-kubernetes-group-version-kind"].as_array();
@@ -351,17 +357,27 @@ impl<'s> Subject<'s> {
     }
 }
 
-fn form_urlencoded(text: &str) -> String {
+pub(crate) fn form_urlencoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-fn setting(name: &str, usual: u64) -> u64 {
+pub(crate) fn setting(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(usual)
+}
+
+/// A server on which nothing but the test writes, and no pod gets a volume with a generated name.
+pub(crate) async fn quiet_server() -> TestServer {
+    let plugins = AdmissionPlugins::new(Vec::new(), vec!["ServiceAccount".to_owned()]).unwrap();
+    let builder = TestServer::builder().every_version().configure(|config| {
+        config.admission = plugins;
+        config.controllers = Switches::parse(None).unwrap();
+    });
+    builder.start().await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn generated_requests_get_well_formed_answers() {
-    let server = TestServer::builder().every_version().start().await;
+    let server = quiet_server().await;
     let raw = server.raw();
     let stored = Stored::make(&raw).await;
     let documents: BTreeMap<String, Value> = documents(&raw).await;
@@ -373,8 +389,7 @@ async fn generated_requests_get_well_formed_answers() {
         let [in_namespace, in_none] = collections(api_version, plural);
         let path = if object["metadata"]["namespace"].is_string() { in_namespace } else { in_none };
         let Some(subject) = Subject::new(&raw, document, object, &path) else { continue };
-        let dice = Dice(seed ^ plural.bytes().fold(0, |sum: u64, byte| sum.wrapping_mul(31) + u64::from(byte)));
-        let mut maker = Maker { document, dice };
+        let mut maker = Maker { document, dice: Dice::of(seed, plural) };
         for round in 0..rounds {
             subject.write(&mut maker, &mut report).await;
             subject.apply(&mut maker, &mut report, round % 2 == 0).await;

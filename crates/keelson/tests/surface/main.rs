@@ -11,6 +11,7 @@ mod contributed;
 mod converted;
 mod documented;
 mod generated;
+mod generated_forms;
 mod metric_families;
 mod metrics;
 mod promises;

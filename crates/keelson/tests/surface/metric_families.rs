@@ -23,7 +23,7 @@ const ADDED: [&str; 3] = ["job", "instance", "le"];
 /// The page that describes all families.
 const PAGE: &str = "docs/reference/metrics.md";
 /// The beginnings of the names of families.
-const PREFIXES: [&str; 15] = [
+const PREFIXES: [&str; 17] = [
     "aggregator_",
     "apiextensions_",
     "apiserver_",
@@ -33,10 +33,12 @@ const PREFIXES: [&str; 15] = [
     "etcd_",
     "field_validation_",
     "keelson_",
+    "kube_apiserver_",
     "kubernetes_",
     "pod_security_",
     "process_",
     "rest_client_",
+    "serviceaccount_",
     "watch_cache_",
     "workqueue_",
 ];

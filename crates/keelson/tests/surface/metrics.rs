@@ -80,6 +80,78 @@ async fn families_of_the_reference_server_are_there_with_its_names_and_labels() 
 }
 
 #[tokio::test]
+async fn checks_of_health_have_a_page_of_their_own() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    server.running().bootstrapped().await;
+    for path in ["/readyz", "/readyz?verbose", "/livez"] {
+        raw.get(path).await.expect(200);
+    }
+    let text = raw.get("/metrics/slis").await.expect(200).text();
+    let at_least = |least: f64, family: &str, labels: &[&str]| {
+        let found = value(&text, family, labels);
+        assert!(found.is_some_and(|found| found >= least), "{family} {labels:?}: {found:?}\n{text}");
+    };
+    at_least(1., "kubernetes_healthcheck", &[r#"name="ping",type="readyz""#]);
+    at_least(2., "kubernetes_healthchecks_total", &[r#"name="ping",status="success",type="readyz""#]);
+    at_least(1., "kubernetes_healthchecks_total", &[r#"name="etcd",status="success",type="readyz""#]);
+    at_least(1., "kubernetes_healthchecks_total", &[r#"name="ping",status="success",type="livez""#]);
+    assert!(!metrics(&raw).await.contains("kubernetes_healthcheck"));
+    let open = raw.get("/metrics/slis").header("accept", "application/openmetrics-text").await.expect(200);
+    assert!(
+        open.header("content-type").starts_with("application/openmetrics-text") && open.text().ends_with("# EOF\n")
+    );
+    assert!(raw.get("/").await.expect(200).json()["paths"].as_array().unwrap().contains(&json!("/metrics/slis")));
+    raw.get("/metrics/slis").header("impersonate-user", "ann").await.expect(403);
+}
+
+#[tokio::test]
+async fn tokens_addresses_ports_and_comparisons_are_counted() {
+    let server = TestServer::start().await;
+    let raw = server.raw();
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    raw.post(accounts, &json!({ "metadata": { "name": "counted" } })).await.expect(201);
+    let request = json!({ "spec": { "expirationSeconds": 600 } });
+    let token = raw.post(format!("{accounts}/counted/token"), &request).await.expect(201).json();
+    let bearer = format!("Bearer {}", token["status"]["token"].as_str().unwrap());
+    server.anonymous().get("/api").header("authorization", bearer).await.expect(200);
+    let services = "/api/v1/namespaces/default/services";
+    let service = |name: &str, with: serde_json::Value| {
+        let mut service =
+            json!({ "metadata": { "name": name }, "spec": { "type": "NodePort", "ports": [{ "port": 80 }] } });
+        service["spec"].as_object_mut().unwrap().extend(with.as_object().unwrap().clone());
+        service
+    };
+    let made = raw.post(services, &service("any", json!({}))).await.expect(201).json();
+    let port = json!({ "ports": [{ "port": 80, "nodePort": made["spec"]["ports"][0]["nodePort"] }] });
+    raw.post(services, &service("taken", port)).await.expect(422);
+    let address = json!({ "clusterIP": made["spec"]["clusterIP"], "type": "ClusterIP" });
+    raw.post(services, &service("taken", address)).await.expect(422);
+    let map = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "m" }, "data": { "a": "b" } });
+    let maps = "/api/v1/namespaces/default/configmaps/m?fieldManager=t";
+    for _ in 0..2 {
+        raw.patch(maps, "application/apply-patch+yaml", &map).await;
+    }
+    raw.patch(maps, "application/merge-patch+json", &json!({ "data": { "a": "c" } })).await.expect(200);
+    let text = metrics(&raw).await;
+    let at_least = |least: f64, family: &str, labels: &[&str]| {
+        let found = value(&text, family, labels);
+        assert!(found.is_some_and(|found| found >= least), "{family} {labels:?}: {found:?}\n{text}");
+    };
+    at_least(1., "serviceaccount_valid_tokens_total", &[]);
+    for family in ["legacy_tokens", "legacy_auto_token_uses", "legacy_manual_token_uses", "stale_tokens"] {
+        at_least(0., &format!("serviceaccount_{family}_total"), &[]);
+    }
+    at_least(1., "kube_apiserver_clusterip_allocator_allocated_ips", &["cidr="]);
+    at_least(200., "kube_apiserver_clusterip_allocator_available_ips", &["cidr="]);
+    at_least(1., "kube_apiserver_clusterip_allocator_allocation_total", &["cidr=", r#"scope="dynamic""#]);
+    at_least(1., "kube_apiserver_clusterip_allocator_allocation_errors_total", &["cidr=", r#"scope="static""#]);
+    at_least(1., "kube_apiserver_nodeport_allocator_allocation_total", &[r#"scope="dynamic""#]);
+    at_least(1., "apiserver_request_timestamp_comparison_time_count", &[r#"code_path="unequal_objects_fast""#]);
+    at_least(1., "apiserver_request_timestamp_comparison_time_bucket", &[r#"le="0.0001""#]);
+}
+
+#[tokio::test]
 async fn pod_security_decisions_are_counted() {
     let server = TestServer::start().await;
     let raw = server.raw();

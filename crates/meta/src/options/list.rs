@@ -74,6 +74,8 @@ impl RequestedVersion {
             return Ok(Self::Unset);
         }
         match go_format::parse_uint(text) {
+            // As upstream has it, only the text "0" means any version.
+            Ok(0) if text != "0" => Ok(Self::Unset),
             Ok(0) => Ok(Self::Any),
             Ok(number) => Ok(Self::At(Revision::new(number))),
             Err(why) => {

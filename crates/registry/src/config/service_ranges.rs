@@ -117,6 +117,11 @@ impl AddressRange {
         }
     }
 
+    /// How many addresses can be given out.
+    pub fn available(&self) -> u128 {
+        self.whole().len()
+    }
+
     /// The parts in the order in which addresses are given out by chance.
     pub fn parts(&self) -> [Subrange; 2] {
         split(self.whole(), self.size(), 16, 256)

@@ -14,6 +14,7 @@ use keelson_supervision::warn_repeated;
 
 use super::token::{ServiceAccountTokens, TokenFault, refused};
 use crate::caller::Caller;
+use crate::measured::TOKEN_USES;
 use crate::patch::{Patch, PatchKind};
 
 /// Since when a token is not to be taken.
@@ -68,6 +69,12 @@ impl ServiceAccountTokens {
             )));
         }
         self.note_use(&claims, &secret).await;
+        TOKEN_USES.legacy.increment();
+        if is_generated {
+            TOKEN_USES.automatic.increment();
+        } else {
+            TOKEN_USES.manual.increment();
+        }
         let user = User { uid: Some(uid.clone()), ..User::service_account(namespace, account) };
         Ok(Some((user, is_generated.then_some(GENERATED))))
     }

@@ -16,6 +16,7 @@ use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, GroupKind, GroupResource, GroupVersion, Object};
 
 use crate::caller::Caller;
+use crate::measured::TOKEN_USES;
 use crate::registry::Registry;
 use crate::target::Target;
 
@@ -296,6 +297,12 @@ impl ServiceAccountTokens {
             )));
         }
         self.check_objects(&claims, now).await?;
+        let is_stale = claims.warn_after.is_some_and(|begin| seconds(now) > begin);
+        if is_stale {
+            TOKEN_USES.stale.increment();
+        } else {
+            TOKEN_USES.valid.increment();
+        }
         Ok(Some(((user_of(&claims), meant), None)))
     }
 

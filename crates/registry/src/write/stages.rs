@@ -127,6 +127,7 @@ impl Registry {
         let (mut managed_fields, mut is_changed) = self.complete_new(target, &mut object, ownership, caller).await?;
         is_changed |= has_repeated;
         // Admission that may change. It knows neither the uid nor a name that is generated.
+        self.provide_namespace(target, name_or_base(&object), caller).await?;
         let guards = self.guards(target, name_or_base(&object)).await?;
         refuse_where_nothing_is_new(target, &object)?;
         is_changed |= target.strategy().create.admit(self, target, &mut object)?;

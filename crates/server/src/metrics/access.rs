@@ -4,8 +4,8 @@
 
 use keelson_access::FileReads;
 use keelson_access_config::{
-    AskedCounts, ConfiguredAuthorizers, ConfiguredIssuers, DecisionCounts, IssuerSample, Reloads, TOKEN_CACHE,
-    WebhookCounts,
+    AskedCounts, ConfiguredAuthorizers, ConfiguredIssuers, DecisionCounts, IssuerSample, IssuerTimes, Reloads,
+    TOKEN_CACHE, WebhookCounts,
 };
 use keelson_http::metrics::{HistogramSample, Sample};
 use keelson_meta::metering::AtomicHistogram;
@@ -66,6 +66,25 @@ pub(crate) fn access_samples(issuers: Option<&ConfiguredIssuers>, authorizers: &
     samples.extend(webhook_samples(&authorizers.webhook_counts()));
     samples.extend(token_cache_samples());
     samples
+}
+
+/// How long tokens of issuers took.
+pub(crate) fn issuer_times(issuers: &ConfiguredIssuers) -> Vec<HistogramSample> {
+    let (name, help) = (
+        "apiserver_authentication_jwt_authenticator_latency_seconds",
+        "How long tokens of an issuer took that were not remembered, in seconds, by result",
+    );
+    let of = |IssuerTimes { issuer_hash, by_result }: IssuerTimes| {
+        let measured = by_result.into_iter().filter(|(_, times)| times.count() > 0);
+        let sample = |(result, times): (&str, std::sync::Arc<AtomicHistogram>)| {
+            let labels = vec![("result", result.to_owned()), ("jwt_issuer_hash", format!("sha256:{issuer_hash}"))];
+            Some(HistogramSample::of(&[&*times], name, help)?.with(labels))
+        };
+        measured.filter_map(sample).collect::<Vec<_>>()
+    };
+    let mut all: Vec<HistogramSample> = issuers.times().into_iter().flat_map(of).collect();
+    all.dedup_by(|one, other| one.labels == other.labels);
+    all
 }
 
 /// The kept answers of token webhooks.

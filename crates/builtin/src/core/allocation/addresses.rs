@@ -12,10 +12,11 @@ use keelson_meta::{ApiError, Object, Revision};
 use keelson_registry::{AddressRange, Companions, Family, ManagedObject, OnConflict, Registry, Target};
 use keelson_storage::{KeyValue, StoreKey};
 
+use super::counts::{Scope, note_address};
 use super::spec::{Spec as _, held_addresses, is_headless, needs_addresses};
 use super::{FULL, ServiceRef, families};
 
-const GROUP: &str = "networking.k8s.io";
+pub(super) const GROUP: &str = "networking.k8s.io";
 
 /// The manager of service addresses in their label.
 const MANAGER: &str = "ipallocator.k8s.io";
@@ -59,6 +60,9 @@ pub(super) async fn assign(
                     service_ref.refuse(vec![FieldError::invalid("spec.clusterIPs", json!(addresses), detail)])
                 };
                 check_range(registry, address)?.map_err(|why| refused(&why))?;
+                let is_free = registry.collection(&target)?.get(&address.to_string()).is_none();
+                let range = ranges(registry)?.into_iter().find(|range| range.holds(address));
+                note_address(range.map_or_else(String::new, |range| range.to_string()), Scope::Static, is_free);
                 (address, OnConflict::Refuse(Box::new(refused("provided IP is already allocated"))))
             }
         };
@@ -133,20 +137,26 @@ pub(crate) async fn made_again(registry: &Registry, last: &StoredObject) -> Resu
 fn choose(registry: &Registry, target: &Target, family: Family) -> Result<IpAddr, ApiError> {
     let taken = registry.collection(target)?.snapshot();
     let chance = registry.random().u64();
+    let mut full = None;
     for range in ranges(registry)?.into_iter().filter(|range| range.family() == family) {
         for part in range.parts() {
             let mut free = part.all_from(chance).map(|number| range.address(number));
             if let Some(address) = free.find(|address| taken.get(&address.to_string()).is_none()) {
+                note_address(range.to_string(), Scope::Dynamic, true);
                 return Ok(address);
             }
         }
+        full = Some(range);
+    }
+    if let Some(range) = full {
+        note_address(range.to_string(), Scope::Dynamic, false);
     }
     Err(ApiError::Internal(format!("failed to allocate a serviceIP: {FULL}")))
 }
 
 /// The ranges that addresses are given out of: those of all ServiceCIDRs that are ready, or the server's own before there
 /// is one.
-fn ranges(registry: &Registry) -> Result<Vec<AddressRange>, ApiError> {
+pub(super) fn ranges(registry: &Registry) -> Result<Vec<AddressRange>, ApiError> {
     let stored = registry.collection(&registry.target(GROUP, "servicecidrs")?)?.snapshot();
     if stored.is_empty() {
         return Ok(registry.config().service_ranges.addresses().to_vec());

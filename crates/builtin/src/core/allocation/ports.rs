@@ -12,6 +12,7 @@ use keelson_meta::json::{Map, Value, json};
 use keelson_registry::{Companions, OnConflict, Registry, store_error};
 use keelson_storage::{KeyValue, RangeRequest, StoreKey};
 
+use super::counts::{Scope, note_port};
 use super::spec::{Spec as _, held_ports, needs_health_check, needs_node_ports};
 use super::{FULL, ServiceRef};
 
@@ -141,7 +142,9 @@ impl Taking<'_> {
 
     /// Takes the port that was asked for.
     fn take(&mut self, port: u16, refused: impl Fn(&ServiceRef<'_>, &str) -> ApiError) -> Result<(), ApiError> {
-        if !self.registry.config().service_ranges.node_ports.holds(port) {
+        let is_in_range = self.registry.config().service_ranges.node_ports.holds(port);
+        note_port(Scope::Static, is_in_range && !self.new.contains(&port) && !self.taken.contains(&port));
+        if !is_in_range {
             return Err(refused(self.service_ref, &self.outside()));
         }
         let taken = refused(self.service_ref, TAKEN);
@@ -165,7 +168,9 @@ impl Taking<'_> {
         let mut ports =
             parts.into_iter().flat_map(|part| part.all_from(chance)).filter_map(|port| u16::try_from(port).ok());
         let free = |port: &u16| [&self.held, &self.taken, &self.new].iter().all(|taken| !taken.contains(port));
-        let port = ports.find(free)?;
+        let port = ports.find(free);
+        note_port(Scope::Dynamic, port.is_some());
+        let port = port?;
         self.new.insert(port);
         self.companions.take(key(port), self.owner(), OnConflict::TryAgain);
         Some(port)

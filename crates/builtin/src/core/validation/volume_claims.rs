@@ -210,7 +210,7 @@ fn modes_stay(at: &At<'_, '_>, run: &mut Run<'_>) {
         if status.field("phase").text() == "Bound" {
             class.forbidden(run, "update from non-nil value to nil is forbidden");
         }
-    } else if !class.old.is_null() && class.is_empty() {
+    } else if !class.old.is_null() && class.is_empty() && !class.is_unchanged() {
         class.forbidden(run, "update from non-nil value to an empty string is forbidden");
     }
 }

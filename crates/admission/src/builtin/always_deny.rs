@@ -1,0 +1,39 @@
+//! Refuses everything: for tests, and to close a server for writes.
+//!
+//! This is upstream's plugin AlwaysDeny. Only the writes that a server needs to become ready pass ([`keelson_registry::Caller::upkeep`]).
+
+use futures::future::BoxFuture;
+use keelson_meta::{ApiError, Object};
+use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation};
+
+const REFUSAL: &str = "admission control is denying all modifications";
+
+/// Refuses every write and every connection.
+#[derive(Debug)]
+pub(crate) struct AlwaysDeny;
+
+impl Admission for AlwaysDeny {
+    fn name(&self) -> &'static str {
+        "AlwaysDeny"
+    }
+
+    fn interest(&self, _attributes: &AdmissionAttributes<'_>) -> Interest {
+        Interest::Object
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        attributes: &'a AdmissionAttributes<'a>,
+        _object: Option<&'a mut Object>,
+    ) -> BoxFuture<'a, Result<Mutation, ApiError>> {
+        Box::pin(async { Err(attributes.refused(REFUSAL)) })
+    }
+
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a AdmissionAttributes<'a>,
+        _object: Option<&'a Object>,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async { Err(attributes.refused(REFUSAL)) })
+    }
+}

@@ -1,0 +1,288 @@
+//! Tolerations of namespaces: pods get those of their namespace, and may have no others than it allows.
+//!
+//! This is upstream's plugin PodTolerationRestriction. Two annotations of a namespace say both; settings say it for namespaces without
+//! them. A pod that is refused gets 403, where upstream answers 500.
+
+use futures::future::BoxFuture;
+use keelson_codec::json;
+use keelson_meta::json::{Map, Value};
+use keelson_meta::pod_resources::quality_of_service;
+use keelson_meta::{ApiError, Object};
+use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation, Operation};
+
+use super::reading::{is_written, items};
+use crate::matching::namespace;
+
+/// The annotation with the tolerations that pods get.
+const DEFAULTS: &str = "scheduler.alpha.kubernetes.io/defaultTolerations";
+/// The annotation with the tolerations that pods may have.
+const ALLOWED: &str = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
+/// The taint that pods with a claim to resources tolerate.
+const MEMORY_PRESSURE: &str = "node.kubernetes.io/memory-pressure";
+
+/// The most tolerations of a pod. Each of them is compared with all others.
+const MOST: usize = 1024;
+
+const NOT_ALLOWED: &str =
+    "pod tolerations (possibly merged with namespace default tolerations) conflict with its namespace whitelist";
+
+/// The settings of the plugin.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TolerationSettings {
+    /// The tolerations that pods get in namespaces without the annotation.
+    pub(crate) defaults: Vec<Toleration>,
+    /// The tolerations that pods may have in namespaces without the annotation; all for none.
+    pub(crate) allowed: Vec<Toleration>,
+}
+
+/// A toleration of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Toleration {
+    pub(crate) key: String,
+    pub(crate) operator: String,
+    pub(crate) value: String,
+    pub(crate) effect: String,
+    pub(crate) seconds: Option<i64>,
+}
+
+impl Toleration {
+    /// Reads a toleration.
+    ///
+    /// # Errors
+    /// The value is no object, or a field of it has the wrong type.
+    pub(crate) fn read(value: &Value) -> Result<Self, String> {
+        let fields = value.as_object().ok_or("a toleration is no object")?;
+        let text = |name: &str| match fields.get(name) {
+            None | Some(Value::Null) => Ok(String::new()),
+            Some(stated) => stated.as_str().map(str::to_owned).ok_or_else(|| format!("{name} is no text")),
+        };
+        let seconds = match fields.get("tolerationSeconds") {
+            None | Some(Value::Null) => None,
+            Some(stated) => Some(stated.as_i64().ok_or("tolerationSeconds is no whole number")?),
+        };
+        let (key, operator, value, effect) = (text("key")?, text("operator")?, text("value")?, text("effect")?);
+        Ok(Self { key, operator, value, effect, seconds })
+    }
+
+    fn of_memory_pressure() -> Self {
+        let [key, operator, effect] = [MEMORY_PRESSURE, "Exists", "NoSchedule"].map(str::to_owned);
+        Self { key, operator, effect, ..Self::default() }
+    }
+
+    fn to_value(&self) -> Value {
+        let texts =
+            [("key", &self.key), ("operator", &self.operator), ("value", &self.value), ("effect", &self.effect)];
+        let mut fields = Map::default();
+        for (name, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+            fields.insert(name, text.as_str());
+        }
+        if let Some(seconds) = self.seconds {
+            fields.insert("tolerationSeconds", seconds);
+        }
+        Value::Object(fields)
+    }
+
+    /// Whether it tolerates all that another one tolerates.
+    fn includes(&self, other: &Self) -> bool {
+        if self == other {
+            return true;
+        }
+        let has_every_key = self.key.is_empty() && self.operator == "Exists";
+        let is_shorter = self.effect == "NoExecute"
+            && self.seconds.is_some_and(|own| other.seconds.is_none_or(|seconds| seconds > own));
+        if (self.key != other.key && !has_every_key)
+            || (self.effect != other.effect && !self.effect.is_empty())
+            || is_shorter
+        {
+            return false;
+        }
+        match self.operator.as_str() {
+            "Equal" | "" => other.operator == "Equal" && other.value == self.value,
+            operator => operator == "Exists",
+        }
+    }
+}
+
+/// The tolerations of both, of which one that another includes is left out.
+fn merged(first: &[Toleration], second: &[Toleration]) -> Vec<Toleration> {
+    let all: Vec<&Toleration> = first.iter().chain(second).collect();
+    let mut merged: Vec<Toleration> = Vec::new();
+    for (at, one) in all.iter().enumerate() {
+        let is_included = merged.iter().any(|kept| kept.includes(one))
+            || all[at + 1..].iter().any(|later| later != one && later.includes(one));
+        if !is_included {
+            merged.push((*one).clone());
+        }
+    }
+    merged
+}
+
+/// Reads a list of tolerations.
+///
+/// # Errors
+/// One of them is wrong.
+pub(crate) fn read_all(list: &[Value]) -> Result<Vec<Toleration>, String> {
+    list.iter().map(Toleration::read).collect()
+}
+
+/// Gives pods the tolerations of their namespace, and refuses those that it does not allow.
+#[derive(Debug)]
+pub(crate) struct PodTolerationRestriction {
+    settings: TolerationSettings,
+}
+
+impl PodTolerationRestriction {
+    pub(crate) fn new(settings: TolerationSettings) -> Self {
+        Self { settings }
+    }
+
+    /// The tolerations in an annotation of the namespace; `None` without the annotation.
+    fn stated(attributes: &AdmissionAttributes<'_>, annotation: &str) -> Result<Option<Vec<Toleration>>, ApiError> {
+        let Some(name) = attributes.target.namespace.as_deref() else { return Ok(None) };
+        let namespace = namespace(attributes, name)?;
+        let Some((_, text)) = namespace.annotations().find(|(key, _)| *key == annotation) else { return Ok(None) };
+        if text.is_empty() {
+            return Ok(Some(Vec::new()));
+        }
+        let wrong = |why: String| ApiError::Internal(format!("annotation {annotation} of namespace {name}: {why}"));
+        let read = json::parse(text.as_bytes()).map_err(|error| wrong(error.to_string()))?.value;
+        match &read {
+            Value::Null => Ok(Some(Vec::new())),
+            Value::Array(list) => read_all(list).map(Some).map_err(wrong),
+            _ => Err(wrong("it is no list".to_owned())),
+        }
+    }
+
+    /// What the tolerations of a pod become.
+    fn tolerations(&self, attributes: &AdmissionAttributes<'_>, pod: &Object) -> Result<Vec<Toleration>, ApiError> {
+        let mut own = own(pod)?;
+        let is_new = attributes.operation == Operation::Create;
+        let defaults = if is_new { Self::stated(attributes, DEFAULTS)? } else { Some(Vec::new()) };
+        let defaults = defaults.unwrap_or_else(|| self.settings.defaults.clone());
+        if !defaults.is_empty() {
+            own = if own.is_empty() { defaults } else { merged(&defaults, &own) };
+        }
+        let pressure = Toleration::of_memory_pressure();
+        if quality_of_service(pod) == "BestEffort" {
+            return Ok(own);
+        }
+        match is_new {
+            true => Ok(merged(&own, &[pressure])),
+            // A stored pod loses none of its tolerations.
+            false => {
+                if !own.iter().any(|one| one.includes(&pressure)) {
+                    own.push(pressure);
+                }
+                Ok(own)
+            }
+        }
+    }
+
+    fn check(&self, attributes: &AdmissionAttributes<'_>, tolerations: &[Toleration]) -> Result<(), ApiError> {
+        if tolerations.is_empty() {
+            return Ok(());
+        }
+        let allowed = Self::stated(attributes, ALLOWED)?;
+        let allowed = allowed.as_ref().unwrap_or(&self.settings.allowed);
+        let is_allowed = |one: &Toleration| allowed.iter().any(|allowed| allowed.includes(one));
+        if allowed.is_empty() || tolerations.iter().all(is_allowed) {
+            return Ok(());
+        }
+        Err(attributes.refused(NOT_ALLOWED))
+    }
+}
+
+/// The tolerations that a pod has.
+fn own(pod: &Object) -> Result<Vec<Toleration>, ApiError> {
+    read_all(items(pod.get(&["spec", "tolerations"]))).map_err(ApiError::Internal)
+}
+
+impl Admission for PodTolerationRestriction {
+    fn name(&self) -> &'static str {
+        "PodTolerationRestriction"
+    }
+
+    fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
+        if is_written(attributes, "pods") { Interest::Object } else { Interest::None }
+    }
+
+    fn mutate<'a>(
+        &'a self,
+        attributes: &'a AdmissionAttributes<'a>,
+        object: Option<&'a mut Object>,
+    ) -> BoxFuture<'a, Result<Mutation, ApiError>> {
+        Box::pin(async move {
+            let Some(pod) = object else { return Ok(Mutation::Unchanged) };
+            if items(pod.get(&["spec", "tolerations"])).len() > MOST {
+                return Err(attributes.refused(format!("pod has more than {MOST} tolerations")));
+            }
+            let tolerations = self.tolerations(attributes, pod)?;
+            self.check(attributes, &tolerations)?;
+            if tolerations == own(pod)? {
+                return Ok(Mutation::Unchanged);
+            }
+            let Some(spec) = pod.0.get_mut("spec").and_then(Value::as_object_mut) else {
+                return Ok(Mutation::Unchanged);
+            };
+            spec.insert("tolerations", tolerations.iter().map(Toleration::to_value).collect::<Vec<_>>());
+            Ok(Mutation::Changed)
+        })
+    }
+
+    fn validate<'a>(
+        &'a self,
+        attributes: &'a AdmissionAttributes<'a>,
+        object: Option<&'a Object>,
+    ) -> BoxFuture<'a, Result<(), ApiError>> {
+        Box::pin(async move {
+            let Some(pod) = object else { return Ok(()) };
+            self.check(attributes, &own(pod)?)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keelson_meta::json::json;
+
+    use super::*;
+
+    fn toleration(value: Value) -> Toleration {
+        Toleration::read(&value).unwrap()
+    }
+
+    #[test]
+    fn a_toleration_includes_what_it_tolerates_besides() {
+        let check = |one: Value, other: Value, expected: bool| {
+            assert_eq!(toleration(one.clone()).includes(&toleration(other.clone())), expected, "{one:?} {other:?}");
+        };
+        let equal = json!({ "key": "a", "operator": "Equal", "value": "b", "effect": "NoSchedule" });
+        check(json!({ "operator": "Exists" }), equal.clone(), true);
+        check(json!({ "key": "a", "operator": "Exists" }), equal.clone(), true);
+        check(json!({ "key": "a", "value": "b" }), equal.clone(), true);
+        check(json!({ "key": "a", "operator": "Equal", "value": "c" }), equal.clone(), false);
+        check(json!({ "key": "c", "operator": "Exists" }), equal.clone(), false);
+        check(json!({ "key": "a", "operator": "Exists", "effect": "NoExecute" }), equal.clone(), false);
+        check(equal.clone(), equal.clone(), true);
+        check(equal, json!({ "key": "a", "operator": "Exists" }), false);
+        let executed = |seconds: Option<i64>| json!({ "key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds });
+        check(executed(Some(5)), executed(Some(3)), true);
+        check(executed(Some(3)), executed(Some(5)), false);
+        check(executed(Some(3)), executed(None), false);
+        check(executed(None), executed(Some(3)), true);
+    }
+
+    #[test]
+    fn merged_tolerations_have_no_part_twice() {
+        let list = |values: &[Value]| values.iter().cloned().map(toleration).collect::<Vec<_>>();
+        let (a, b) = (json!({ "key": "a", "operator": "Exists" }), json!({ "key": "b", "operator": "Exists" }));
+        let narrow = json!({ "key": "a", "operator": "Equal", "value": "x", "effect": "NoSchedule" });
+        let check = |first: &[Value], second: &[Value], expected: &[Value]| {
+            assert_eq!(merged(&list(first), &list(second)), list(expected), "{first:?} {second:?}");
+        };
+        check(&[a.clone()], &[b.clone()], &[a.clone(), b.clone()]);
+        check(&[narrow.clone()], &[a.clone()], &[a.clone()]);
+        check(&[a.clone()], &[narrow, b.clone()], &[a.clone(), b]);
+        check(&[a.clone()], &[a.clone()], &[a]);
+    }
+}
