@@ -76,12 +76,17 @@ impl<I: Index> Follower<I> {
     /// Takes up what changes also while nobody asks, so that nobody has to take up much of it. Never ends.
     pub async fn keep_up(&self) {
         loop {
-            let seen = self.followed.read().seen;
-            // When nothing was written for that long, there is nothing to take up.
-            let _waited = self.cache.wait_for(seen.next(), QUIET).await;
+            self.changed().await;
             self.current(|_| ());
             tokio::time::sleep(REST).await;
         }
+    }
+
+    /// Waits until the cache has something that the index was not asked with yet, or for a minute.
+    pub async fn changed(&self) {
+        let seen = self.followed.read().seen;
+        // When nothing was written for that long, there is nothing to take up.
+        let _waited = self.cache.wait_for(seen.next(), QUIET).await;
     }
 
     /// Asks the index as the cache has it now.

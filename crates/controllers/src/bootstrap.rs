@@ -1,14 +1,13 @@
 //! The objects that every cluster has: the service of its API servers, priority classes, roles and bindings, levels of flow
 //! control, the APIServices of what is built in. Made at start where it is missing, in the background, while requests are answered already.
 //!
-//! An object that exists belongs to the operator. Of it only roles and bindings are touched: what they lack is added, as
+//! An object that exists belongs to the operator (`flow_objects.rs` keeps those of flow control). Of it only roles and bindings are touched: what they lack is added, as
 //! long as they carry no `rbac.authorization.kubernetes.io/autoupdate: "false"`. Nothing is ever taken away.
 //!
 //! No authorizer, webhook or policy is called for any of it. An object can be refused all the same, such as by a quota or because the
 //! stored one can't be read. It is tried again at growing intervals, the others are made, and the server becomes ready. Only a store
 //! that does not answer holds readiness back.
 
-mod flow_control;
 mod policy;
 
 use std::sync::Arc;
@@ -17,6 +16,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _};
+use keelson_fairness::defaults;
 use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::{ApiError, Object};
@@ -186,9 +186,9 @@ impl Bootstrap {
             }
             Hook::FlowControl => {
                 let group = "flowcontrol.apiserver.k8s.io";
-                let levels = flow_control::priority_levels();
+                let levels = defaults::priority_level_objects();
                 let levels = self.ensure_all(group, "prioritylevelconfigurations", levels).await;
-                let schemas = self.ensure_all(group, "flowschemas", flow_control::flow_schemas()).await;
+                let schemas = self.ensure_all(group, "flowschemas", defaults::flow_schema_objects()).await;
                 // A store that takes no writes keeps no server from starting: the controller tries again.
                 if let Err(error) = FlowSchemaStatus::fill_all(self.client.registry().clone()).await {
                     tracing::debug!(%error, "the conditions of flow schemas are left to their controller");

@@ -13,7 +13,7 @@ use keelson_aggregator::{
     AggregatedObjects, Aggregator, AutomaticServices, Availability, PeerServers, RemoteContents, builtin_services,
 };
 use keelson_controllers::{
-    AuthenticationPublication, Bootstrap, CertificateSigning, ClusterRoleAggregation, Controller, FlowSchemaStatus,
+    AuthenticationPublication, Bootstrap, CertificateSigning, ClusterRoleAggregation, Controller, FlowObjects, FlowSchemaStatus,
     GarbageCollection, IdentityCollection, KubernetesService, Leadership, NamespaceDeletion, NamespaceObjects,
     PodGarbageCollection, Progress, Publication, QuotaStatus, RegisteredServers, StorageVersionCollection,
     StorageVersionMigrator, StorageVersionPublication, storage_state_definition,
@@ -220,6 +220,7 @@ impl Controllers {
         let automatic = AutomaticServices::new(self.aggregator.clone(), self.servers.clone());
         running.spawn("automatic-api-services", automatic.run(stopping()));
         running.spawn("api-service-availability", Availability::new(self.aggregator.clone())?.run(stopping()));
+        running.spawn("flow-control-objects", FlowObjects::new(registry(), self.config.flow_object_interval).run(stopping()));
         running.spawn("flow-schema-status", FlowSchemaStatus::new(registry())?.run(stopping()));
         if on(Controller::CertificateSigning) {
             let signing = CertificateSigning::new(registry(), self.signer.clone(), self.config.random.clone())?;

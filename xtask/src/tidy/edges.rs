@@ -52,7 +52,7 @@ const ALLOWED: [(&str, &[&str]); 39] = [
     ("outbound", &["meta", "supervision", "codec", "cache", "registry"]),
     ("access-config", &["meta", "supervision", "cel", "codec", "access", "outbound"]),
     // what runs inside a server as a client of the registry
-    ("controllers", &["meta", "supervision", "resources", "storage", "cache", "access", "registry"]),
+    ("controllers", &["meta", "fairness", "supervision", "resources", "storage", "cache", "access", "registry"]),
     // what is asked of each write, and who
     (
         "admission",
@@ -95,6 +95,7 @@ const ALLOWED: [(&str, &[&str]); 39] = [
             "protobuf",
             "cache",
             "query",
+            "fairness",
             "access",
             "registry",
             "outbound",
@@ -151,6 +152,7 @@ const ALLOWED: [(&str, &[&str]); 39] = [
             "discovery",
             "openapi",
             "http",
+            "fairness",
             "controllers",
             "aggregator",
             "extensions",
