@@ -19,7 +19,7 @@ use futures::stream::{self, StreamExt as _};
 use keelson_fairness::defaults;
 use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Map, Value, json};
-use keelson_meta::{ApiError, Object};
+use keelson_meta::{ApiError, Object, Revision};
 use keelson_registry::{Registry, Target};
 use keelson_supervision::{Backoff, Pace, info_repeated, warn_repeated};
 use tokio::sync::watch;
@@ -36,6 +36,8 @@ use policy::Piece;
 const AT_ONCE: usize = 64;
 /// The backoff before a failed step is tried again.
 const AGAIN: Backoff = Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(30) };
+/// The longest wait for flow control to follow its objects.
+const FLOW_PATIENCE: Duration = Duration::from_secs(5);
 /// The number of attempts in a row to write a role or binding that others change meanwhile.
 const ATTEMPTS: usize = 8;
 
@@ -76,6 +78,8 @@ pub struct Bootstrap {
     service: Arc<KubernetesService>,
     aggregation: Option<Arc<ClusterRoleAggregation>>,
     api_services: Vec<Value>,
+    /// The revision up to which flow schemas and priority levels are in effect.
+    flow: Option<watch::Receiver<Revision>>,
     progress: Arc<Progress>,
 }
 
@@ -128,13 +132,20 @@ impl Bootstrap {
     ) -> Self {
         let progress = Progress { done: Default::default(), finished: watch::Sender::new(false) };
         let (client, progress) = (Client::of_upkeep(registry, SERVER_MANAGER), Arc::new(progress));
-        Self { client, authentication, service, aggregation, api_services: Vec::new(), progress }
+        Self { client, authentication, service, aggregation, api_services: Vec::new(), flow: None, progress }
     }
 
     /// Has it make these APIServices too: those of what the server has built in.
     #[must_use]
     pub fn with_api_services(mut self, objects: Vec<Value>) -> Self {
         self.api_services = objects;
+        self
+    }
+
+    /// Has it be done with flow control once the objects are in effect.
+    #[must_use]
+    pub fn with_flow(mut self, applied: watch::Receiver<Revision>) -> Self {
+        self.flow = Some(applied);
         self
     }
 
@@ -193,6 +204,7 @@ impl Bootstrap {
                 if let Err(error) = FlowSchemaStatus::fill_all(self.client.registry().clone()).await {
                     tracing::debug!(%error, "the conditions of flow schemas are left to their controller");
                 }
+                self.flow_applied().await;
                 worse(levels, schemas)
             }
             Hook::LegacyTokens => {
@@ -202,6 +214,16 @@ impl Bootstrap {
             Hook::ApiServices => {
                 self.ensure_all("apiregistration.k8s.io", "apiservices", self.api_services.clone()).await
             }
+        }
+    }
+
+    /// Waits for a bounded time until this server schedules requests by what its cache has of flow control.
+    async fn flow_applied(&self) {
+        let Some(mut applied) = self.flow.clone() else { return };
+        let cached = self.client.registry().cache().watermark();
+        let in_effect = applied.wait_for(|applied| *applied >= cached);
+        if tokio::time::timeout(FLOW_PATIENCE, in_effect).await.is_err() {
+            tracing::debug!("flow schemas are not in effect yet");
         }
     }
 

@@ -3,28 +3,28 @@
 //! An object is read once for each change of it. A change of status alone changes nothing. After a change the configuration rests for as
 //! long as it took four times over, so that a client which writes without end takes a fifth of a processor at the most.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use keelson_access::NotCached;
 use keelson_access::follow::{Follower, Index, decoded};
-use keelson_cache::Entry;
+use keelson_cache::{Cache, Entry};
 use keelson_fairness::{FlowSchema, PriorityLevel};
-use keelson_meta::ApiError;
-use keelson_registry::Registry;
+use keelson_meta::Revision;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::collection;
-
-const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 /// The least time between two changes of the configuration.
-const REST: Duration = Duration::from_millis(100);
+const REST: Duration = Duration::from_millis(20);
 /// The rest after a change, in times of what it took.
 const REST_TIMES: u32 = 4;
 
 /// The objects of flow control that a server's cache has.
 pub struct FlowConfiguration {
     follower: Follower<FlowIndex>,
+    cache: Arc<Cache>,
+    applied: watch::Sender<Revision>,
 }
 
 #[derive(Clone, Copy)]
@@ -81,17 +81,18 @@ fn put<T: PartialEq>(values: &mut HashMap<String, T>, key: String, value: T) -> 
 }
 
 impl FlowConfiguration {
-    /// The objects of a registry. Takes about 30 us for each of them.
+    /// The objects that a cache holds below the prefixes of flow schemas and of priority levels. Takes about 30 us for each of them.
     ///
     /// # Errors
-    /// 500 when they are not served or not cached.
-    pub fn new(registry: &Registry) -> Result<Self, ApiError> {
-        let prefix = |plural| collection(registry, GROUP, "v1", plural, None).map(|target| target.key_prefix());
-        let (schemas, levels) = (prefix("flowschemas")?, prefix("prioritylevelconfigurations")?);
-        let kinds = [(Kind::Schema, schemas.as_str()), (Kind::Level, levels.as_str())];
-        let follower = Follower::new(registry.cache().clone(), kinds);
-        let follower = follower.map_err(|error: NotCached| ApiError::Internal(error.to_string()))?;
-        Ok(Self { follower })
+    /// When the cache does not hold one of the collections.
+    pub fn new(cache: &Arc<Cache>, [schemas, levels]: [&str; 2]) -> Result<Self, NotCached> {
+        let follower = Follower::new(cache.clone(), [(Kind::Schema, schemas), (Kind::Level, levels)])?;
+        Ok(Self { follower, cache: cache.clone(), applied: watch::Sender::new(Revision::ZERO) })
+    }
+
+    /// The revision up to which objects are in effect.
+    pub fn applied(&self) -> watch::Receiver<Revision> {
+        self.applied.subscribe()
     }
 
     /// Gives the configuration to `apply` now and after each change, until the server stops.
@@ -103,10 +104,12 @@ impl FlowConfiguration {
         let following = async {
             let mut applied = None;
             loop {
+                let seen = self.cache.watermark();
                 let newer = self.follower.current(|index| {
                     let is_newer = applied != Some(index.changes);
                     applied = Some(index.changes);
-                    is_newer.then(|| (index.schemas.values().cloned().collect(), index.levels.values().cloned().collect()))
+                    is_newer
+                        .then(|| (index.schemas.values().cloned().collect(), index.levels.values().cloned().collect()))
                 });
                 let begun = Instant::now();
                 if let Some((schemas, levels)) = newer {
@@ -114,6 +117,7 @@ impl FlowConfiguration {
                     // Thousands of flow schemas take longer than a task may.
                     let _ = tokio::task::spawn_blocking(move || apply(schemas, levels)).await;
                 }
+                self.applied.send_replace(seen);
                 tokio::time::sleep(REST.max(begun.elapsed() * REST_TIMES)).await;
                 self.follower.changed().await;
             }

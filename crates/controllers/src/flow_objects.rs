@@ -162,7 +162,11 @@ mod tests {
         check(object("s", 2, None, &own), &suggested, Some(object("s", 2, Some("false"), &own)));
         check(object("s", 1, None, &own), &suggested, Some(object("s", 1, Some("true"), &usual)));
         let mandatory = object("catch-all", 1, Some("true"), &usual);
-        check(object("catch-all", 3, Some("false"), &own), &mandatory, Some(object("catch-all", 3, Some("true"), &usual)));
+        check(
+            object("catch-all", 3, Some("false"), &own),
+            &mandatory,
+            Some(object("catch-all", 3, Some("true"), &usual)),
+        );
     }
 
     #[test]

@@ -60,7 +60,8 @@ pub fn nominal_seats(server: usize, levels: &[PriorityLevel]) -> Vec<LevelSeats>
 /// A level never has fewer seats than its lower limit or more than its upper one. It has those that it used, up to the nominal number.
 pub fn allocate(levels: &[(LevelKind, LevelSeats, LevelDemand)]) -> (Vec<usize>, f64) {
     let all: usize = levels.iter().map(|(_, seats, _)| seats.nominal).sum();
-    let used = |seats: &LevelSeats, demand: &LevelDemand| seats.lower.max(seats.nominal.min(demand.high.ceil() as usize));
+    let used =
+        |seats: &LevelSeats, demand: &LevelDemand| seats.lower.max(seats.nominal.min(demand.high.ceil() as usize));
     let exempt = |(kind, ..): &&(LevelKind, LevelSeats, LevelDemand)| *kind == LevelKind::Exempt;
     let of_exempt = |(_, seats, demand): &(_, LevelSeats, LevelDemand)| seats.lower.max(demand.high.ceil() as usize);
     let left = all.saturating_sub(levels.iter().filter(exempt).map(of_exempt).sum());
@@ -133,7 +134,8 @@ mod tests {
     fn levels_have_the_seats_of_the_reference_server() {
         let levels = defaults::priority_levels();
         let seats = nominal_seats(600, &levels);
-        let found: Vec<_> = levels.iter().zip(&seats).map(|(level, seats)| (level.name.as_str(), seats.nominal)).collect();
+        let found: Vec<_> =
+            levels.iter().zip(&seats).map(|(level, seats)| (level.name.as_str(), seats.nominal)).collect();
         let expect = [
             ("catch-all", 13),
             ("exempt", 0),
@@ -168,8 +170,7 @@ mod tests {
         let kind = prop_oneof![1 => Just(LevelKind::Exempt), 5 => Just(LevelKind::Reject)];
         (kind, 0_usize..200, 0_usize..200, 0_usize..900, 0_u32..400, 0_u32..400).prop_map(
             |(kind, nominal, lent, borrowed, high, smoothed)| {
-                let seats =
-                    LevelSeats { nominal, lower: nominal.saturating_sub(lent), upper: nominal + borrowed };
+                let seats = LevelSeats { nominal, lower: nominal.saturating_sub(lent), upper: nominal + borrowed };
                 (kind, seats, LevelDemand { high: f64::from(high), smoothed: f64::from(smoothed) })
             },
         )

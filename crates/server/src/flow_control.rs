@@ -4,10 +4,22 @@ use std::time::Duration;
 
 use keelson_controllers::FlowConfiguration;
 use keelson_http::filters::FlowControl;
+use keelson_registry::Registry;
 use keelson_supervision::TaskGroup;
 
 /// The time between two adjustments of the seats of levels, as upstream has it.
 const ADJUSTMENT: Duration = Duration::from_secs(10);
+
+/// The flow schemas and priority levels in the cache of a server.
+///
+/// # Errors
+/// When they are not cached.
+pub(crate) fn objects(registry: &Registry) -> anyhow::Result<FlowConfiguration> {
+    let prefix = |plural| keelson_builtin::key_prefix("flowcontrol.apiserver.k8s.io", plural);
+    let prefixes = prefix("flowschemas").and_then(|schemas| Ok([schemas, prefix("prioritylevelconfigurations")?]));
+    let [schemas, levels] = prefixes.map_err(|error| anyhow::anyhow!("{error}"))?;
+    Ok(FlowConfiguration::new(registry.cache(), [&schemas, &levels])?)
+}
 
 /// Starts both, in every server.
 pub(crate) fn follow(objects: FlowConfiguration, control: &FlowControl, background: &TaskGroup) {

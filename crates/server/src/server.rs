@@ -18,8 +18,8 @@ use keelson_access::pki::{self, Pki, PkiError, Saved, Unsaved};
 use keelson_aggregator::Aggregator;
 use keelson_cache::{Cache, CacheConfig, Compactor};
 use keelson_controllers::{
-    ClusterRoleAggregation, FlowConfiguration, IdentityConfig, IdentityLease, RegisteredServers, StorageVersionPublication,
-    identity_key,
+    ClusterRoleAggregation, FlowConfiguration, IdentityConfig, IdentityLease, RegisteredServers,
+    StorageVersionPublication, identity_key,
 };
 use keelson_extensions::Extensions;
 use keelson_http::health::CheckResult;
@@ -189,7 +189,7 @@ impl Prepared {
             controllers::extensions(&config, &registry, &outbound).await.context("serving custom resources")?;
         let aggregator =
             Aggregator::start(registry.clone(), outbound.clone()).context("reading who serves which API")?;
-        let flow = FlowConfiguration::new(&registry).context("reading flow schemas")?;
+        let flow = flow_control::objects(&registry).context("reading flow schemas")?;
         Ok(Self {
             config,
             supervisor,
@@ -300,6 +300,7 @@ impl Prepared {
             extensions: self.extensions.clone(),
             aggregator: self.aggregator.clone(),
             peers: peers.clone(),
+            flow: self.flow.applied(),
             fields: fields.clone(),
         };
         let reads = self.rights.reads();

@@ -99,7 +99,11 @@ fn name() -> impl Strategy<Value = String> {
 
 fn list() -> impl Strategy<Value = Vec<String>> {
     let names = prop::sample::subsequence(vec!["a", "b", "a/b", "c"], 1..4).prop_map(|names| texts(&names));
-    prop_oneof![Just(texts(&["*"])), names, Just((0..20).map(|number| format!("a{number}")).chain(["b".into()]).collect())]
+    prop_oneof![
+        Just(texts(&["*"])),
+        names,
+        Just((0..20).map(|number| format!("a{number}")).chain(["b".into()]).collect())
+    ]
 }
 
 fn subject() -> impl Strategy<Value = Subject> {

@@ -34,7 +34,7 @@ fn named(call: Call, user: &str, groups: &[&str]) -> Call {
 fn of_recorded(server: &TestServer, user: &str, request: &str) -> Option<Call> {
     let (method, path) = request.split_once(' ').unwrap();
     let method: Method = method.parse().unwrap();
-    let call = server.raw().call(method, path);
+    let call = server.raw().call(method.clone(), path);
     let of = |name: &str, groups: &[&str]| Some(named(server.raw().call(method.clone(), path), name, groups));
     let accounts = "system:serviceaccounts";
     match user {
@@ -164,9 +164,8 @@ async fn metric(raw: &Raw, series: &str) -> Option<f64> {
 /// Waits until so many requests of a level have seats.
 async fn until_executing(raw: &Raw, name: &str, count: f64) {
     let begun = Instant::now();
-    let series = format!(
-        "apiserver_flowcontrol_current_executing_requests{{priority_level=\"{name}\",flow_schema=\"{name}\"}}"
-    );
+    let series =
+        format!("apiserver_flowcontrol_current_executing_requests{{priority_level=\"{name}\",flow_schema=\"{name}\"}}");
     while metric(raw, &series).await != Some(count) {
         assert!(begun.elapsed() < PATIENCE, "{series} is not {count}");
     }
@@ -186,7 +185,8 @@ async fn rules_match_as_on_the_reference_server() {
     raw.post(format!("{FLOW}/prioritylevelconfigurations"), &level("lab", shares)).await.expect(201);
     let mut last = Value::Null;
     for (name, spec) in recorded["schemas"].as_object().unwrap() {
-        let made = raw.post(format!("{FLOW}/flowschemas"), &json!({ "metadata": { "name": name }, "spec": spec })).await;
+        let made =
+            raw.post(format!("{FLOW}/flowschemas"), &json!({ "metadata": { "name": name }, "spec": spec })).await;
         let made = made.expect(201).json();
         if name == "group-star" {
             last = made["metadata"]["uid"].clone();
@@ -215,13 +215,17 @@ async fn a_request_is_classified_by_an_added_flow_schema_and_level() {
     let server = TestServer::start().await;
     let raw = server.raw();
     let limited = json!({ "nominalConcurrencyShares": 1, "limitResponse": { "type": "Reject" } });
-    let level = raw.post(format!("{FLOW}/prioritylevelconfigurations"), &level("added", limited)).await.expect(201).json();
+    let level =
+        raw.post(format!("{FLOW}/prioritylevelconfigurations"), &level("added", limited)).await.expect(201).json();
     let schema = raw.post(format!("{FLOW}/flowschemas"), &schema("added", "noxu", 1000)).await.expect(201).json();
     let call = || named(raw.get("/version"), "noxu", &[]);
     until_schema(call, &schema["metadata"]["uid"], SOON).await;
     let answer = call().await;
     assert_eq!(answer.headers[LEVEL_HEADER], level["metadata"]["uid"].as_str().unwrap());
-    assert_eq!(named(raw.get("/version"), "other", &[]).await.headers[SCHEMA_HEADER] == answer.headers[SCHEMA_HEADER], false);
+    assert_eq!(
+        named(raw.get("/version"), "other", &[]).await.headers[SCHEMA_HEADER] == answer.headers[SCHEMA_HEADER],
+        false
+    );
 
     // Another one of a lower precedence comes first. A flow schema whose level is gone has no effect.
     let first = json!({ "metadata": { "name": "first" }, "spec": { "matchingPrecedence": 999 } });
@@ -427,7 +431,8 @@ async fn default_objects_are_kept_unless_they_are_the_operators() {
     until(schema("global-default"), "/spec/matchingPrecedence", json!(9900)).await;
     until(schema("catch-all"), annotation, json!("true")).await;
     until(schema("probes"), "/spec/matchingPrecedence", json!(2)).await;
-    until(path("prioritylevelconfigurations", "leader-election"), "/spec/limited/nominalConcurrencyShares", json!(10)).await;
+    until(path("prioritylevelconfigurations", "leader-election"), "/spec/limited/nominalConcurrencyShares", json!(10))
+        .await;
     until(schema("service-accounts"), "/spec/matchingPrecedence", json!(8800)).await;
     until(path("prioritylevelconfigurations", "exempt"), "/spec/exempt/nominalConcurrencyShares", json!(9)).await;
 }
@@ -485,7 +490,8 @@ async fn until_waiting(raw: &Raw) {
 async fn flow_schemas_of_a_user_lock_no_administrator_out() {
     let server = with_namespace().await;
     let raw = server.raw();
-    let limited = json!({ "nominalConcurrencyShares": 0, "borrowingLimitPercent": 0, "limitResponse": { "type": "Reject" } });
+    let limited =
+        json!({ "nominalConcurrencyShares": 0, "borrowingLimitPercent": 0, "limitResponse": { "type": "Reject" } });
     raw.post(format!("{FLOW}/prioritylevelconfigurations"), &level("trap", limited)).await.expect(201);
     let everyone = |name: &str, precedence: u32, count: usize| {
         let mut made = schema("trap", "*", precedence);

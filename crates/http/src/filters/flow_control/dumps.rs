@@ -75,7 +75,8 @@ pub(in crate::filters) fn answer(control: &FlowControl, path: &str, parts: &Part
         "queues" => queues(control),
         "requests" => {
             let query = parts.uri.query().unwrap_or_default();
-            let has_details = form_urlencoded::parse(query.as_bytes()).any(|(key, value)| key == DETAILS && !value.is_empty());
+            let has_details =
+                form_urlencoded::parse(query.as_bytes()).any(|(key, value)| key == DETAILS && !value.is_empty());
             requests(control, has_details)
         }
         _ => return None,
@@ -163,14 +164,19 @@ fn requests(control: &FlowControl, has_details: bool) -> Vec<Vec<String>> {
     for level in control.levels() {
         let state = level.lock();
         let is_queued = matches!(state.spec.kind, LevelKind::Queue(_));
-        let add = |rows: &mut Vec<Vec<String>>, about: &About, slot, (queue, place, seats): (String, String, usize), times: [String; 2]| {
+        let add = |rows: &mut Vec<Vec<String>>,
+                   about: &About,
+                   slot,
+                   (queue, place, seats): (String, String, usize),
+                   times: [String; 2]| {
             if rows.len() > MOST_ROWS {
                 return;
             }
             let by = flows.get(&(level.name.clone(), slot)).copied().flatten().filter(|_| is_queued);
             let [arrived, started] = times;
             let name = state.flow_name(slot).to_owned();
-            let mut row = vec![level.name.clone(), name, queue, place, distinguisher(about, by), arrived, seats.to_string()];
+            let mut row =
+                vec![level.name.clone(), name, queue, place, distinguisher(about, by), arrived, seats.to_string()];
             row.extend(["0".to_owned(), "0s".to_owned(), started]);
             if has_details {
                 row.extend(details(about));

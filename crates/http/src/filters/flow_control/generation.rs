@@ -64,13 +64,8 @@ impl Generation {
             subresource: info.subresource.as_deref(),
             namespace: info.namespace.as_deref(),
         });
-        let request = Attributes {
-            user: &user.name,
-            groups: &user.groups,
-            verb: info.verb.as_str(),
-            path: &info.path,
-            resource,
-        };
+        let request =
+            Attributes { user: &user.name, groups: &user.groups, verb: info.verb.as_str(), path: &info.path, resource };
         self.flows[self.classifier.classify(&request)].clone()
     }
 
@@ -198,6 +193,7 @@ fn add_mandatory(schemas: &mut Vec<FlowSchema>, specs: &mut Vec<PriorityLevel>) 
     let missing = defaults::priority_levels().into_iter().filter(|spec| defaults::is_mandatory(&spec.name));
     let missing: Vec<_> = missing.filter(|spec| !has_level(specs, &spec.name)).collect();
     specs.extend(missing);
+    specs.iter_mut().filter(|spec| spec.name == EXEMPT).for_each(|spec| spec.kind = LevelKind::Exempt);
     for mandatory in defaults::flow_schemas() {
         if !defaults::is_mandatory(&mandatory.name) {
             continue;

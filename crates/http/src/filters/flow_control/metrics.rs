@@ -21,22 +21,32 @@ const OF_LEVELS: [LevelFamily; 10] = [
     ("apiserver_flowcontrol_nominal_limit_seats", "Seats of the level by its share", |state| {
         state.seats.nominal as f64
     }),
-    ("apiserver_flowcontrol_current_limit_seats", "Seats of the level with those borrowed and without those lent", current),
+    (
+        "apiserver_flowcontrol_current_limit_seats",
+        "Seats of the level with those borrowed and without those lent",
+        current,
+    ),
     ("apiserver_flowcontrol_lower_limit_seats", "Seats of the level that it never lends", |state| {
         state.seats.lower as f64
     }),
     ("apiserver_flowcontrol_upper_limit_seats", "Seats of the level with all that it may borrow", |state| {
         state.seats.upper as f64
     }),
-    ("apiserver_flowcontrol_demand_seats_high_watermark", "Highest number of seats in use or waited for in the last period", |state| {
-        state.period.high
-    }),
-    ("apiserver_flowcontrol_demand_seats_average", "Average number of seats in use or waited for in the last period", |state| {
-        state.period.average
-    }),
-    ("apiserver_flowcontrol_demand_seats_stdev", "Standard deviation of the seats in use or waited for in the last period", |state| {
-        state.period.deviation
-    }),
+    (
+        "apiserver_flowcontrol_demand_seats_high_watermark",
+        "Highest number of seats in use or waited for in the last period",
+        |state| state.period.high,
+    ),
+    (
+        "apiserver_flowcontrol_demand_seats_average",
+        "Average number of seats in use or waited for in the last period",
+        |state| state.period.average,
+    ),
+    (
+        "apiserver_flowcontrol_demand_seats_stdev",
+        "Standard deviation of the seats in use or waited for in the last period",
+        |state| state.period.deviation,
+    ),
     ("apiserver_flowcontrol_demand_seats_smoothed", "Smoothed number of seats in use or waited for", |state| {
         state.demand.smoothed
     }),
@@ -147,7 +157,8 @@ fn waiting(control: &FlowControl) -> [Sample; 2] {
 /// The times for which requests wait for their seats and hold them.
 pub(in crate::filters) fn histograms(control: &FlowControl) -> Vec<HistogramSample> {
     let flows = flows(control);
-    let sample = |name, help, labels, (sum, count, buckets)| HistogramSample { name, help, labels, sum, count, buckets };
+    let sample =
+        |name, help, labels, (sum, count, buckets)| HistogramSample { name, help, labels, sum, count, buckets };
     macro_rules! family {
         ($name:expr, $help:expr, $label:expr, $($value:expr => $field:ident),+) => {
             flows.iter().flat_map(|(level, flow, numbers)| {
