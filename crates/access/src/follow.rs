@@ -76,15 +76,20 @@ impl<I: Index> Follower<I> {
     /// Updates the index without readers too, so that no reader has to catch up far. Never ends.
     pub async fn keep_up(&self) {
         loop {
-            let seen = self.followed.read().seen;
-            // Without a write for that long there is nothing to update.
-            let _waited = self.cache.wait_for(seen.next(), QUIET).await;
+            self.changed().await;
             self.current(|_| ());
             tokio::time::sleep(REST).await;
         }
     }
 
-    /// Reads the index at the cache's watermark.
+    /// Waits until the cache has something that the index was not asked with yet, or for a minute.
+    pub async fn changed(&self) {
+        let seen = self.followed.read().seen;
+        // When nothing was written for that long, there is nothing to take up.
+        let _waited = self.cache.wait_for(seen.next(), QUIET).await;
+    }
+
+    /// Asks the index as the cache has it now.
     ///
     /// Cost: one comparison without new writes; with some, a check of each collection.
     pub fn current<T>(&self, ask: impl FnOnce(&I) -> T) -> T {

@@ -1,14 +1,13 @@
 //! Creates the objects of every cluster: the `kubernetes` service, priority classes, roles and bindings, flow control
 //! levels, and the APIServices of built-in groups. Runs in the background at start, while the server answers requests.
 //!
-//! Existing objects belong to the operator. Only roles and bindings change: missing rules and subjects are added unless
-//! the object carries `rbac.authorization.kubernetes.io/autoupdate: "false"`. Nothing is removed.
+//! An object that exists belongs to the operator (`flow_objects.rs` keeps those of flow control). Of it only roles and bindings are touched: what they lack is added, as
+//! long as they carry no `rbac.authorization.kubernetes.io/autoupdate: "false"`. Nothing is ever taken away.
 //!
 //! No authorizer, webhook or policy is called. An object can still be refused, for example by a quota or because the
 //! stored one can't be read. The bootstrap retries it with backoff, creates the others, and the server becomes ready.
 //! Only a store that does not answer holds readiness back.
 
-mod flow_control;
 mod policy;
 
 use std::sync::Arc;
@@ -17,9 +16,10 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _};
+use keelson_fairness::defaults;
 use keelson_meta::clock::rfc3339;
 use keelson_meta::json::{Map, Value, json};
-use keelson_meta::{ApiError, Object};
+use keelson_meta::{ApiError, Object, Revision};
 use keelson_registry::{Registry, Target};
 use keelson_supervision::{Backoff, Pace, info_repeated, warn_repeated};
 use tokio::sync::watch;
@@ -36,6 +36,8 @@ use policy::Piece;
 const AT_ONCE: usize = 64;
 /// The backoff before a failed step is tried again.
 const AGAIN: Backoff = Backoff { first: Duration::from_millis(200), longest: Duration::from_secs(30) };
+/// The longest wait for flow control to follow its objects.
+const FLOW_PATIENCE: Duration = Duration::from_secs(5);
 /// The number of attempts in a row to write a role or binding that others change meanwhile.
 const ATTEMPTS: usize = 8;
 
@@ -76,6 +78,8 @@ pub struct Bootstrap {
     service: Arc<KubernetesService>,
     aggregation: Option<Arc<ClusterRoleAggregation>>,
     api_services: Vec<Value>,
+    /// The revision up to which flow schemas and priority levels are in effect.
+    flow: Option<watch::Receiver<Revision>>,
     progress: Arc<Progress>,
 }
 
@@ -129,7 +133,7 @@ impl Bootstrap {
     ) -> Self {
         let progress = Progress { done: Default::default(), finished: watch::Sender::new(false) };
         let (client, progress) = (Client::of_upkeep(registry, SERVER_MANAGER), Arc::new(progress));
-        Self { client, authentication, service, aggregation, api_services: Vec::new(), progress }
+        Self { client, authentication, service, aggregation, api_services: Vec::new(), flow: None, progress }
     }
 
     /// Adds the APIServices of built-in groups.
@@ -139,7 +143,14 @@ impl Bootstrap {
         self
     }
 
-    /// A handle for reading the progress.
+    /// Has it be done with flow control once the objects are in effect.
+    #[must_use]
+    pub fn with_flow(mut self, applied: watch::Receiver<Revision>) -> Self {
+        self.flow = Some(applied);
+        self
+    }
+
+    /// To be asked how far it has come.
     pub fn progress(&self) -> Arc<Progress> {
         self.progress.clone()
     }
@@ -187,13 +198,14 @@ impl Bootstrap {
             }
             Hook::FlowControl => {
                 let group = "flowcontrol.apiserver.k8s.io";
-                let levels = flow_control::priority_levels();
+                let levels = defaults::priority_level_objects();
                 let levels = self.ensure_all(group, "prioritylevelconfigurations", levels).await;
-                let schemas = self.ensure_all(group, "flowschemas", flow_control::flow_schemas()).await;
-                // A store that refuses writes must not keep a server from starting. The controller tries again.
+                let schemas = self.ensure_all(group, "flowschemas", defaults::flow_schema_objects()).await;
+                // A store that takes no writes keeps no server from starting: the controller tries again.
                 if let Err(error) = FlowSchemaStatus::fill_all(self.client.registry().clone()).await {
                     tracing::debug!(%error, "the conditions of flow schemas are left to their controller");
                 }
+                self.flow_applied().await;
                 worse(levels, schemas)
             }
             Hook::LegacyTokens => {
@@ -206,7 +218,17 @@ impl Bootstrap {
         }
     }
 
-    /// Returns true where ClusterTrustBundles are served.
+    /// Waits for a bounded time until this server schedules requests by what its cache has of flow control.
+    async fn flow_applied(&self) {
+        let Some(mut applied) = self.flow.clone() else { return };
+        let cached = self.client.registry().cache().watermark();
+        let in_effect = applied.wait_for(|applied| *applied >= cached);
+        if tokio::time::timeout(FLOW_PATIENCE, in_effect).await.is_err() {
+            tracing::debug!("flow schemas are not in effect yet");
+        }
+    }
+
+    /// Returns true where clients find ClusterTrustBundles.
     fn has_trust_bundles(&self) -> bool {
         let surface = self.client.registry().surface();
         let serves = |version: &str| surface.lookup("certificates.k8s.io", version, "clustertrustbundles").is_some();

@@ -9,6 +9,8 @@ mod certificate_signing;
 mod client;
 mod cluster_role_aggregation;
 mod conflicts;
+mod flow_configuration;
+mod flow_objects;
 mod flow_schema_status;
 mod follow;
 mod garbage_collection;
@@ -32,6 +34,8 @@ pub use certificate_signing::CertificateSigning;
 pub use client::{Client, SERVER_MANAGER, Stored};
 pub use cluster_role_aggregation::ClusterRoleAggregation;
 pub use conflicts::retry_conflicts;
+pub use flow_configuration::FlowConfiguration;
+pub use flow_objects::FlowObjects;
 pub use flow_schema_status::FlowSchemaStatus;
 pub use follow::follow;
 pub use garbage_collection::{

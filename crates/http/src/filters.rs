@@ -24,7 +24,6 @@ use std::any::Any;
 use std::fmt;
 use std::net::IpAddr;
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -45,8 +44,8 @@ use tokio_util::sync::CancellationToken;
 
 use self::audit::Trail;
 pub use self::authentication::TokenAuthenticator;
-use self::flow_control::{Cost, FlowControl, SeatedBody, Seats};
-pub use self::flow_control::{FlowLimits, LevelLimits};
+use self::flow_control::{Cost, Flow, SeatedBody, Seats};
+pub use self::flow_control::{FlowControl, FlowLimits};
 pub(crate) use self::flow_control::{InitialSeats, LentSeats, has_long_query, is_copied};
 use self::impersonation::Impersonation;
 use self::long_work::LongWork;
@@ -103,8 +102,8 @@ pub trait ClientConnection: Send + Sync {
 /// Findings about the user of a request that mark the response.
 #[derive(Default)]
 struct Known {
-    /// True once the user is authenticated and may make the request in that name.
-    is_known: AtomicBool,
+    /// Its flow, if flow control has a say in it.
+    flow: OnceLock<Arc<Flow>>,
     /// A warning about the credentials.
     warning: OnceLock<&'static str>,
 }
@@ -163,7 +162,7 @@ pub struct Pipeline {
     authorizer: Arc<dyn Authorizer>,
     /// Who writes down what is asked, where anybody does.
     auditor: Option<Arc<Auditor>>,
-    flow_control: Arc<FlowControl>,
+    flow_control: FlowControl,
     long_work: LongWork,
     watches: Arc<Shares>,
     watches_elsewhere: Arc<Shares>,
@@ -187,7 +186,7 @@ impl Pipeline {
         stopping: CancellationToken,
         limits: FlowLimits,
     ) -> Self {
-        let flow_control = Arc::new(FlowControl::new(limits));
+        let flow_control = FlowControl::new(limits);
         let measured = flow_control.clone();
         metrics.add_source(move || flow_control::samples(&measured));
         let measured = flow_control.clone();
@@ -289,6 +288,11 @@ impl Pipeline {
         &self.stopping
     }
 
+    /// Its flow control, which is given flow schemas and priority levels.
+    pub fn flow_control(&self) -> &FlowControl {
+        &self.flow_control
+    }
+
     /// What is measured.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
@@ -316,7 +320,7 @@ impl Pipeline {
             parts.extensions.insert(Held::new(Arc::new((client.held(), trail.clone()))));
             parts.extensions.extend(held::with_address(client));
         }
-        let (long_running, has_turn) = (info.is_long_running(), info.waits_its_turn());
+        let long_running = info.is_long_running();
         let known = Known::default();
         let served = match &answerer {
             Answerer::Here(target) => target.as_ref().map(ResourceNames::of),
@@ -361,8 +365,11 @@ impl Pipeline {
             return response;
         }
         let response = request_id::stamped(without_caching(response), request_id);
-        // As upstream has it, who asks is found out before: whoever is refused for that is told nothing of flow control.
-        if has_turn && known.is_known.load(Ordering::Relaxed) { flow_control::marked(response) } else { response }
+        // A request whose user is not known has no flow.
+        match known.flow.get() {
+            Some(flow) => flow_control::marked(response, flow),
+            None => response,
+        }
     }
 
     /// Whether another server or a node answers, or may be found to when this one has nothing to say.
@@ -444,12 +451,16 @@ impl Pipeline {
             let query = RequestQuery::of(&info, &parts.uri);
             let holder = Holder::of(&user);
             let share = self.share_of(holder, &answerer, (&info, &parts, &query))?;
-            let seats = self.seats_for((holder, time), &answerer, (&info, &parts, &query), &mut body).await?;
+            let flow = known.flow.get();
+            let seats = self.seats_for((&user, time, flow), &answerer, (&info, &parts, &query), &mut body).await?;
             let (cost, seats) = match seats {
                 Ok(seats) => seats,
                 Err(seconds) => return Ok::<_, ApiError>((without_seat(seconds), Holds::default())),
             };
             let mut holds = Holds { seats, initial: None, share };
+            if let Some(table) = flow_control::dump(&self.flow_control, &info.path, &parts) {
+                return Ok((table, holds));
+            }
             if info.is_long_running()
                 && let Some(seats) = holds.seats.take().map(LentSeats::new)
             {
@@ -531,7 +542,9 @@ impl Pipeline {
             self.metrics.filter_times().note(Filter::Impersonation, begun.elapsed());
             audit.impersonates(&user, constraint);
         }
-        known.is_known.store(true, Ordering::Relaxed);
+        if let Some(flow) = self.flow_control.classify(&user, info) {
+            let _ = known.flow.set(flow);
+        }
         authorization::permit(&user, info, &parts.uri, &*self.authorizer, audit, metrics).await?;
         Ok(user)
     }

@@ -1,8 +1,8 @@
 //! Shares of users in what all users share.
 //!
-//! Connections, watches, seats of flow control and bodies on their way are bounded for all clients together. [`Level`] states the part of
-//! each bound that one user may take, so that the rule is in one place. A queue or a list counts with [`UserCounts`] behind its own lock.
-//! [`Shares`] is for what needs a number only. Levels follow the priority levels of kube-apiserver: a node, a controller and an ordinary
+//! Connections, watches and bodies on their way are bounded for all clients together. [`Level`] states the part of
+//! each bound that one user may take, so that the rule is in one place.
+//! Levels follow the priority levels of kube-apiserver: a node, a controller and an ordinary
 //! user differ in what they need.
 
 use std::hash::BuildHasher as _;
@@ -123,55 +123,6 @@ impl Holder {
     /// The front proxies, whose connections carry the requests of many users.
     pub(crate) fn front_proxies() -> Self {
         Self { flow: HASH.hash_one(FRONT_PROXIES), level: Level::System }
-    }
-}
-
-/// Counts by user of something of which there is a fixed number.
-#[derive(Debug)]
-pub(crate) struct UserCounts {
-    all: usize,
-    taken: usize,
-    by_user: HashMap<u64, usize>,
-}
-
-impl UserCounts {
-    /// Of `all` none is taken.
-    pub(crate) fn new(all: usize) -> Self {
-        Self { all, taken: 0, by_user: HashMap::new() }
-    }
-
-    /// The number of those that are taken.
-    pub(crate) const fn taken(&self) -> usize {
-        self.taken
-    }
-
-    /// The number of those that are free.
-    pub(crate) const fn free(&self) -> usize {
-        self.all.saturating_sub(self.taken)
-    }
-
-    /// True if the share of a user has room for so many more, free or not.
-    pub(crate) fn has_share(&self, holder: Holder, count: usize) -> bool {
-        let held = self.by_user.get(&holder.flow).copied().unwrap_or_default();
-        held + count <= holder.level.most_of(self.all)
-    }
-
-    /// Notes that a user took so many.
-    pub(crate) fn take(&mut self, holder: Holder, count: usize) {
-        self.taken += count;
-        *self.by_user.entry(holder.flow).or_default() += count;
-    }
-
-    /// Notes that a user gave so many back, and forgets one who has none.
-    pub(crate) fn give_back(&mut self, holder: Holder, count: usize) {
-        self.taken -= count;
-        let left = self.by_user.get_mut(&holder.flow).map(|held| {
-            *held -= count;
-            *held
-        });
-        if left == Some(0) {
-            self.by_user.remove(&holder.flow);
-        }
     }
 }
 

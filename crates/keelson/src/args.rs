@@ -6,6 +6,7 @@
 mod access;
 mod audit;
 mod encryption;
+mod flow;
 mod front_proxy;
 mod kinds;
 mod nodes;
@@ -388,6 +389,8 @@ pub(crate) struct Serve {
     /// deletes pods of missing nodes is off unless named: pod-garbage-collector-controller.
     #[arg(long, env = "KEELSON_CONTROLLERS", value_parser = list::<String>, default_value = "*", allow_hyphen_values = true)]
     pub(crate) controllers: Vec<List<String>>,
+    #[command(flatten)]
+    pub(crate) flow: flow::Flow,
     /// How many threads serve requests, and as many more make large lists and load the cache; one for each processor unless
     /// given. Fewer suit servers that share a machine.
     #[arg(long, env = "KEELSON_THREADS", value_parser = clap::value_parser!(u16).range(1..=MAX_THREADS))]

@@ -253,6 +253,7 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     config.token_file = args.token_auth_file;
     config.token_key_file = args.token_key_file;
     config.bootstrap_tokens = args.enable_bootstrap_token_auth;
+    config.flow = args.flow.limits(config.flow)?;
     config.console = args.console;
     args.access.read_into(&mut config)?;
     config.admission =

@@ -15,7 +15,7 @@ use keelson_access::token::DEFAULT_ISSUER;
 use keelson_access_config::{AuthorizationSource, AuthorizerEntry, AuthorizerKind};
 use keelson_admission::{AdmissionConfiguration, Selection};
 use keelson_cache::{DEFAULT_CHECK_INTERVAL, DEFAULT_VIEW_BYTES};
-use keelson_controllers::{IdentityConfig, QUARANTINE, Switches};
+use keelson_controllers::{FlowObjects, IdentityConfig, QUARANTINE, Switches};
 use keelson_http::filters::FlowLimits;
 use keelson_http::listener::Limits;
 use keelson_meta::random::SystemRandom;
@@ -118,8 +118,10 @@ pub struct Config {
     pub unread: Duration,
     /// How many bytes of replaced objects the snapshots of lists may keep that are being sent.
     pub pinned_bytes: u64,
-    /// How many requests are answered and wait at once.
+    /// How many requests are answered at once.
     pub flow: FlowLimits,
+    /// The time between two looks at the default flow schemas and priority levels.
+    pub flow_object_interval: Duration,
     /// Services that are reached elsewhere than at their endpoints.
     pub service_routes: ServiceRoutes,
     /// The proxy by which others than services are called; `None` for no proxy, whatever the environment says.
@@ -181,6 +183,7 @@ impl Default for Config {
             unread: Limits::default().unread,
             pinned_bytes: Limits::default().pinned_bytes,
             flow: FlowLimits::default(),
+            flow_object_interval: FlowObjects::INTERVAL,
             service_routes: ServiceRoutes::default(),
             proxy: None,
             controllers: Switches::default(),

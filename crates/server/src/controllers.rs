@@ -13,13 +13,13 @@ use keelson_aggregator::{
     AggregatedObjects, Aggregator, AutomaticServices, Availability, PeerServers, RemoteContents, builtin_services,
 };
 use keelson_controllers::{
-    AuthenticationPublication, Bootstrap, CertificateSigning, ClusterRoleAggregation, Controller, FlowSchemaStatus,
-    GarbageCollection, IdentityCollection, KubernetesService, Leadership, NamespaceDeletion, NamespaceObjects,
-    PodGarbageCollection, Progress, Publication, QuotaStatus, RegisteredServers, StorageVersionCollection,
-    StorageVersionMigrator, StorageVersionPublication, storage_state_definition,
+    AuthenticationPublication, Bootstrap, CertificateSigning, ClusterRoleAggregation, Controller, FlowObjects,
+    FlowSchemaStatus, GarbageCollection, IdentityCollection, KubernetesService, Leadership, NamespaceDeletion,
+    NamespaceObjects, PodGarbageCollection, Progress, Publication, QuotaStatus, RegisteredServers,
+    StorageVersionCollection, StorageVersionMigrator, StorageVersionPublication, storage_state_definition,
 };
 use keelson_extensions::Extensions;
-use keelson_meta::ApiError;
+use keelson_meta::{ApiError, Revision};
 use keelson_outbound::Outbound;
 use keelson_registry::Registry;
 use keelson_supervision::{Supervisor, TaskGroup};
@@ -91,6 +91,8 @@ pub(crate) struct ControllerParts {
     pub(crate) extensions: Arc<Extensions>,
     pub(crate) aggregator: Arc<Aggregator>,
     pub(crate) peers: Option<Arc<PeerServers>>,
+    /// The revision up to which flow schemas and priority levels are in effect.
+    pub(crate) flow: watch::Receiver<Revision>,
     /// The header fields that no client may set, since servers on the store have published them.
     pub(crate) fields: Arc<PublishedFields>,
 }
@@ -122,13 +124,14 @@ pub(crate) fn spawn(
 ) -> Starting {
     let stopping = background.stopping();
     let Membership { addr, holder, servers } = place;
-    let ControllerParts { aggregation, publication, extensions, aggregator, peers, fields } = parts;
+    let ControllerParts { aggregation, publication, extensions, aggregator, peers, flow, fields } = parts;
     let ranges = config.registry.service_ranges.clone();
     let service = Arc::new(KubernetesService::new(registry.clone(), ranges, servers.clone(), addr.port()));
     let published = move |headers: &RequestHeaders| fields.publish(headers);
     let authentication = Arc::new(AuthenticationPublication::new(registry.clone(), keys.authentication(), published));
     let bootstrap = Bootstrap::new(registry.clone(), authentication.clone(), service.clone(), aggregation.clone())
-        .with_api_services(builtin_services(&registry.surface()));
+        .with_api_services(builtin_services(&registry.surface()))
+        .with_flow(flow);
     let progress = bootstrap.progress();
     // What these keep, the bootstrap makes first.
     let publishing = authentication.run(stopping.clone());
@@ -220,6 +223,10 @@ impl Controllers {
         let automatic = AutomaticServices::new(self.aggregator.clone(), self.servers.clone());
         running.spawn("automatic-api-services", automatic.run(stopping()));
         running.spawn("api-service-availability", Availability::new(self.aggregator.clone())?.run(stopping()));
+        running.spawn(
+            "flow-control-objects",
+            FlowObjects::new(registry(), self.config.flow_object_interval).run(stopping()),
+        );
         running.spawn("flow-schema-status", FlowSchemaStatus::new(registry())?.run(stopping()));
         if on(Controller::CertificateSigning) {
             let signing = CertificateSigning::new(registry(), self.signer.clone(), self.config.random.clone())?;

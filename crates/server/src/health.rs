@@ -31,11 +31,12 @@ const BOOTSTRAP: &str = "bootstrap";
 
 /// Hooks of the reference server, and the background task here that does the work of each. All are at work before the first request
 /// is answered; those of which one server on a store does the work of all are well on the others.
-const HOOKS: [(&str, &str); 14] = [
+const HOOKS: [(&str, &str); 15] = [
     ("poststarthook/generic-apiserver-start-informers", "cache-tail"),
     ("poststarthook/start-apiextensions-informers", "cache-tail"),
     ("poststarthook/start-apiextensions-controllers", "custom-resources"),
     ("poststarthook/crd-informer-synced", "custom-resources"),
+    ("poststarthook/priority-and-fairness-config-consumer", "flow-control"),
     ("poststarthook/start-kube-apiserver-identity-lease-controller", "identity"),
     ("poststarthook/start-kube-apiserver-identity-lease-garbage-collector", "server-leases"),
     ("poststarthook/aggregator-reload-proxy-client-cert", "certificates"),

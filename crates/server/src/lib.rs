@@ -13,6 +13,7 @@ mod data_directory;
 mod doctor;
 mod documents;
 mod encryption;
+mod flow_control;
 mod health;
 mod issuers;
 mod keys;
@@ -49,6 +50,7 @@ pub use keelson_access::{FrontProxyOptions, RequestHeaders, TokenKeyFiles, clien
 pub use keelson_access_config::{AuthorizationSource, AuthorizerEntry, AuthorizerKind, OidcFlags, ReviewVersion};
 pub use keelson_admission::{AdmissionConfiguration, Selection as AdmissionPlugins};
 pub use keelson_controllers::Switches;
+pub use keelson_http::filters::FlowLimits;
 pub use keelson_http::version::{Build, GIT_VERSION as KUBERNETES_VERSION};
 pub use keelson_outbound::{Proxy, ServiceRoute, ServiceRoutes};
 pub use keelson_registry::{AddressRange, PartialRights, PortRange, RegistryConfig, ServiceRanges};

@@ -18,7 +18,8 @@ use keelson_access::pki::{self, Pki, PkiError, Saved, Unsaved};
 use keelson_aggregator::Aggregator;
 use keelson_cache::{Cache, CacheConfig, Compactor};
 use keelson_controllers::{
-    ClusterRoleAggregation, IdentityConfig, IdentityLease, RegisteredServers, StorageVersionPublication, identity_key,
+    ClusterRoleAggregation, FlowConfiguration, IdentityConfig, IdentityLease, RegisteredServers,
+    StorageVersionPublication, identity_key,
 };
 use keelson_extensions::Extensions;
 use keelson_http::health::CheckResult;
@@ -38,6 +39,7 @@ use crate::controllers::{self, ControllerParts, Membership, Starting};
 use crate::data_directory::{self, NotedStore, OwnDirectory};
 use crate::documents::OtherServers;
 use crate::encryption::{Encryption, Loaded};
+use crate::flow_control;
 use crate::health::health;
 use crate::keys::LiveKeys;
 use crate::metrics::StoreRequests;
@@ -90,6 +92,7 @@ struct Prepared {
     extensions: Arc<Extensions>,
     aggregator: Arc<Aggregator>,
     rights: Rights,
+    flow: FlowConfiguration,
 }
 
 /// A server that answers requests, until it is shut down. Dropping it stops it at once.
@@ -198,6 +201,7 @@ impl Prepared {
             controllers::extensions(&config, &registry, &outbound).await.context("serving custom resources")?;
         let aggregator =
             Aggregator::start(registry.clone(), outbound.clone()).context("reading who serves which API")?;
+        let flow = flow_control::objects(&registry).context("reading flow schemas")?;
         Ok(Self {
             config,
             supervisor,
@@ -223,6 +227,7 @@ impl Prepared {
             extensions,
             aggregator,
             rights,
+            flow,
         })
     }
 
@@ -309,6 +314,7 @@ impl Prepared {
             extensions: self.extensions.clone(),
             aggregator: self.aggregator.clone(),
             peers: peers.clone(),
+            flow: self.flow.applied(),
             fields: fields.clone(),
         };
         let reads = self.rights.reads();
@@ -352,6 +358,7 @@ impl Prepared {
         let pipeline = pipeline.with_remote_servers(remotes, background.clone());
         let pipeline = pipeline.with_certificates(self.keys.certificates());
         pipeline.metrics().add_source(move || notices.samples());
+        flow_control::follow(self.flow, pipeline.flow_control(), &background);
         let listener = listener::serve(self.port, self.keys.tls(), Arc::new(pipeline), limits(&config, &registry));
         self.keys.clone().follow(&outbound, kubeconfig.clone().map(|path| (path, url(addr))), &background);
         let serving = Serving::start(stopping, background, listener);

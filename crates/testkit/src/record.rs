@@ -26,7 +26,9 @@ const UPDATE: &str = "KEELSON_UPDATE";
 const TELLING_HEADERS: [&str; 6] = ["content-type", "cache-control", "retry-after", "warning", "etag", "vary"];
 /// The prefix of named ETags, which may change with the content of their documents.
 const TAG_NAME: &str = "{tag";
-/// The pause between repeats of a step that waits.
+/// The beginning of the placeholder of a uid in a header.
+const UID_NAME: &str = "{uid";
+/// How long a step that waits for something pauses before it asks again.
 const POLL: Duration = Duration::from_millis(20);
 
 /// A server that a test runs in addition. In the record `{NAME}` is its address, `{NAME.port}` its port and `{NAME.ca}`
@@ -162,7 +164,13 @@ fn expected_of(step: &Step, answer: &Answer, names: &mut Names) -> Expected {
     for name in chosen {
         let is_named = written(name).is_some_and(|(_, value)| value.starts_with(TAG_NAME));
         let value = answer.header(name);
-        headers.push((name.to_owned(), if is_named { names.tag(value) } else { names.hide(value) }));
+        let is_uid = written(name).is_some_and(|(_, value)| value.starts_with(UID_NAME));
+        let shown = match value {
+            _ if is_named => names.tag(value),
+            _ if is_uid => names.uid(value),
+            _ => names.hide(value),
+        };
+        headers.push((name.to_owned(), shown));
     }
     Expected { status: answer.status, headers, body }
 }

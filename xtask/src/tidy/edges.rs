@@ -7,7 +7,7 @@ use super::Finding;
 use crate::workspace::Member;
 
 /// What the crates of one layer may use in production code, lowest layer first.
-const ALLOWED: [(&str, &[&str]); 39] = [
+const ALLOWED: [(&str, &[&str]); 41] = [
     // pure: no IO, no clock, no threads
     ("meta", &[]),
     ("supervision", &[]),
@@ -19,6 +19,7 @@ const ALLOWED: [(&str, &[&str]); 39] = [
     ("patch", &["meta", "schema"]),
     ("tables", &["meta", "codec"]),
     ("query", &["meta", "cel", "codec"]),
+    ("fairness", &["meta"]),
     // state
     ("storage", &["meta"]),
     ("storage-etcd", &["meta", "storage", "supervision"]),
@@ -53,7 +54,7 @@ const ALLOWED: [(&str, &[&str]); 39] = [
     ("outbound", &["meta", "supervision", "codec", "cache", "registry"]),
     ("access-config", &["meta", "supervision", "cel", "codec", "access", "outbound"]),
     // clients of the registry inside of a server
-    ("controllers", &["meta", "supervision", "resources", "storage", "cache", "access", "registry"]),
+    ("controllers", &["meta", "fairness", "supervision", "resources", "storage", "cache", "access", "registry"]),
     // checks of each write, and of the user
     (
         "admission",
@@ -96,6 +97,7 @@ const ALLOWED: [(&str, &[&str]); 39] = [
             "protobuf",
             "cache",
             "query",
+            "fairness",
             "access",
             "registry",
             "outbound",
@@ -153,6 +155,7 @@ const ALLOWED: [(&str, &[&str]); 39] = [
             "discovery",
             "openapi",
             "http",
+            "fairness",
             "controllers",
             "aggregator",
             "extensions",

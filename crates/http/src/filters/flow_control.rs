@@ -1,107 +1,75 @@
-//! Flow control: who is served when there is more to do than the server has room for, and the mark that tells clients so.
+//! Flow control: priority and fairness of requests, by the flow schemas and priority levels that are stored.
 //!
-//! A request takes seats by what it will cost (`cost.rs`), and gives them back as soon as its answer needs no memory of the server: at once
-//! when the answer is small and whole, at its end when it is made while it is sent. While such an answer waits for its client, its seats
-//! are lent (`lent.rs`). Requests have the priority levels that upstream's defaults give them. Within a level users take turns, and each
-//! has a share (`gate.rs`). A request that finds no seat waits in a bounded queue for a part of its time, and then gets 429. A watch has
-//! the seats of a list until it has sent the objects that it begins with. Requests for health have none, and those for aggregated servers
-//! have others. Clients that look for the mark (`X-Kubernetes-PF-FlowSchema-UID`) do not throttle themselves then. Flow schemas and
-//! priority levels that are stored have no effect yet.
+//! A request is classified once its user is known. It takes seats of its level by its cost (`cost.rs`), and gives them back as soon as its
+//! answer needs no memory of the server: at once when the answer is small and whole, at its end when it is made while it is sent. While
+//! such an answer waits for its client, its seats are lent (`lent.rs`). A request that finds no seat waits in a fair queue
+//! (`keelson-fairness`) for a part of its time, and then gets 429. A watch has seats until it has sent the objects that it begins with.
+//! Requests for aggregated servers have seats of their own. Without priority and fairness two numbers bound all requests but those of
+//! administrators.
 
 mod cost;
-mod gate;
+mod dumps;
+mod generation;
 mod lent;
+mod level;
 mod metrics;
+mod numbers;
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use hashbrown::HashMap;
 use http::Response;
 use http::header::{HeaderName, HeaderValue};
+use http::request::Parts;
+use keelson_access::User;
+use keelson_access::user::MASTERS;
+use keelson_fairness::{Distinguisher, FlowSchema, LevelKind, LevelSeats, PriorityLevel, Queuing};
 use keelson_resources::Verb;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 pub(super) use self::cost::{Cost, Sent, of};
 pub(crate) use self::cost::{has_long_query, is_copied};
-use self::gate::Gate;
-pub(super) use self::gate::Seats;
+pub(super) use self::dumps::answer as dump;
+pub(super) use self::generation::Flow;
+use self::generation::{Configured, Generation};
 pub(crate) use self::lent::LentSeats;
 pub(super) use self::lent::SeatedBody;
+pub(super) use self::level::Seats;
+use self::level::{About, Asked, Level};
 pub(super) use self::metrics::{histograms, samples};
 use crate::body::ResponseBody;
 use crate::request_info::{RequestInfo, RequestVerb};
-use crate::shares::{Holder, Level};
+use crate::shares::Holder;
 
 /// Which part of its time a request may wait for a seat, as upstream has it: one in so many.
 const WAIT_PART: u32 = 4;
 /// How many requests one aggregated server answers at once, but for watches and sessions. Each holds the buffers of two connections.
 const SEATS_ELSEWHERE: usize = 500;
-/// How many wait for that.
-const QUEUE_ELSEWHERE: usize = 500;
-/// Leases, by which components say that they are there and which of them leads.
-const LEASES: (&str, &str) = ("coordination.k8s.io", "leases");
-/// The objects of nodes.
-const NODES: (&str, &str) = ("", "nodes");
+/// The queues of those that wait for that.
+const QUEUES_ELSEWHERE: Queuing = Queuing { queues: 64, hand_size: 4, queue_length: 50 };
 
 const FLOW_SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const PRIORITY_LEVEL: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
-/// Stored flow schemas and levels have no effect, so the ids never change.
-const FLOW_SCHEMA_UID: HeaderValue = HeaderValue::from_static("6b65656c-736f-4e00-8000-00666c6f7700");
-const PRIORITY_LEVEL_UID: HeaderValue = HeaderValue::from_static("6b65656c-736f-4e00-8000-006c6576656c");
 
-/// How much the requests of a level may take.
-#[derive(Clone, Copy, Debug)]
-pub struct LevelLimits {
-    /// Seats for requests that change nothing. Small ones take one each.
-    pub reads: usize,
-    /// Seats for requests that change something. Each may hold a body of 3 MiB.
-    pub writes: usize,
-    /// Seats for deletions, which other writes do not take: by deleting users leave a store that is full of writes.
-    pub deletes: usize,
-    /// The number of requests of each of the three that may wait.
-    pub queue: usize,
-}
-
-/// How much requests may take, by the level of their user.
+/// The limits of requests at once.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowLimits {
-    /// Members of `system:masters`, whom nobody else keeps out.
-    pub exempt: LevelLimits,
-    /// The leases and Node objects of nodes, which keep them ready.
-    pub node_high: LevelLimits,
-    /// Everything else of nodes.
-    pub nodes: LevelLimits,
-    /// The leases of the cluster's own controllers.
-    pub leader_election: LevelLimits,
-    /// Everything else of the cluster's own controllers: `system:kube-*`, and service accounts of `kube-system`.
-    pub system: LevelLimits,
-    /// Other service accounts.
-    pub accounts: LevelLimits,
-    /// Other users with credentials.
-    pub users: LevelLimits,
-    /// Clients without credentials.
-    pub anonymous: LevelLimits,
+    /// Whether requests are scheduled by priority and fairness.
+    pub is_fair: bool,
+    /// The number of requests that change nothing. With priority and fairness both numbers together are the seats of the server.
+    pub requests: usize,
+    /// The number of requests that change something.
+    pub mutating: usize,
     /// The number of watches at once. One takes about 20 KB, and one user may have a share of them.
     pub watches: usize,
 }
 
 impl Default for FlowLimits {
     fn default() -> Self {
-        let usual = LevelLimits { reads: 1000, writes: 250, deletes: 125, queue: 1000 };
-        // Small objects alone.
-        let small = LevelLimits { reads: 250, writes: 250, deletes: 125, queue: 1000 };
-        Self {
-            exempt: LevelLimits { reads: 2000, writes: 500, deletes: 250, queue: 2000 },
-            node_high: small,
-            nodes: usual,
-            leader_election: small,
-            system: usual,
-            accounts: usual,
-            users: usual,
-            anonymous: LevelLimits { reads: 20, writes: 5, deletes: 5, queue: 20 },
-            watches: 100_000,
-        }
+        Self { is_fair: true, requests: 400, mutating: 200, watches: 100_000 }
     }
 }
 
@@ -127,262 +95,190 @@ impl Drop for EndsSeats {
     }
 }
 
-/// The levels of a server.
+/// The flow control of a server. A clone is the same.
+#[derive(Clone, Debug)]
+pub struct FlowControl(Arc<Inner>);
+
 #[derive(Debug)]
-pub(crate) struct FlowControl {
-    exempt: SeatLevel,
-    node_high: SeatLevel,
-    nodes: SeatLevel,
-    leader_election: SeatLevel,
-    system: SeatLevel,
-    accounts: SeatLevel,
-    users: SeatLevel,
-    anonymous: SeatLevel,
+struct Inner {
+    generation: ArcSwap<Generation>,
+    configured: Mutex<Configured>,
+    /// The seats without priority and fairness: for requests that change nothing, and for the others.
+    plain: Option<[Arc<Level>; 2]>,
     /// The seats of aggregated servers, by where they are, as long as a request has or waits for one.
-    elsewhere: Mutex<HashMap<String, Weak<Gate>>>,
+    elsewhere: Mutex<HashMap<String, Weak<Level>>>,
+    started: Instant,
 }
 
-/// The seats of a level, under the names of upstream's priority level and flow schema.
-#[derive(Debug)]
-pub(super) struct SeatLevel {
-    name: &'static str,
-    schema: &'static str,
-    reads: Arc<Gate>,
-    writes: Arc<Gate>,
-    deletes: Arc<Gate>,
+/// A request that asks for seats.
+#[derive(Clone, Copy)]
+pub(super) struct Request<'a> {
+    pub(super) user: &'a Arc<User>,
+    pub(super) holder: Holder,
+    pub(super) info: &'a RequestInfo,
+    pub(super) parts: &'a Parts,
+    /// The time of the request, a part of which it may wait.
+    pub(super) time: Duration,
 }
 
-impl SeatLevel {
-    fn new((name, schema): (&'static str, &'static str), limits: LevelLimits) -> Self {
-        let gate = |seats| Arc::new(Gate::new(seats, limits.queue));
-        Self { name, schema, reads: gate(limits.reads), writes: gate(limits.writes), deletes: gate(limits.deletes) }
-    }
-
-    fn gate(&self, verb: &RequestVerb) -> &Arc<Gate> {
-        match verb {
-            RequestVerb::Resource(Verb::Delete | Verb::DeleteCollection) => &self.deletes,
-            verb if verb.is_read() => &self.reads,
-            _ => &self.writes,
-        }
+impl Request<'_> {
+    fn asked(&self, slot: usize, flow: u64, seats: usize) -> Asked {
+        let about = About {
+            user: self.user.clone(),
+            method: self.parts.method.clone(),
+            uri: self.parts.uri.clone(),
+            is_watch: self.info.verb == RequestVerb::Resource(Verb::Watch),
+        };
+        Asked { slot, flow, seats, holder: self.holder, about }
     }
 }
 
 impl FlowControl {
+    /// Flow control by the suggested flow schemas and priority levels, until others are given.
     pub(super) fn new(limits: FlowLimits) -> Self {
-        Self {
-            exempt: SeatLevel::new(("exempt", "exempt"), limits.exempt),
-            node_high: SeatLevel::new(("node-high", "system-node-high"), limits.node_high),
-            nodes: SeatLevel::new(("system", "system-nodes"), limits.nodes),
-            leader_election: SeatLevel::new(("leader-election", "system-leader-election"), limits.leader_election),
-            system: SeatLevel::new(("workload-high", "kube-system-service-accounts"), limits.system),
-            accounts: SeatLevel::new(("workload-low", "service-accounts"), limits.accounts),
-            users: SeatLevel::new(("global-default", "global-default"), limits.users),
-            anonymous: SeatLevel::new(("catch-all", "catch-all"), limits.anonymous),
+        let started = Instant::now();
+        let server = limits.requests.saturating_add(limits.mutating);
+        let (configured, generation) = Configured::suggested(server, started);
+        let plain = (!limits.is_fair).then(|| {
+            [("readOnly", limits.requests), ("mutating", limits.mutating)].map(|(name, seats)| {
+                // No number is no limit.
+                let kind = if seats == 0 { LevelKind::Exempt } else { LevelKind::Reject };
+                fixed_level(name, kind, seats, started)
+            })
+        });
+        Self(Arc::new(Inner {
+            generation: ArcSwap::from_pointee(generation),
+            configured: Mutex::new(configured),
+            plain,
             elsewhere: Mutex::default(),
+            started,
+        }))
+    }
+
+    /// Changes to these flow schemas and priority levels. Requests keep their seats and their places.
+    ///
+    /// The mandatory ones are in effect even if they are not among them. A flow schema without its level has no effect.
+    pub fn configure(&self, schemas: Vec<FlowSchema>, levels: Vec<PriorityLevel>) {
+        let mut configured = self.0.configured.lock();
+        self.0.generation.store(Arc::new(configured.change(schemas, levels)));
+    }
+
+    /// Has levels lend seats to each other by their demand since the last call, and forgets levels that are gone.
+    pub fn adjust(&self) {
+        let mut configured = self.0.configured.lock();
+        if let Some(changed) = configured.adjust(&self.0.generation.load()) {
+            self.0.generation.store(Arc::new(changed));
         }
     }
 
-    /// Seats for the request, for which it waits for a part of its `time`; `None` for what needs none.
+    /// The flow of a request.
+    pub(super) fn classify(&self, user: &User, info: &RequestInfo) -> Option<Arc<Flow>> {
+        if self.0.plain.is_some() || !info.waits_its_turn() {
+            return None;
+        }
+        Some(self.0.generation.load().classify(user, info))
+    }
+
+    /// Seats for the request, for which it waits for a part of its time; `None` for what needs none.
     ///
     /// # Errors
     /// After how many seconds the client may try again.
     pub(super) async fn acquire(
         &self,
-        holder: Holder,
-        info: &RequestInfo,
-        cost: Cost,
-        time: Duration,
+        flow: Option<&Arc<Flow>>,
+        request: Request<'_>,
+        seats: usize,
     ) -> Result<Option<Seats>, u32> {
-        if cost.seats == 0
-            || info.is_session
-            || (!info.is_resource_request && crate::health::is_health_path(&info.path))
-        {
+        let patience = request.time / WAIT_PART;
+        if let Some(flow) = flow {
+            let asked = request.asked(flow.slot, flow.hash(request.user, request.info), seats);
+            return flow.level.take(asked, patience).await.map(Some);
+        }
+        let Some([reads, writes]) = &self.0.plain else { return Ok(None) };
+        if request.info.has_no_end() || request.user.is_in(MASTERS) {
             return Ok(None);
         }
-        let gate = self.level(holder.level, info).gate(&info.verb);
-        gate.take(holder, cost.seats, time / WAIT_PART).await.map(Some)
+        let level = if request.info.verb.is_read() { reads } else { writes };
+        level.take(request.asked(0, 0, 1), patience).await.map(Some)
     }
 
     /// A seat among the requests that one aggregated server answers. They take none of their level's, so that a server which hangs
-    /// keeps up nobody but who asks for it.
+    /// keeps only its own clients waiting.
     ///
     /// # Errors
     /// After how many seconds the client may try again.
-    pub(super) async fn acquire_elsewhere(
-        &self,
-        server: &str,
-        holder: Holder,
-        info: &RequestInfo,
-        time: Duration,
-    ) -> Result<Option<Seats>, u32> {
-        if info.is_long_running() {
+    pub(super) async fn acquire_elsewhere(&self, server: &str, request: Request<'_>) -> Result<Option<Seats>, u32> {
+        if request.info.is_long_running() {
             return Ok(None);
         }
-        let gate = self.gate_elsewhere(server);
-        gate.take(holder, 1, time / WAIT_PART).await.map(Some)
+        let level = self.level_elsewhere(server);
+        level.take(request.asked(0, request.holder.flow, 1), request.time / WAIT_PART).await.map(Some)
     }
 
-    fn gate_elsewhere(&self, server: &str) -> Arc<Gate> {
-        let mut gates = self.elsewhere.lock();
-        if let Some(gate) = gates.get(server).and_then(Weak::upgrade) {
-            return gate;
+    fn level_elsewhere(&self, server: &str) -> Arc<Level> {
+        let mut levels = self.0.elsewhere.lock();
+        if let Some(level) = levels.get(server).and_then(Weak::upgrade) {
+            return level;
         }
-        gates.retain(|_, gate| gate.strong_count() > 0);
-        let gate = Arc::new(Gate::new(SEATS_ELSEWHERE, QUEUE_ELSEWHERE));
-        gates.insert(server.to_owned(), Arc::downgrade(&gate));
-        gate
+        levels.retain(|_, level| level.strong_count() > 0);
+        let level = fixed_level(server, LevelKind::Queue(QUEUES_ELSEWHERE), SEATS_ELSEWHERE, self.0.started);
+        levels.insert(server.to_owned(), Arc::downgrade(&level));
+        level
     }
 
-    /// The level of a request, as upstream's default flow schemas have it.
-    fn level(&self, of_user: Level, info: &RequestInfo) -> &SeatLevel {
-        let resource = (info.group.as_str(), info.resource.as_str());
-        match of_user {
-            Level::Exempt => &self.exempt,
-            Level::Nodes if resource == LEASES || resource == NODES => &self.node_high,
-            Level::Nodes => &self.nodes,
-            Level::System if resource == LEASES && is_of_leaders(&info.verb) => &self.leader_election,
-            Level::System => &self.system,
-            Level::Accounts => &self.accounts,
-            Level::Users => &self.users,
-            Level::Anonymous => &self.anonymous,
-        }
+    /// The levels, by their names; none without priority and fairness.
+    fn levels(&self) -> Vec<Arc<Level>> {
+        if self.0.plain.is_some() { Vec::new() } else { self.0.generation.load().levels.clone() }
     }
 
-    /// The levels in upstream's order.
-    pub(super) fn levels(&self) -> [&SeatLevel; 8] {
-        [
-            &self.exempt,
-            &self.node_high,
-            &self.nodes,
-            &self.leader_election,
-            &self.system,
-            &self.accounts,
-            &self.users,
-            &self.anonymous,
-        ]
+    /// True if requests are scheduled by priority and fairness.
+    fn is_fair(&self) -> bool {
+        self.0.plain.is_none()
+    }
+
+    /// The time since the start, which all levels measure by.
+    fn now(&self) -> Duration {
+        self.0.started.elapsed()
+    }
+
+    /// The distinguishers of flow schemas, by their level and their slot in it.
+    fn distinguishers(&self) -> HashMap<(String, usize), Option<Distinguisher>> {
+        let generation = self.0.generation.load();
+        generation.flows().map(|flow| ((flow.level.name.clone(), flow.slot), flow.distinguisher)).collect()
+    }
+
+    /// The fair fraction of the last adjustment.
+    fn fair_fraction(&self) -> f64 {
+        self.0.configured.lock().fair_fraction
     }
 }
 
-/// True for the verbs by which leaders are elected.
-fn is_of_leaders(verb: &RequestVerb) -> bool {
-    matches!(verb, RequestVerb::Resource(Verb::Get | Verb::Create | Verb::Update))
+/// A level that follows no object.
+fn fixed_level(name: &str, kind: LevelKind, seats: usize, started: Instant) -> Arc<Level> {
+    let spec = PriorityLevel {
+        name: name.to_owned(),
+        uid: String::new(),
+        shares: 0,
+        lendable_percent: 0,
+        borrowing_percent: None,
+        kind,
+    };
+    let level = Level::new(spec, LevelSeats { nominal: seats, lower: seats, upper: seats }, started);
+    level.slots([""].into_iter());
+    Arc::new(level)
 }
 
-/// The answer with the mark of flow control.
-pub(super) fn marked(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
+/// The answer with the headers of its flow schema and its priority level.
+pub(super) fn marked(mut response: Response<ResponseBody>, flow: &Flow) -> Response<ResponseBody> {
     // Those of an aggregated server stay.
-    response.headers_mut().entry(FLOW_SCHEMA).or_insert(FLOW_SCHEMA_UID);
-    response.headers_mut().entry(PRIORITY_LEVEL).or_insert(PRIORITY_LEVEL_UID);
+    let headers = response.headers_mut();
+    let mut add = |name: HeaderName, value: &HeaderValue| {
+        headers.entry(name).or_insert_with(|| value.clone());
+    };
+    add(FLOW_SCHEMA, &flow.uid);
+    add(PRIORITY_LEVEL, &flow.level_uid);
     response
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use http::{Method, Request};
-    use keelson_access::User;
-    use keelson_registry::Estimate;
-
-    const ONE: LevelLimits = LevelLimits { reads: 1, writes: 1, deletes: 1, queue: 0 };
-
-    fn user(name: &str, groups: &[&str]) -> User {
-        let groups = groups.iter().map(ToString::to_string).collect();
-        User { name: name.to_owned(), groups, ..User::default() }
-    }
-
-    async fn acquire(control: &FlowControl, user: &User, method: &Method, target: &str) -> Result<Option<Seats>, u32> {
-        acquire_for(control, user, method, target, &Estimate::default()).await
-    }
-
-    async fn acquire_for(
-        control: &FlowControl,
-        user: &User,
-        method: &Method,
-        target: &str,
-        about: &Estimate,
-    ) -> Result<Option<Seats>, u32> {
-        let parts = Request::builder().method(method).uri(target).body(()).unwrap().into_parts().0;
-        let info = RequestInfo::parse(method, &parts.uri);
-        let cost = of(&info, &parts, about, Sent::default());
-        control.acquire(Holder::of(user), &info, cost, Duration::from_secs(60)).await
-    }
-
-    #[tokio::test]
-    async fn a_watch_takes_seats_for_what_it_begins_with() {
-        let reads = LevelLimits { reads: 40, ..ONE };
-        let control = FlowControl::new(FlowLimits { users: reads, ..FlowLimits::default() });
-        let alice = user("alice", &["system:authenticated"]);
-        let (get, watch) = (&Method::GET, "/api/v1/pods?watch=1&sendInitialEvents=true");
-        assert!(acquire(&control, &alice, get, watch).await.unwrap().is_none(), "there is nothing to begin with");
-        let many = Estimate { bytes: 12 << 20, looked_at: 5_000, ..Estimate::default() };
-        let held = acquire_for(&control, &alice, get, watch, &many).await.unwrap();
-        assert_eq!(control.users.reads.counts().taken, 5);
-        drop(InitialSeats::new(LentSeats::new(held.unwrap())));
-        assert_eq!(control.users.reads.counts().taken, 0);
-    }
-
-    #[tokio::test]
-    async fn reads_and_writes_and_levels_have_places_of_their_own() {
-        let control = FlowControl::new(FlowLimits {
-            exempt: ONE,
-            node_high: ONE,
-            nodes: ONE,
-            leader_election: ONE,
-            system: ONE,
-            accounts: ONE,
-            users: ONE,
-            anonymous: ONE,
-            ..FlowLimits::default()
-        });
-        let (get, post) = (&Method::GET, &Method::POST);
-        let alice = user("alice", &["system:authenticated"]);
-        let first = acquire(&control, &alice, get, "/api/v1/pods").await.unwrap();
-        assert!(first.is_some());
-        assert_eq!(acquire(&control, &alice, get, "/api/v1/pods").await.err(), Some(1));
-        assert!(acquire(&control, &alice, get, "/metrics").await.is_err());
-        let written = acquire(&control, &alice, post, "/api/v1/namespaces/a/pods").await.unwrap();
-        assert!(written.is_some() && acquire(&control, &alice, post, "/api/v1/namespaces/a/pods").await.is_err());
-        let deleted = acquire(&control, &alice, &Method::DELETE, "/api/v1/namespaces/a/pods/b").await.unwrap();
-        assert!(deleted.is_some() && acquire(&control, &alice, &Method::DELETE, "/api/v1/pods").await.is_err());
-        assert!(acquire(&control, &alice, get, "/api/v1/pods?watch=1").await.unwrap().is_none());
-        assert!(acquire(&control, &alice, get, "/livez").await.unwrap().is_none());
-        let others = [
-            user("root", &["system:masters"]),
-            user("system:node:a", &["system:nodes"]),
-            user("system:kube-scheduler", &[]),
-            user("system:serviceaccount:a:b", &[]),
-            User::anonymous(),
-        ];
-        for other in others {
-            assert!(acquire(&control, &other, get, "/api/v1/pods").await.is_ok(), "{}", other.name);
-        }
-        drop(first);
-        assert!(acquire(&control, &alice, get, "/api/v1/pods").await.is_ok());
-    }
-
-    #[test]
-    fn requests_have_the_levels_of_upstreams_defaults() {
-        let control = FlowControl::new(FlowLimits::default());
-        let check = |level: Level, method: Method, target: &str, expect: &str| {
-            let parts = Request::builder().method(&method).uri(target).body(()).unwrap().into_parts().0;
-            let found = control.level(level, &RequestInfo::parse(&method, &parts.uri)).name;
-            assert_eq!(found, expect, "{level:?} {method} {target}");
-        };
-        let (pods, lease) = ("/api/v1/pods", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x");
-        for (level, expect) in [
-            (Level::Exempt, "exempt"),
-            (Level::Nodes, "system"),
-            (Level::System, "workload-high"),
-            (Level::Accounts, "workload-low"),
-            (Level::Users, "global-default"),
-            (Level::Anonymous, "catch-all"),
-        ] {
-            check(level, Method::GET, pods, expect);
-        }
-        check(Level::Nodes, Method::PUT, lease, "node-high");
-        check(Level::Nodes, Method::PATCH, "/api/v1/nodes/n1/status", "node-high");
-        check(Level::System, Method::PUT, lease, "leader-election");
-        check(Level::System, Method::GET, lease.trim_end_matches("/x"), "workload-high");
-        check(Level::Accounts, Method::PUT, lease, "workload-low");
-    }
-}
+mod tests;

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use http::Extensions;
 use http::request::Parts;
+use keelson_access::User;
 use keelson_meta::ApiError;
 
-use super::flow_control::{self, Cost, Seats, Sent};
+use super::flow_control::{self, Cost, Flow, Request, Seats, Sent};
 use super::{Answerer, ClientConnection, Pipeline, is_watch, slow_bodies};
 use crate::body::RequestBody;
 use crate::proxy::ClientAddress;
@@ -33,16 +34,18 @@ impl Pipeline {
     /// 429 when too many bodies of the user arrive slowly.
     pub(super) async fn seats_for(
         &self,
-        (holder, time): (Holder, Duration),
+        (user, time, flow): (&Arc<User>, Duration, Option<&Arc<Flow>>),
         answerer: &Answerer,
         (info, parts, query): (&RequestInfo, &Parts, &RequestQuery),
         body: &mut RequestBody,
     ) -> Result<Result<(Cost, Option<Seats>), u32>, ApiError> {
+        let holder = Holder::of(user);
+        let request = Request { user, holder, info, parts, time };
         let target = match answerer {
             Answerer::Here(target) => target.as_ref(),
             Answerer::Elsewhere(remote) => {
                 let server = remote.upstream.authority();
-                let seats = self.flow_control.acquire_elsewhere(server, holder, info, time).await;
+                let seats = self.flow_control.acquire_elsewhere(server, request).await;
                 return Ok(seats.map(|seats| (Cost::default(), seats)));
             }
         };
@@ -52,7 +55,7 @@ impl Pipeline {
             let sent = Sent::of(parts, body).await;
             let about = target.map(|target| self.router.estimate(info, parts, query, target));
             let cost = flow_control::of(info, parts, &about.unwrap_or_default(), sent);
-            let seats = match self.flow_control.acquire(holder, info, cost, time).await {
+            let seats = match self.flow_control.acquire(flow, request, cost.seats).await {
                 Ok(seats) => seats,
                 Err(seconds) => return Ok(Err(seconds)),
             };

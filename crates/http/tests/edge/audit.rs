@@ -9,7 +9,6 @@ use futures::future::{BoxFuture, pending, ready};
 use keelson_access::audit::{AuditCounts, AuditEvent, AuditMode, Auditor, Backend, Batching, Policy, Sink};
 use keelson_codec::json::parse;
 use keelson_http::body::MAX_REQUEST_BYTES;
-use keelson_http::filters::{FlowLimits, LevelLimits};
 use keelson_http::listener::Limits;
 use keelson_meta::SystemClock;
 use keelson_meta::json::{Value, json};
@@ -86,10 +85,8 @@ async fn a_panic_is_a_stage_of_its_own_and_the_last_one() {
 
 #[tokio::test]
 async fn every_answer_names_the_id_of_its_request() {
-    let exempt = LevelLimits { reads: 1, writes: 1, deletes: 1, queue: 0 };
-    let flow = FlowLimits { exempt, ..FlowLimits::default() };
     let limits = Limits { unread: Duration::from_secs(600), ..Limits::default() };
-    let server = Server::start_with(Setup { flow, limits, ..Setup::default() }).await;
+    let server = Server::start_with(Setup { users: Some((1, 0)), limits, ..Setup::default() }).await;
     for protocol in BOTH {
         let mut nobody = server.connect(protocol, Credentials::None).await;
         let mut admin = server.connect(protocol, Credentials::Admin).await;
@@ -109,9 +106,9 @@ async fn every_answer_names_the_id_of_its_request() {
         assert_eq!(nobody.send("GET", "/livez", &named, "").await.headers["audit-id"], "mine");
     }
     // A list that nobody reads has the one place.
-    let shut = server.connect(Protocol::Shut, Credentials::Admin).await;
+    let shut = server.connect(Protocol::Shut, Credentials::Token("ann")).await;
     let list = shut.beside().open("/api/v1/namespaces/large/configmaps").await;
-    let mut admin = server.connect(Protocol::Http2, Credentials::Admin).await;
+    let mut admin = server.connect(Protocol::Http2, Credentials::Token("ann")).await;
     let refused = admin.send("GET", &format!("{MAPS}/x"), &[("audit-id", "mine")], "").await;
     assert_eq!((refused.status, &refused.headers["audit-id"]), (429, &"mine".parse().unwrap()));
     drop(list);

@@ -9,7 +9,6 @@ use futures::future::{self, Either};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use keelson_access::{Attributes, Authorizer, Deciding, User};
-use keelson_http::filters::{FlowLimits, LevelLimits};
 use keelson_http::listener::Limits;
 
 use crate::client::{Credentials, Protocol, Server, Setup, next_frame, soon};
@@ -18,11 +17,13 @@ use crate::service::{self, HELD};
 const LARGE: &str = "/api/v1/namespaces/large/configmaps";
 const SMALL: &str = "/api/v1/namespaces/a/configmaps/x";
 
-/// A server that answers so many reads of administrators at once, lets so many wait, and gives answers up early.
-async fn narrow(reads: usize, queue: usize, unread: Duration) -> Server {
-    let exempt = LevelLimits { reads, writes: 1, deletes: 1, queue };
-    let flow = FlowLimits { exempt, ..FlowLimits::default() };
-    Server::start_with(Setup { flow, limits: Limits { unread, ..Limits::default() }, ..Setup::default() }).await
+/// A user without a level of its own.
+const ANN: Credentials = Credentials::Token("ann");
+
+/// A server that answers so many requests of users at once, lets so many wait, and gives answers up early.
+async fn narrow(seats: usize, queue: u32, unread: Duration) -> Server {
+    let limits = Limits { unread, ..Limits::default() };
+    Server::start_with(Setup { users: Some((seats, queue)), limits, ..Setup::default() }).await
 }
 
 const SOON: Duration = Duration::from_secs(1);
@@ -37,14 +38,14 @@ async fn who_has_no_credentials_takes_no_place() {
         unread.push(stranger.beside().open("/api/v1/pods").await);
     }
     assert!(unread.iter().all(|response| response.status() == 403));
-    let mut admin = server.connect(Protocol::Http2, Credentials::Admin).await;
+    let mut admin = server.connect(Protocol::Http2, ANN).await;
     assert_eq!(admin.get(SMALL).await.status, 200);
 }
 
 #[tokio::test]
 async fn a_small_answer_that_is_not_read_holds_no_place_and_a_list_does() {
     let server = narrow(1, 0, NEVER).await;
-    let shut = server.connect(Protocol::Shut, Credentials::Admin).await;
+    let shut = server.connect(Protocol::Shut, ANN).await;
     let mut unread = Vec::new();
     for _ in 0..10 {
         unread.push(shut.beside().open(SMALL).await);
@@ -53,7 +54,7 @@ async fn a_small_answer_that_is_not_read_holds_no_place_and_a_list_does() {
 
     let list = shut.beside().open(LARGE).await;
     assert_eq!(list.status(), 200);
-    let mut admin = server.connect(Protocol::Http2, Credentials::Admin).await;
+    let mut admin = server.connect(Protocol::Http2, ANN).await;
     let refused = admin.get(SMALL).await;
     assert_eq!((refused.status, refused.text.as_str()), (429, "Too many requests, please try again later.\n"));
     assert_eq!(refused.headers["retry-after"], "1");
@@ -65,11 +66,11 @@ async fn a_small_answer_that_is_not_read_holds_no_place_and_a_list_does() {
 #[tokio::test]
 async fn a_list_of_which_nothing_is_taken_is_given_up() {
     let server = narrow(1, 0, SOON).await;
-    let mut shut = server.connect(Protocol::Shut, Credentials::Admin).await;
+    let mut shut = server.connect(Protocol::Shut, ANN).await;
     let list = shut.open(LARGE).await;
     let given_up = next_frame(&mut list.into_body()).await.unwrap();
     assert!(given_up.is_err(), "the stream is reset");
-    let mut admin = server.connect(Protocol::Http2, Credentials::Admin).await;
+    let mut admin = server.connect(Protocol::Http2, ANN).await;
     soon("its place", async { while admin.get(SMALL).await.status != 200 {} }).await;
     let made = server.settled_count().await;
     assert!(made <= 2, "{made} frames were made for a client that takes none");
@@ -78,13 +79,13 @@ async fn a_list_of_which_nothing_is_taken_is_given_up() {
 #[tokio::test]
 async fn a_watch_that_has_something_to_tell_and_is_not_read_is_given_up() {
     let server = narrow(1, 0, SOON).await;
-    let mut shut = server.connect(Protocol::Shut, Credentials::Admin).await;
+    let mut shut = server.connect(Protocol::Shut, ANN).await;
     let watch = shut.open("/api/v1/namespaces/a/configmaps?watch=1").await;
     assert!(next_frame(&mut watch.into_body()).await.unwrap().is_err());
     assert_eq!(server.metric("keelson_answers_unread_total").await, "1.0");
 
     // One that is read stays, however long it has nothing to tell.
-    let mut open = server.connect(Protocol::Http2, Credentials::Admin).await;
+    let mut open = server.connect(Protocol::Http2, ANN).await;
     let mut watch = open.open("/api/v1/namespaces/a/configmaps?watch=1").await.into_body();
     next_frame(&mut watch).await.unwrap().unwrap();
     assert!(tokio::time::timeout(3 * SOON, watch.frame()).await.is_err());
@@ -93,13 +94,13 @@ async fn a_watch_that_has_something_to_tell_and_is_not_read_is_given_up() {
 #[tokio::test]
 async fn a_request_waits_for_its_place() {
     let server = narrow(1, 1, NEVER).await;
-    let shut = server.connect(Protocol::Shut, Credentials::Admin).await;
+    let shut = server.connect(Protocol::Shut, ANN).await;
     let list = shut.beside().open(LARGE).await;
-    let mut first = server.connect(Protocol::Http2, Credentials::Admin).await;
+    let mut first = server.connect(Protocol::Http2, ANN).await;
     let waiting = tokio::spawn(async move { first.get(SMALL).await.status });
-    let queued = r#"apiserver_flowcontrol_current_inqueue_requests{priority_level="exempt",flow_schema="exempt",request_kind="readOnly"}"#;
-    // A scrape waits for a seat too, so the code of a third request shows the state of the queue.
-    let mut second = server.connect(Protocol::Http2, Credentials::Admin).await;
+    let queued = r#"apiserver_flowcontrol_current_inqueue_requests{priority_level="global-default",flow_schema="global-default"}"#;
+    // The code of a third request shows the state of the queue.
+    let mut second = server.connect(Protocol::Http2, ANN).await;
     soon("a request that is refused", async { while second.get(SMALL).await.status != 429 {} }).await;
     drop(list);
     assert_eq!(waiting.await.unwrap(), 200);
@@ -137,7 +138,7 @@ async fn an_answer_that_is_not_read_does_not_hold_up_the_end() {
         soon("the end", server.stop()).await.unwrap();
         assert!(started.elapsed() < Duration::from_secs(15), "{path} {:?}", started.elapsed());
     };
-    tokio::join!(stop(LARGE, Credentials::Admin), stop(SMALL, Credentials::Admin), stop(SMALL, Credentials::None));
+    tokio::join!(stop(LARGE, ANN), stop(SMALL, ANN), stop(SMALL, Credentials::None));
 }
 
 #[tokio::test]

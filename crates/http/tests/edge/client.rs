@@ -24,6 +24,7 @@ use keelson_access::{
     Verdict, pki::KeyAndCertificate,
 };
 use keelson_discovery::Documents;
+use keelson_fairness::{LevelKind, Queuing, defaults};
 use keelson_http::filters::{FlowLimits, TokenAuthenticator};
 use keelson_http::health::Health;
 use keelson_http::listener::{Limits, TlsSettings};
@@ -89,6 +90,8 @@ type Outgoing = BoxBody<Bytes, Failure>;
 pub(crate) struct Setup {
     pub(crate) limits: Limits,
     pub(crate) flow: FlowLimits,
+    /// The seats of users, and the number of their requests that may wait, if they are not the usual ones.
+    pub(crate) users: Option<(usize, u32)>,
     /// Who knows what users may do, if it is not the one that knows administrators.
     pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
     /// Who writes down what is asked.
@@ -148,7 +151,24 @@ impl Server {
         let clock = Arc::new(SystemClock);
         let random = Arc::new(SystemRandom);
         let authorizer = setup.authorizer.unwrap_or_else(|| Arc::new(HealthToo));
-        let pipeline = Pipeline::new(router, metrics, clock, random, stopping.clone(), setup.flow);
+        let flow = match setup.users {
+            // All seats are theirs.
+            Some((seats, _)) => FlowLimits { requests: seats, mutating: 0, ..setup.flow },
+            None => setup.flow,
+        };
+        let pipeline = Pipeline::new(router, metrics, clock, random, stopping.clone(), flow);
+        if let Some((_, queue_length)) = setup.users {
+            let mut levels = defaults::priority_levels();
+            levels.retain(|level| ["exempt", "catch-all", "global-default"].contains(&level.name.as_str()));
+            for level in &mut levels {
+                level.shares = u32::from(level.name == "global-default");
+                level.lendable_percent = 0;
+                if level.name == "global-default" {
+                    level.kind = LevelKind::Queue(Queuing { queues: 1, hand_size: 1, queue_length });
+                }
+            }
+            pipeline.flow_control().configure(defaults::flow_schemas(), levels);
+        }
         let certificates = Arc::new(PublishedAuthorities::default());
         certificates.publish(AuthenticationInfo::of(&pki).unwrap().of_clients());
         let tls = TlsSettings::new(certificates.server_config(&pki.serving).unwrap());

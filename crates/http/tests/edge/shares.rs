@@ -8,7 +8,7 @@ use futures::future::join_all;
 use http::Response;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
-use keelson_http::filters::{FlowLimits, LevelLimits};
+use keelson_http::filters::FlowLimits;
 use keelson_http::listener::Limits;
 
 use crate::client::{Client, Credentials, Protocol, Server, Setup, next_frame, soon};
@@ -102,14 +102,13 @@ async fn certificates_of_other_authorities_take_no_more_connections_than_none() 
 }
 
 /// A server with few seats for users, which are lent after `unread / 60`.
-async fn narrow(reads: usize, writes: usize, limits: Limits) -> Server {
-    let flow = FlowLimits { users: LevelLimits { reads, writes, deletes: 1, queue: 4 }, ..FlowLimits::default() };
-    Server::start_with(Setup { flow, limits, ..Setup::default() }).await
+async fn narrow(seats: usize, limits: Limits) -> Server {
+    Server::start_with(Setup { users: Some((seats, 4)), limits, ..Setup::default() }).await
 }
 
 #[tokio::test]
 async fn an_answer_that_waits_for_its_client_lends_its_seats_and_goes_on_with_them() {
-    let server = narrow(1, 1, Limits { unread: Duration::from_secs(60), ..Limits::default() }).await;
+    let server = narrow(1, Limits { unread: Duration::from_secs(60), ..Limits::default() }).await;
     for protocol in [Protocol::Http1, Protocol::Http2] {
         let mut ann = server.connect(protocol, ANN).await;
         let mut list = ann.open(LARGE).await.into_body();
@@ -125,7 +124,7 @@ async fn an_answer_that_waits_for_its_client_lends_its_seats_and_goes_on_with_th
 /// Two users who never read their lists once kept all others out for as long as they liked.
 #[tokio::test]
 async fn users_who_do_not_read_their_lists_keep_out_no_others() {
-    let server = narrow(4, 1, Limits { unread: Duration::from_secs(30), ..Limits::default() }).await;
+    let server = narrow(4, Limits { unread: Duration::from_secs(30), ..Limits::default() }).await;
     let (ann, carl) =
         (server.connect(Protocol::Shut, ANN).await, server.connect(Protocol::Shut, Credentials::Token("carl")).await);
     let open = |client: &Client| {
@@ -138,7 +137,7 @@ async fn users_who_do_not_read_their_lists_keep_out_no_others() {
     for _ in 0..10 {
         assert_eq!(bob.get(SMALL).await.status, 200);
     }
-    let taken = r#"apiserver_flowcontrol_current_executing_seats{priority_level="global-default",flow_schema="global-default",request_kind="readOnly"}"#;
+    let taken = r#"apiserver_flowcontrol_current_executing_seats{priority_level="global-default",flow_schema="global-default"}"#;
     soon("no seat of a list that waits", async { while number(&server, taken).await > 0.0 {} }).await;
     drop(unread);
 }
@@ -146,7 +145,7 @@ async fn users_who_do_not_read_their_lists_keep_out_no_others() {
 #[tokio::test]
 async fn an_answer_that_is_taken_too_slowly_is_cut() {
     let slow = Limits { unread: Duration::from_secs(4), least_bytes_per_second: 1 << 30, ..Limits::default() };
-    let server = narrow(10, 1, slow).await;
+    let server = narrow(10, slow).await;
     let mut ann = server.connect(Protocol::Http2, ANN).await;
     let mut list = ann.open(LARGE).await.into_body();
     soon("the end of the list", async {
@@ -215,7 +214,7 @@ async fn watches_with_long_selectors_count_as_several() {
 /// A client that sends its bodies little by little, or never to their end, holds no seat that others need.
 #[tokio::test]
 async fn bodies_that_do_not_arrive_hold_no_seats() {
-    let server = narrow(1, 1, Limits::default()).await;
+    let server = narrow(1, Limits::default()).await;
     let ann = server.connect(Protocol::Http2, ANN).await;
     let halves: Vec<_> = (0..20).map(|_| ann.beside().begin(MAPS)).collect();
     soon("the slow bodies", async {

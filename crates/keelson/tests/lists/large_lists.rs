@@ -209,7 +209,7 @@ async fn a_list_in_protobuf_of_what_only_the_store_remembers_is_what_it_was() {
 
 /// The number of flow control seats for reads of administrators, without this request's own.
 async fn seats(raw: &Raw) -> u64 {
-    let series = r#"apiserver_flowcontrol_current_executing_seats{priority_level="exempt",flow_schema="exempt",request_kind="readOnly"} "#;
+    let series = r#"apiserver_flowcontrol_current_executing_seats{priority_level="exempt",flow_schema="exempt"} "#;
     let metrics = raw.get("/metrics").await.expect(200).text();
     let taken = metrics.lines().find_map(|line| line.strip_prefix(series)).expect("the level is reported");
     taken.parse::<f64>().unwrap() as u64 - 1

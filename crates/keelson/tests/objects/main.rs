@@ -21,6 +21,7 @@ mod decoding;
 mod events;
 mod exempt_pods;
 mod explain;
+mod fairness;
 mod flow_schemas;
 mod foreign_values;
 mod garbage_collection;

@@ -63,7 +63,13 @@ impl Names {
         self.name(TAG, value.to_owned())
     }
 
-    /// Replaces placeholders in a request by values of earlier responses, and expands functions.
+    /// The name of a uid.
+    pub(super) fn uid(&mut self, value: &str) -> String {
+        self.name("uid", value.to_owned())
+    }
+
+    /// A request's text with the values of earlier answers in place of their placeholders, and what is written as a
+    /// function spelled out.
     pub(super) fn fill(&self, text: &str) -> String {
         let filled =
             self.known.iter().fold(text.to_owned(), |text, known| text.replace(&known.placeholder, &known.value));

@@ -66,7 +66,7 @@ impl Sent {
 /// What a request will cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cost {
-    /// How many seats it takes; none for a watch that begins with nothing.
+    /// The number of seats that it takes.
     pub(crate) seats: usize,
     /// Whether it may hold a thread for longer than requests may.
     pub(crate) is_long: bool,
@@ -81,8 +81,7 @@ impl Default for Cost {
 /// The cost of a request, by what the trees of the cache know of what it is about.
 pub(crate) fn of(info: &RequestInfo, parts: &Parts, about: &Estimate, sent: Sent) -> Cost {
     let is_watch = info.verb == RequestVerb::Resource(Verb::Watch);
-    let least = u64::from(!is_watch || about.looked_at > 0);
-    let seats = least + about.bytes / SEAT_BYTES + about.looked_at / SEAT_ROWS;
+    let seats = 1 + about.bytes / SEAT_BYTES + about.looked_at / SEAT_ROWS;
     let is_list = matches!(info.verb, RequestVerb::Resource(Verb::List | Verb::DeleteCollection | Verb::Watch));
     let longest = if is_made(parts) { LONG_MADE_BYTES } else { LONG_OBJECT_BYTES };
     let judged = (sent.bytes + about.bytes).saturating_mul(about.effort);

@@ -14,7 +14,7 @@ use futures::future::BoxFuture;
 use hyper::body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 
-use super::gate::{Gate, Seats};
+use super::level::{Asked, Level, Seats};
 use crate::body::{BodyError, ResponseBody};
 use crate::shares::Holder;
 
@@ -27,9 +27,8 @@ pub(crate) struct LentSeats(Arc<Lending>);
 
 #[derive(Debug)]
 struct Lending {
-    gate: Arc<Gate>,
-    holder: Holder,
-    cost: usize,
+    level: Arc<Level>,
+    asked: Asked,
     /// True if they stand for something that the answer keeps while it waits.
     is_kept: bool,
     state: Mutex<State>,
@@ -57,13 +56,13 @@ impl LentSeats {
     }
 
     fn of(seats: Seats, is_kept: bool) -> Self {
-        let (gate, holder, cost) = seats.of_whom();
-        Self(Arc::new(Lending { gate, holder, cost, is_kept, state: Mutex::new(State::Held { _seats: seats }) }))
+        let (level, asked) = seats.origin();
+        Self(Arc::new(Lending { level, asked, is_kept, state: Mutex::new(State::Held { _seats: seats }) }))
     }
 
     /// The user that has them.
     pub(crate) fn holder(&self) -> Holder {
-        self.0.holder
+        self.0.asked.holder
     }
 
     /// Lends the seats; whether they were held.
@@ -99,8 +98,8 @@ impl LentSeats {
 
     /// Waits for the seats again.
     async fn take_again(self) -> Result<(), u32> {
-        let Lending { gate, holder, cost, .. } = &*self.0;
-        let seats = gate.take_again(*holder, *cost, RETURN_TIME).await?;
+        let Lending { level, asked, .. } = &*self.0;
+        let seats = level.take_again(asked.clone(), RETURN_TIME).await?;
         // They may have been given back for good meanwhile.
         self.replace(State::Held { _seats: seats }, |state| matches!(state, State::Lent));
         Ok(())
@@ -109,9 +108,9 @@ impl LentSeats {
 
 #[cfg(test)]
 impl LentSeats {
-    /// A seat of a user, of a gate with many.
+    /// A seat of a user, of a level with many.
     pub(crate) async fn one(holder: Holder) -> Self {
-        let seats = Arc::new(Gate::new(100, 0)).take(holder, 1, Duration::ZERO).await;
+        let seats = Level::of_seats(100, 0).take(Asked::of_test(holder), Duration::ZERO).await;
         Self::new(seats.expect("it is free"))
     }
 }
@@ -168,37 +167,41 @@ mod tests {
 
     use super::*;
     use crate::body::full;
-    use crate::shares::Level;
+    use crate::shares::Level as Kind;
 
-    const ANN: Holder = Holder { flow: 1, level: Level::Exempt };
-    const BOB: Holder = Holder { flow: 2, level: Level::Exempt };
+    const ANN: Holder = Holder { flow: 1, level: Kind::Exempt };
+    const BOB: Holder = Holder { flow: 2, level: Kind::Exempt };
+
+    async fn take(level: &Arc<Level>, holder: Holder) -> Result<Seats, u32> {
+        level.take(Asked::of_test(holder), Duration::ZERO).await
+    }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_goes_on_when_it_has_its_seats_again() {
-        let gate = Arc::new(Gate::new(1, 0));
-        let seats = LentSeats::new(gate.take(ANN, 1, Duration::ZERO).await.unwrap());
+        let level = Level::of_seats(1, 0);
+        let seats = LentSeats::new(take(&level, ANN).await.unwrap());
         let mut body = SeatedBody::new(full("x"), seats.clone());
-        assert!(gate.take(BOB, 1, Duration::ZERO).await.is_err());
+        assert!(take(&level, BOB).await.is_err());
         assert!(seats.lend() && !seats.lend());
-        let of_bob = gate.take(BOB, 1, Duration::ZERO).await.unwrap();
+        let of_bob = take(&level, BOB).await.unwrap();
         assert!(body.frame().now_or_never().is_none(), "it waits, although the queue has no place");
         drop(of_bob);
         assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "x");
-        assert!(gate.take(BOB, 1, Duration::ZERO).await.is_err());
+        assert!(take(&level, BOB).await.is_err());
         drop(body);
-        assert!(gate.take(BOB, 1, Duration::ZERO).await.is_ok() && seats.has_ended() && !seats.lend());
+        assert!(take(&level, BOB).await.is_ok() && seats.has_ended() && !seats.lend());
 
-        let kept = LentSeats::kept(gate.take(ANN, 1, Duration::ZERO).await.unwrap());
-        assert!(!kept.lend() && gate.take(BOB, 1, Duration::ZERO).await.is_err());
+        let kept = LentSeats::kept(take(&level, ANN).await.unwrap());
+        assert!(!kept.lend() && take(&level, BOB).await.is_err());
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_gets_no_seats_again_fails() {
-        let gate = Arc::new(Gate::new(1, 0));
-        let seats = LentSeats::new(gate.take(ANN, 1, Duration::ZERO).await.unwrap());
+        let level = Level::of_seats(1, 0);
+        let seats = LentSeats::new(take(&level, ANN).await.unwrap());
         let mut body = SeatedBody::new(full("x"), seats.clone());
         seats.lend();
-        let _of_bob = gate.take(BOB, 1, Duration::ZERO).await.unwrap();
+        let _of_bob = take(&level, BOB).await.unwrap();
         assert!(matches!(body.frame().await, Some(Err(BodyError::Aborted(_)))));
     }
 }

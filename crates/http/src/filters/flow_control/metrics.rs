@@ -1,143 +1,195 @@
 //! The metrics of flow control, in upstream's names: seats and requests of each level, and the times of waiting and holding.
-//!
-//! Reads, writes and deletions of a level have seats of their own, which the label `request_kind` separates.
+
+use http::Method;
 
 use super::FlowControl;
-use super::gate::{Counts, Times};
+use super::level::State;
+use super::numbers::{FlowNumbers, Rejection};
 use crate::metrics::{HistogramSample, MetricKind, Sample};
 
-/// A family: its name, its help, how it behaves, and its value.
-type Family = (&'static str, &'static str, MetricKind, fn(&Counts) -> u64);
+/// A family of gauges by level: its name, its help, and its value.
+type LevelFamily = (&'static str, &'static str, fn(&State) -> f64);
+/// A family by flow schema: its name, its help, how it behaves, and its value.
+type FlowFamily = (&'static str, &'static str, MetricKind, fn(&FlowNumbers) -> u64);
 
-/// Families by level, flow schema and kind of request.
-const FAMILIES: [Family; 9] = [
+/// The seats that a level has at this moment; for one without a limit those that it uses.
+fn current(state: &State) -> f64 {
+    state.queues.limits().seats.unwrap_or_else(|| state.queues.totals().seats_in_use) as f64
+}
+
+const OF_LEVELS: [LevelFamily; 10] = [
+    ("apiserver_flowcontrol_nominal_limit_seats", "Seats of the level by its share", |state| {
+        state.seats.nominal as f64
+    }),
+    (
+        "apiserver_flowcontrol_current_limit_seats",
+        "Seats of the level with those borrowed and without those lent",
+        current,
+    ),
+    ("apiserver_flowcontrol_lower_limit_seats", "Seats of the level that it never lends", |state| {
+        state.seats.lower as f64
+    }),
+    ("apiserver_flowcontrol_upper_limit_seats", "Seats of the level with all that it may borrow", |state| {
+        state.seats.upper as f64
+    }),
+    (
+        "apiserver_flowcontrol_demand_seats_high_watermark",
+        "Highest number of seats in use or waited for in the last period",
+        |state| state.period.high,
+    ),
+    (
+        "apiserver_flowcontrol_demand_seats_average",
+        "Average number of seats in use or waited for in the last period",
+        |state| state.period.average,
+    ),
+    (
+        "apiserver_flowcontrol_demand_seats_stdev",
+        "Standard deviation of the seats in use or waited for in the last period",
+        |state| state.period.deviation,
+    ),
+    ("apiserver_flowcontrol_demand_seats_smoothed", "Smoothed number of seats in use or waited for", |state| {
+        state.demand.smoothed
+    }),
+    ("apiserver_flowcontrol_target_seats", "Seats that the level should have by its demand", |state| {
+        state.demand.smoothed.max(state.demand.high.min(state.seats.nominal as f64)).max(state.seats.lower as f64)
+    }),
+    ("apiserver_flowcontrol_current_r", "Virtual time of the level, in seconds of seats for each queue", |state| {
+        state.queues.progress()
+    }),
+];
+
+const OF_FLOWS: [FlowFamily; 5] = [
     (
         "apiserver_flowcontrol_dispatched_requests_total",
         "Requests that were given seats",
         MetricKind::Counter,
-        |counts| counts.dispatched,
+        |numbers| numbers.dispatched,
     ),
-    ("apiserver_flowcontrol_current_inqueue_requests", "Requests that wait for a seat", MetricKind::Gauge, |counts| {
-        counts.waiting
+    ("apiserver_flowcontrol_current_inqueue_requests", "Requests that wait for a seat", MetricKind::Gauge, |numbers| {
+        numbers.waiting
     }),
-    ("apiserver_flowcontrol_current_inqueue_seats", "Seats that requests wait for", MetricKind::Gauge, |counts| {
-        counts.waiting_seats
+    ("apiserver_flowcontrol_current_inqueue_seats", "Seats that requests wait for", MetricKind::Gauge, |numbers| {
+        numbers.waiting_seats
     }),
-    ("apiserver_flowcontrol_current_executing_requests", "Requests that have seats", MetricKind::Gauge, |counts| {
-        counts.executing
+    ("apiserver_flowcontrol_current_executing_requests", "Requests that have seats", MetricKind::Gauge, |numbers| {
+        numbers.executing
     }),
-    ("apiserver_flowcontrol_current_executing_seats", "Seats that are taken", MetricKind::Gauge, |counts| counts.taken),
-    // Levels lend no seats to each other, so their limits are those that they were given.
-    (LIMITS[0], "Seats that there are", MetricKind::Gauge, |counts| counts.seats),
-    (LIMITS[1], "Seats that there are at this moment", MetricKind::Gauge, |counts| counts.seats),
-    (LIMITS[2], "Seats that there are at the least", MetricKind::Gauge, |counts| counts.seats),
-    (LIMITS[3], "Seats that there are at the most", MetricKind::Gauge, |counts| counts.seats),
-];
-/// The names of the families of limits, which belong to no flow schema.
-const LIMITS: [&str; 4] = [
-    "apiserver_flowcontrol_nominal_limit_seats",
-    "apiserver_flowcontrol_current_limit_seats",
-    "apiserver_flowcontrol_lower_limit_seats",
-    "apiserver_flowcontrol_upper_limit_seats",
+    ("apiserver_flowcontrol_current_executing_seats", "Seats that are taken", MetricKind::Gauge, |numbers| {
+        numbers.executing_seats
+    }),
 ];
 
-/// The level, the flow schema, and the kind of request of a gate.
-struct Place {
-    level: &'static str,
-    schema: &'static str,
-    kind: &'static str,
-}
-
-impl Place {
-    fn labels(&self) -> Vec<(&'static str, String)> {
-        let labels = [("priority_level", self.level), ("flow_schema", self.schema), ("request_kind", self.kind)];
-        labels.map(|(name, value)| (name, value.to_owned())).to_vec()
+/// The numbers of the flow schemas that had requests, by level and flow schema.
+fn flows(control: &FlowControl) -> Vec<(String, String, FlowNumbers)> {
+    let mut flows = Vec::new();
+    for level in control.levels() {
+        let state = level.lock();
+        let numbers = state.flows().map(|(flow, numbers)| (level.name.clone(), flow.to_owned(), numbers.clone()));
+        flows.extend(numbers);
     }
+    flows
 }
 
-/// The gates of all levels with their counts.
-fn gates(control: &FlowControl) -> Vec<(Place, Counts)> {
-    let kinds = control.levels().into_iter().flat_map(|level| {
-        [("readOnly", &level.reads), ("mutating", &level.writes), ("deleting", &level.deletes)]
-            .map(|(kind, gate)| (Place { level: level.name, schema: level.schema, kind }, gate.counts()))
-    });
-    kinds.collect()
+fn labels(level: &str, flow: &str) -> Vec<(&'static str, String)> {
+    vec![("priority_level", level.to_owned()), ("flow_schema", flow.to_owned())]
 }
 
 /// The seats and requests of each level.
 pub(in crate::filters) fn samples(control: &FlowControl) -> Vec<Sample> {
-    let gates = gates(control);
+    let levels = control.levels();
+    let flows = flows(control);
     let mut samples = Vec::new();
-    for (name, help, kind, value) in FAMILIES {
-        samples.extend(gates.iter().map(|(place, counts)| {
-            let mut labels = place.labels();
-            labels.retain(|(label, _)| !LIMITS.contains(&name) || *label != "flow_schema");
-            Sample { name, help, kind, labels, value: value(counts) as f64 }
+    for (name, help, value) in OF_LEVELS {
+        samples.extend(levels.iter().map(|level| {
+            let labels = vec![("priority_level", level.name.clone())];
+            Sample { name, help, kind: MetricKind::Gauge, labels, value: value(&level.lock()) }
         }));
     }
-    samples.extend(gates.iter().flat_map(|(place, counts)| {
-        [("queue-full", counts.queue_full), ("time-out", counts.timed_out)].map(|(reason, count)| {
-            let mut labels = place.labels();
-            labels.push(("reason", reason.to_owned()));
-            Sample {
-                name: "apiserver_flowcontrol_rejected_requests_total",
-                help: "Requests that found no seat in time",
-                kind: MetricKind::Counter,
-                labels,
-                value: count as f64,
-            }
-        })
-    }));
-    for request_kind in ["mutating", "readOnly"] {
-        let is_read = request_kind == "readOnly";
-        let of_kind = gates.iter().filter(|(place, _)| (place.kind == "readOnly") == is_read);
-        let waiting = of_kind.map(|(_, counts)| counts.waiting);
-        samples.push(Sample {
-            name: "apiserver_current_inqueue_requests",
-            help: "Requests that wait for a seat, in all levels",
-            kind: MetricKind::Gauge,
-            labels: vec![("request_kind", request_kind.to_owned())],
-            value: waiting.sum::<u64>() as f64,
-        });
+    for (name, help, kind, value) in OF_FLOWS {
+        samples.extend(flows.iter().map(|(level, flow, numbers)| Sample {
+            name,
+            help,
+            kind,
+            labels: labels(level, flow),
+            value: value(numbers) as f64,
+        }));
     }
+    for (level, flow, numbers) in &flows {
+        for (why, reason) in Rejection::ALL {
+            let count = numbers.rejected(why);
+            if count > 0 {
+                let mut labels = labels(level, flow);
+                labels.push(("reason", reason.to_owned()));
+                let (name, help) = ("apiserver_flowcontrol_rejected_requests_total", "Requests that found no seat");
+                samples.push(Sample { name, help, kind: MetricKind::Counter, labels, value: count as f64 });
+            }
+        }
+    }
+    samples.push(Sample {
+        name: "apiserver_flowcontrol_seat_fair_frac",
+        help: "Part of its target that each level could have at the last adjustment",
+        kind: MetricKind::Gauge,
+        labels: Vec::new(),
+        value: control.fair_fraction(),
+    });
+    samples.extend(waiting(control));
     samples
+}
+
+/// The requests that wait, by whether they change something.
+fn waiting(control: &FlowControl) -> [Sample; 2] {
+    let (mut reads, mut writes) = (0_u64, 0_u64);
+    for level in control.levels() {
+        for (_, _, _, waiting) in level.lock().queues.waiting() {
+            let is_read = [Method::GET, Method::HEAD, Method::OPTIONS].contains(&waiting.asked.about.method);
+            *(if is_read { &mut reads } else { &mut writes }) += 1;
+        }
+    }
+    [("mutating", writes), ("readOnly", reads)].map(|(kind, count)| Sample {
+        name: "apiserver_current_inqueue_requests",
+        help: "Requests that wait for a seat, in all levels",
+        kind: MetricKind::Gauge,
+        labels: vec![("request_kind", kind.to_owned())],
+        value: count as f64,
+    })
 }
 
 /// The times for which requests wait for their seats and hold them.
 pub(in crate::filters) fn histograms(control: &FlowControl) -> Vec<HistogramSample> {
-    let gates = gates(control);
-    let one = |name, help, mut labels: Vec<(&'static str, String)>, label: (&'static str, &str), times: &Times| {
-        labels.push((label.0, label.1.to_owned()));
-        HistogramSample { name, help, labels, sum: times.sum, count: times.count, buckets: times.buckets() }
-    };
-    let waits = gates.iter().flat_map(|(place, counts)| {
-        [("true", &counts.waits), ("false", &counts.vain_waits)].map(|(execute, times)| {
-            let help = "How long requests waited for seats, by whether they got some, in seconds";
-            let name = "apiserver_flowcontrol_request_wait_duration_seconds";
-            one(name, help, place.labels(), ("execute", execute), times)
-        })
-    });
-    let executions = gates.iter().map(|(place, counts)| {
-        let help = "How long requests held their seats, in seconds";
-        let name = "apiserver_flowcontrol_request_execution_seconds";
-        one(name, help, place.labels(), ("type", "regular"), &counts.executions)
-    });
-    let numbers = |name, help, (labels, sum, count, buckets): (_, f64, u64, Vec<(f64, u64)>)| HistogramSample {
-        name,
-        help,
-        labels,
-        sum,
-        count,
-        buckets,
-    };
-    let costs = gates.iter().map(|(place, Counts { costs, .. })| {
-        let (name, help) = ("apiserver_flowcontrol_work_estimated_seats", "Seats that requests were given");
-        numbers(name, help, (place.labels(), costs.sum, costs.count, costs.buckets()))
-    });
-    let lengths = gates.iter().map(|(place, Counts { queue_lengths, .. })| {
-        let name = "apiserver_flowcontrol_request_queue_length_after_enqueue";
-        let help = "Requests in the queue once a request has joined it";
-        numbers(name, help, (place.labels(), queue_lengths.sum, queue_lengths.count, queue_lengths.buckets()))
-    });
-    waits.chain(executions).chain(costs).chain(lengths).collect()
+    let flows = flows(control);
+    let sample =
+        |name, help, labels, (sum, count, buckets)| HistogramSample { name, help, labels, sum, count, buckets };
+    macro_rules! family {
+        ($name:expr, $help:expr, $label:expr, $($value:expr => $field:ident),+) => {
+            flows.iter().flat_map(|(level, flow, numbers)| {
+                [$(($value, (numbers.$field.sum, numbers.$field.count, numbers.$field.buckets()))),+].map(|(value, histogram)| {
+                    let mut labels = labels(level, flow);
+                    if !$label.is_empty() {
+                        labels.push(($label, value.to_owned()));
+                    }
+                    sample($name, $help, labels, histogram)
+                })
+            })
+        };
+    }
+    let waits = family!(
+        "apiserver_flowcontrol_request_wait_duration_seconds",
+        "How long requests waited for seats, by whether they got some, in seconds",
+        "execute", "true" => waits, "false" => vain_waits
+    );
+    let executions = family!(
+        "apiserver_flowcontrol_request_execution_seconds",
+        "How long requests held their seats, in seconds",
+        "type", "regular" => executions, "watch" => watches
+    );
+    let costs = family!(
+        "apiserver_flowcontrol_work_estimated_seats", "Seats that requests were given", "", "" => costs
+    );
+    let lengths = family!(
+        "apiserver_flowcontrol_request_queue_length_after_enqueue",
+        "Requests in the queue once a request has joined it",
+        "", "" => queue_lengths
+    );
+    let all = waits.chain(executions).chain(costs).chain(lengths);
+    all.filter(|histogram| histogram.count > 0).collect()
 }

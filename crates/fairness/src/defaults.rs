@@ -1,11 +1,17 @@
-//! The priority levels and flow schemas that every cluster has (KEP-1040), as objects for the bootstrap.
+//! The priority levels and flow schemas that every cluster has (KEP-1040): the mandatory ones and those that upstream suggests.
 //!
-//! Names and values are kube-apiserver's. The server does not schedule requests by them yet.
+//! They are values as well as objects, since the mandatory ones are in effect where no object has their names.
 
+use keelson_meta::Object;
 use keelson_meta::json::{Value, json};
 
-/// Levels: name, concurrency shares, lendable percentage, and for levels with queues the number of queues, hand size
-/// and queue length.
+use crate::config::{CATCH_ALL, EXEMPT, FlowSchema, PriorityLevel};
+
+/// The annotation of an object whose spec follows the suggested one: `true` or `false`.
+pub const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
+
+/// Levels: name, shares of the server's concurrency, how many percent of these can be lent to others, and queues, size of
+/// a hand and length of a queue for those that queue.
 const LEVELS: [(&str, u32, u32, Option<[u32; 3]>); 7] = [
     ("catch-all", 5, 0, None),
     ("global-default", 20, 50, Some([128, 6, 50])),
@@ -17,7 +23,7 @@ const LEVELS: [(&str, u32, u32, Option<[u32; 3]>); 7] = [
 ];
 
 /// The priority levels, as objects.
-pub(super) fn priority_levels() -> Vec<Value> {
+pub fn priority_level_objects() -> Vec<Value> {
     let exempt = json!({ "type": "Exempt", "exempt": { "nominalConcurrencyShares": 0, "lendablePercent": 0 } });
     let limited = LEVELS.map(|(name, shares, lendable, queues)| {
         let response = match queues {
@@ -34,8 +40,27 @@ pub(super) fn priority_levels() -> Vec<Value> {
     std::iter::once(object("exempt", &exempt)).chain(limited).collect()
 }
 
+/// True for the names whose objects have a fixed spec.
+pub fn is_mandatory(name: &str) -> bool {
+    name == EXEMPT || name == CATCH_ALL
+}
+
+/// The priority levels.
+pub fn priority_levels() -> Vec<PriorityLevel> {
+    objects(priority_level_objects()).map(|object| PriorityLevel::of(&object)).collect()
+}
+
+/// The flow schemas.
+pub fn flow_schemas() -> Vec<FlowSchema> {
+    objects(flow_schema_objects()).map(|object| FlowSchema::of(&object)).collect()
+}
+
+fn objects(values: Vec<Value>) -> impl Iterator<Item = Object> {
+    values.into_iter().filter_map(Object::from_value)
+}
+
 /// The flow schemas, as objects.
-pub(super) fn flow_schemas() -> Vec<Value> {
+pub fn flow_schema_objects() -> Vec<Value> {
     let everything = || json!([resources(&["*"], &["*"], &["*"], &["*"], true)]);
     let anywhere = || json!([{ "verbs": ["*"], "nonResourceURLs": ["*"] }]);
     let all = |subjects: Value| json!({ "subjects": subjects, "resourceRules": everything(), "nonResourceRules": anywhere() });
@@ -115,7 +140,7 @@ fn schema(name: &str, level: &str, precedence: u32, distinguisher: &str, rule: &
 }
 
 fn object(name: &str, spec: &Value) -> Value {
-    let annotations = json!({ "apf.kubernetes.io/autoupdate-spec": "true" });
+    let annotations = json!({ AUTO_UPDATE: "true" });
     json!({ "metadata": { "name": name, "annotations": annotations }, "spec": spec })
 }
 

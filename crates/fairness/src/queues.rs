@@ -1,0 +1,465 @@
+//! The seats and the queues of one priority level: fair queuing in virtual time (KEP-1040, "Fair Queuing for Server Requests").
+//!
+//! A flow has a hand of queues, and its requests wait in the shortest one of it. Of the waiting queues the one whose oldest request would
+//! end first in virtual time is served first. No request is overtaken by a smaller one, since a request for many seats would never get
+//! them otherwise. Requests of more than one seat hold at most three quarters of the seats, so that small ones never wait for large ones
+//! alone. Queues exist only while they have requests.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+
+use crate::dealer::deal;
+use crate::demand::{Demand, DemandPeriod};
+
+/// The time that a request is assumed to take until it has ended.
+const ESTIMATED: Duration = Duration::from_millis(3);
+/// The most queues of a level that are in use. Each waiting one is looked at for each request that is dispatched.
+const MOST_QUEUES: u32 = 1024;
+/// The most queues of a hand.
+const MOST_HAND: u32 = 16;
+
+/// The limits of a level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Seats; absent for a level without a limit.
+    pub seats: Option<usize>,
+    /// The number of queues; none if requests without a seat are refused.
+    pub queues: u32,
+    /// The number of queues among which a flow has the choice.
+    pub hand_size: u32,
+    /// The number of requests that may wait in a queue.
+    pub queue_length: usize,
+}
+
+/// The outcome of an arrival.
+#[derive(Debug)]
+pub enum Arrival {
+    /// The request has its seats.
+    Seated(Seat),
+    /// It waits at this place.
+    Waits(Place),
+    /// It is refused.
+    Refused(Refusal),
+}
+
+/// The reason for which a request is refused at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// All seats are taken, and the level has no queues.
+    NoSeat,
+    /// The queue is full.
+    QueueFull,
+}
+
+/// Seats of a request. They are given back by [`Queues::finish`].
+#[derive(Debug)]
+#[must_use]
+pub struct Seat {
+    queue: u32,
+    seats: usize,
+    begun: Duration,
+}
+
+impl Seat {
+    /// The number of seats.
+    pub fn seats(&self) -> usize {
+        self.seats
+    }
+
+    /// The time at which the request got them.
+    pub fn begun(&self) -> Duration {
+        self.begun
+    }
+
+    /// The number of the queue.
+    pub fn queue(&self) -> u32 {
+        self.queue
+    }
+}
+
+/// The place of a waiting request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    queue: u32,
+    id: u64,
+    is_returning: bool,
+}
+
+/// A request that left its queue for its seats.
+#[derive(Debug)]
+pub struct Dispatch<T> {
+    /// The request.
+    pub item: T,
+    /// Its seats.
+    pub seat: Seat,
+}
+
+#[derive(Debug)]
+struct Waiter<T> {
+    id: u64,
+    /// The virtual time of its arrival.
+    arrived: i128,
+    seats: usize,
+    item: T,
+}
+
+#[derive(Debug)]
+struct Queue<T> {
+    /// Requests, oldest first, by ascending ids.
+    waiting: VecDeque<Waiter<T>>,
+    /// Requests that had seats before and take them again. They come before the others.
+    returning: VecDeque<Waiter<T>>,
+    waiting_seats: usize,
+    executing: usize,
+    seats_in_use: usize,
+    /// The virtual time at which the next request starts, in nanoseconds of seats.
+    next_start: i128,
+}
+
+/// The state of one queue, for operators.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QueueState {
+    /// Its number.
+    pub queue: u32,
+    /// Requests that wait.
+    pub waiting: usize,
+    /// The seats of these.
+    pub waiting_seats: usize,
+    /// Requests with seats.
+    pub executing: usize,
+    /// Their seats.
+    pub seats_in_use: usize,
+    /// The virtual start of the next request, in seconds of seats.
+    pub next_start: f64,
+}
+
+/// The sums over a level.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Requests with seats.
+    pub executing: usize,
+    /// Their seats.
+    pub seats_in_use: usize,
+    /// Requests that wait.
+    pub waiting: usize,
+    /// The seats of these.
+    pub waiting_seats: usize,
+}
+
+/// A level's requests. `T` stands for one that waits.
+#[derive(Debug)]
+pub struct Queues<T> {
+    limits: Limits,
+    queues: HashMap<u32, Queue<T>>,
+    totals: Totals,
+    /// Requests of more than one seat, and their seats.
+    wide: (usize, usize),
+    /// The virtual time: the work that each queue with requests could have had, in nanoseconds of seats.
+    progress: i128,
+    last: Duration,
+    demand: Demand,
+    arrivals: u64,
+}
+
+impl<T> Queue<T> {
+    fn new(progress: i128) -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            returning: VecDeque::new(),
+            waiting_seats: 0,
+            executing: 0,
+            seats_in_use: 0,
+            next_start: progress,
+        }
+    }
+
+    fn head(&self) -> Option<&Waiter<T>> {
+        self.returning.front().or_else(|| self.waiting.front())
+    }
+
+    fn pop(&mut self) -> Option<Waiter<T>> {
+        self.returning.pop_front().or_else(|| self.waiting.pop_front())
+    }
+
+    /// No request starts before it has come, in virtual time too: a queue that could not use its part has no claim to more later.
+    fn bound(&mut self) {
+        if let Some(head) = self.head() {
+            self.next_start = self.next_start.max(head.arrived);
+        }
+    }
+
+    fn length(&self) -> usize {
+        self.waiting.len() + self.returning.len()
+    }
+
+    fn is_unused(&self) -> bool {
+        self.executing == 0 && self.waiting.is_empty() && self.returning.is_empty()
+    }
+}
+
+impl Limits {
+    fn bounded(self) -> Self {
+        let queues = self.queues.min(MOST_QUEUES);
+        Self { queues, hand_size: self.hand_size.clamp(1, MOST_HAND.min(queues.max(1))), ..self }
+    }
+}
+
+impl<T> Queues<T> {
+    /// A level without requests.
+    pub fn new(limits: Limits, now: Duration) -> Self {
+        Self {
+            limits: limits.bounded(),
+            queues: HashMap::new(),
+            totals: Totals::default(),
+            wide: (0, 0),
+            progress: 0,
+            last: now,
+            demand: Demand::new(now),
+            arrivals: 0,
+        }
+    }
+
+    /// Changes the limits. Requests that wait stay where they are, and may be dispatched by the new limits.
+    pub fn configure(&mut self, limits: Limits, now: Duration) {
+        self.pass(now);
+        self.limits = limits.bounded();
+    }
+
+    /// The limits.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// The sums.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// The demand of the period that ends now.
+    pub fn end_period(&mut self, now: Duration) -> DemandPeriod {
+        self.demand.end_period(now)
+    }
+
+    /// The virtual time, in seconds of seats.
+    pub fn progress(&self) -> f64 {
+        self.progress as f64 / 1e9
+    }
+
+    /// True if no request has seats or waits.
+    pub fn is_idle(&self) -> bool {
+        self.totals.executing == 0 && self.totals.waiting == 0
+    }
+
+    /// The state of the queues with requests, by their numbers.
+    pub fn queues(&self) -> Vec<QueueState> {
+        let of = |(number, queue): (&u32, &Queue<T>)| QueueState {
+            queue: *number,
+            waiting: queue.length(),
+            waiting_seats: queue.waiting_seats,
+            executing: queue.executing,
+            seats_in_use: queue.seats_in_use,
+            next_start: queue.next_start as f64 / 1e9,
+        };
+        let mut states: Vec<_> = self.queues.iter().map(of).collect();
+        states.sort_unstable_by_key(|state| state.queue);
+        states
+    }
+
+    /// Requests that wait: the queue, the place in it, and the seats of each.
+    pub fn waiting(&self) -> impl Iterator<Item = (u32, usize, usize, &T)> {
+        self.queues.iter().flat_map(|(number, queue)| {
+            let all = queue.returning.iter().chain(&queue.waiting).enumerate();
+            all.map(|(place, waiter)| (*number, place, waiter.seats, &waiter.item))
+        })
+    }
+
+    /// The number of requests that wait in the queue of a place.
+    pub fn length_at(&self, place: Place) -> usize {
+        self.queues.get(&place.queue).map_or(0, Queue::length)
+    }
+
+    /// Takes seats for a request of a flow, or lets it wait as what `wait` makes.
+    ///
+    /// After an arrival that waits, [`next`](Self::next) may dispatch it or others.
+    pub fn arrive(&mut self, now: Duration, flow: u64, seats: usize, wait: impl FnOnce() -> T) -> Arrival {
+        self.pass(now);
+        let queue = self.queue_for(flow);
+        if self.totals.waiting == 0 && self.fits(seats) {
+            return Arrival::Seated(self.seat(now, queue, seats));
+        }
+        if self.limits.queues == 0 {
+            return Arrival::Refused(Refusal::NoSeat);
+        }
+        let length = self.queues.get(&queue).map_or(0, |queue| queue.waiting.len());
+        if length >= self.limits.queue_length {
+            return Arrival::Refused(Refusal::QueueFull);
+        }
+        Arrival::Waits(self.enqueue(now, queue, (seats, wait()), false))
+    }
+
+    /// Takes seats again for a request that had them before. It waits before the other requests of its queue, whatever the limits say.
+    pub fn return_to(&mut self, now: Duration, flow: u64, seats: usize, wait: impl FnOnce() -> T) -> Arrival {
+        self.pass(now);
+        let queue = self.queue_for(flow);
+        if self.totals.waiting == 0 && self.fits(seats) {
+            return Arrival::Seated(self.seat(now, queue, seats));
+        }
+        Arrival::Waits(self.enqueue(now, queue, (seats, wait()), true))
+    }
+
+    /// Dispatches the next request, if there are seats for it.
+    pub fn next(&mut self, now: Duration) -> Option<Dispatch<T>> {
+        if self.totals.waiting == 0 {
+            return None;
+        }
+        self.pass(now);
+        let wide_is_full = |seats| self.is_wide_full(seats);
+        let heads = self.queues.iter().filter_map(|(number, queue)| Some((*number, queue, queue.head()?)));
+        let may_be_next = heads.filter(|(_, _, head)| !wide_is_full(head.seats));
+        let (number, _, head) =
+            may_be_next.min_by_key(|(_, queue, head)| (queue.next_start + work(head.seats), head.id))?;
+        if !self.fits(head.seats) {
+            return None;
+        }
+        let queue = self.queues.get_mut(&number)?;
+        let Waiter { seats, item, .. } = queue.pop()?;
+        queue.waiting_seats -= seats;
+        self.totals.waiting -= 1;
+        self.totals.waiting_seats -= seats;
+        Some(Dispatch { item, seat: self.seat(now, number, seats) })
+    }
+
+    /// Gives seats back. [`next`](Self::next) may dispatch others.
+    pub fn finish(&mut self, now: Duration, seat: &Seat) {
+        self.pass(now);
+        let Seat { queue: number, seats, begun } = *seat;
+        self.totals.executing -= 1;
+        self.totals.seats_in_use -= seats;
+        if seats > 1 {
+            self.wide = (self.wide.0 - 1, self.wide.1 - seats);
+        }
+        self.note_demand(now);
+        let Entry::Occupied(mut entry) = self.queues.entry(number) else { return };
+        let queue = entry.get_mut();
+        queue.executing -= 1;
+        queue.seats_in_use -= seats;
+        if queue.is_unused() {
+            entry.remove();
+            return;
+        }
+        // The assumed time was charged at the start.
+        let taken = nanoseconds(now.saturating_sub(begun)) - nanoseconds(ESTIMATED);
+        queue.next_start = queue.next_start.saturating_add(taken.saturating_mul(seats as i128));
+        queue.bound();
+    }
+
+    /// Takes a request out of its queue, unless it was dispatched.
+    pub fn cancel(&mut self, now: Duration, place: Place) -> Option<T> {
+        self.pass(now);
+        let Entry::Occupied(mut entry) = self.queues.entry(place.queue) else { return None };
+        let queue = entry.get_mut();
+        let waiting = if place.is_returning { &mut queue.returning } else { &mut queue.waiting };
+        let index = waiting.binary_search_by_key(&place.id, |waiter| waiter.id).ok()?;
+        let Waiter { seats, item, .. } = waiting.remove(index)?;
+        queue.waiting_seats -= seats;
+        queue.bound();
+        if queue.is_unused() {
+            entry.remove();
+        }
+        self.totals.waiting -= 1;
+        self.totals.waiting_seats -= seats;
+        self.note_demand(now);
+        Some(item)
+    }
+
+    /// The queue of the flow's hand with the fewest waiting seats. Equal ones take turns.
+    fn queue_for(&mut self, flow: u64) -> u32 {
+        self.arrivals = self.arrivals.wrapping_add(1);
+        let Limits { queues, hand_size, .. } = self.limits;
+        if queues <= 1 {
+            return 0;
+        }
+        let hand = deal(flow, queues, hand_size);
+        let first = (self.arrivals % hand.len() as u64) as usize;
+        if self.totals.waiting == 0 {
+            return hand[first];
+        }
+        let waiting = |number: &u32| self.queues.get(number).map_or(0, |queue| queue.waiting_seats);
+        let turns = hand[first..].iter().chain(&hand[..first]);
+        turns.copied().min_by_key(|number| waiting(number)).unwrap_or_default()
+    }
+
+    fn fits(&self, seats: usize) -> bool {
+        let Some(limit) = self.limits.seats else { return true };
+        // A request alone has seats, however few there are.
+        if self.totals.executing == 0 {
+            return true;
+        }
+        self.totals.seats_in_use + seats <= limit && !self.is_wide_full(seats)
+    }
+
+    fn is_wide_full(&self, seats: usize) -> bool {
+        let (requests, in_use) = self.wide;
+        self.limits.seats.is_some_and(|limit| seats > 1 && requests > 0 && in_use + seats > limit * 3 / 4)
+    }
+
+    fn seat(&mut self, now: Duration, number: u32, seats: usize) -> Seat {
+        let progress = self.progress;
+        let queue = self.queues.entry(number).or_insert_with(|| Queue::new(progress));
+        queue.executing += 1;
+        queue.seats_in_use += seats;
+        queue.next_start += work(seats);
+        queue.bound();
+        self.totals.executing += 1;
+        self.totals.seats_in_use += seats;
+        if seats > 1 {
+            self.wide = (self.wide.0 + 1, self.wide.1 + seats);
+        }
+        self.note_demand(now);
+        Seat { queue: number, seats, begun: now }
+    }
+
+    fn enqueue(&mut self, now: Duration, number: u32, (seats, item): (usize, T), is_returning: bool) -> Place {
+        let (id, progress) = (self.arrivals, self.progress);
+        let queue = self.queues.entry(number).or_insert_with(|| Queue::new(progress));
+        let waiting = if is_returning { &mut queue.returning } else { &mut queue.waiting };
+        waiting.push_back(Waiter { id, arrived: progress, seats, item });
+        queue.waiting_seats += seats;
+        queue.bound();
+        self.totals.waiting += 1;
+        self.totals.waiting_seats += seats;
+        self.note_demand(now);
+        Place { queue: number, id, is_returning }
+    }
+
+    fn note_demand(&mut self, now: Duration) {
+        self.demand.set(now, (self.totals.seats_in_use + self.totals.waiting_seats) as f64);
+    }
+
+    /// Moves the virtual time: at the rate of the seats that each queue with requests could have.
+    fn pass(&mut self, now: Duration) {
+        let passed = now.saturating_sub(self.last);
+        self.last = self.last.max(now);
+        let Some(limit) = self.limits.seats else { return };
+        if passed.is_zero() || self.queues.is_empty() {
+            return;
+        }
+        let seats = limit.min(self.totals.seats_in_use + self.totals.waiting_seats);
+        let rate = seats as f64 / self.queues.len() as f64;
+        self.progress += (passed.as_nanos() as f64 * rate) as i128;
+    }
+}
+
+fn work(seats: usize) -> i128 {
+    nanoseconds(ESTIMATED) * seats as i128
+}
+
+fn nanoseconds(time: Duration) -> i128 {
+    i128::try_from(time.as_nanos()).unwrap_or(i128::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,256 @@
+//! What flow control does at this moment, for operators: levels, queues and requests, in upstream's tables.
+//!
+//! Authorization has decided before: `nonResourceURLs` of a role name these paths.
+
+use std::fmt::Write as _;
+use std::time::{Duration, SystemTime};
+
+use http::request::Parts;
+use http::{Response, StatusCode};
+use keelson_fairness::{Distinguisher, LevelKind, QueueState};
+use keelson_meta::clock::rfc3339;
+
+use super::FlowControl;
+use super::level::About;
+use super::numbers::Rejection;
+use crate::body::ResponseBody;
+use crate::request_info::RequestInfo;
+use crate::respond;
+
+/// The beginning of the paths.
+const PATH: &str = "/debug/api_priority_and_fairness/dump_";
+/// The parameter for the details of requests.
+const DETAILS: &str = "includeRequestDetails";
+/// The most rows of a table.
+const MOST_ROWS: usize = 100_000;
+/// The least width of a column.
+const LEAST_WIDTH: usize = 8;
+/// The start of a request that waits, as upstream shows it.
+const NEVER: &str = "0001-01-01T00:00:00Z";
+
+const LEVELS: [&str; 10] = [
+    "PriorityLevelName",
+    "ActiveQueues",
+    "IsIdle",
+    "IsQuiescing",
+    "WaitingRequests",
+    "ExecutingRequests",
+    "DispatchedRequests",
+    "RejectedRequests",
+    "TimedoutRequests",
+    "CancelledRequests",
+];
+const QUEUES: [&str; 9] = [
+    "PriorityLevelName",
+    "Index",
+    "PendingRequests",
+    "ExecutingRequests",
+    "SeatsInUse",
+    "NextDispatchR",
+    "InitialSeatsSum",
+    "MaxSeatsSum",
+    "TotalWorkSum",
+];
+/// Upstream spells one of them so.
+const REQUESTS: [&str; 10] = [
+    "PriorityLevelName",
+    "FlowSchemaName",
+    "QueueIndex",
+    "RequestIndexInQueue",
+    "FlowDistingsher",
+    "ArriveTime",
+    "InitialSeats",
+    "FinalSeats",
+    "AdditionalLatency",
+    "StartTime",
+];
+const REQUEST_DETAILS: [&str; 8] =
+    ["UserName", "Verb", "APIPath", "Namespace", "Name", "APIVersion", "Resource", "SubResource"];
+
+/// The answer to a request for one of the tables; `None` for another path, and without priority and fairness.
+pub(in crate::filters) fn answer(control: &FlowControl, path: &str, parts: &Parts) -> Option<Response<ResponseBody>> {
+    let table = path.strip_prefix(PATH).filter(|_| control.is_fair())?;
+    let rows = match table {
+        "priority_levels" => levels(control),
+        "queues" => queues(control),
+        "requests" => {
+            let query = parts.uri.query().unwrap_or_default();
+            let has_details =
+                form_urlencoded::parse(query.as_bytes()).any(|(key, value)| key == DETAILS && !value.is_empty());
+            requests(control, has_details)
+        }
+        _ => return None,
+    };
+    Some(respond::text(StatusCode::OK, text(&rows)))
+}
+
+fn heads(names: &[&str]) -> Vec<String> {
+    names.iter().map(ToString::to_string).collect()
+}
+
+fn levels(control: &FlowControl) -> Vec<Vec<String>> {
+    let mut rows = vec![heads(&LEVELS)];
+    for level in control.levels().iter().take(MOST_ROWS) {
+        let state = level.lock();
+        let totals = state.queues.totals();
+        let rejected = |reasons: &[Rejection]| -> u64 {
+            state.flows().flat_map(|(_, numbers)| reasons.iter().map(|why| numbers.rejected(*why))).sum()
+        };
+        let all = Rejection::ALL.map(|(why, _)| why);
+        let dispatched: u64 = state.flows().map(|(_, numbers)| numbers.dispatched).sum();
+        rows.push(vec![
+            level.name.clone(),
+            state.queues.queues().iter().filter(|queue| queue.waiting > 0).count().to_string(),
+            state.queues.is_idle().to_string(),
+            state.is_quiescing.to_string(),
+            totals.waiting.to_string(),
+            totals.executing.to_string(),
+            dispatched.to_string(),
+            rejected(&all).to_string(),
+            rejected(&[Rejection::TimedOut]).to_string(),
+            rejected(&[Rejection::Cancelled]).to_string(),
+        ]);
+    }
+    rows
+}
+
+fn queues(control: &FlowControl) -> Vec<Vec<String>> {
+    let mut rows = vec![heads(&QUEUES)];
+    for level in control.levels() {
+        let state = level.lock();
+        if !matches!(state.spec.kind, LevelKind::Queue(_)) {
+            continue;
+        }
+        let in_use = state.queues.queues();
+        let mut in_use = in_use.iter().peekable();
+        let last = in_use.clone().last().map_or(0, |queue| queue.queue + 1).max(state.queues.limits().queues);
+        for number in 0..last {
+            if rows.len() > MOST_ROWS {
+                return rows;
+            }
+            rows.push(queue(&level.name, number, in_use.next_if(|queue| queue.queue == number)));
+        }
+    }
+    rows
+}
+
+fn queue(level: &str, number: u32, state: Option<&QueueState>) -> Vec<String> {
+    let count = |of: fn(&QueueState) -> usize| state.map_or(0, of).to_string();
+    let waiting_seats = count(|state| state.waiting_seats);
+    // Each seat stands for three milliseconds.
+    let work = state.map_or(0.0, |state| state.waiting_seats as f64 * 0.003);
+    vec![
+        level.to_owned(),
+        number.to_string(),
+        count(|state| state.waiting),
+        count(|state| state.executing),
+        count(|state| state.seats_in_use),
+        format!("{:.8}ss", state.map_or(0.0, |state| state.next_start)),
+        waiting_seats.clone(),
+        waiting_seats,
+        format!("{work:.8}ss"),
+    ]
+}
+
+fn requests(control: &FlowControl, has_details: bool) -> Vec<Vec<String>> {
+    let mut head = heads(&REQUESTS);
+    if has_details {
+        head.extend(heads(&REQUEST_DETAILS));
+    }
+    let mut rows = vec![head];
+    let (now, wall) = (control.now(), SystemTime::now());
+    let time = |since: Duration| rfc3339(wall.checked_sub(now.saturating_sub(since)).unwrap_or(wall));
+    let flows = control.distinguishers();
+    for level in control.levels() {
+        let state = level.lock();
+        let is_queued = matches!(state.spec.kind, LevelKind::Queue(_));
+        let add = |rows: &mut Vec<Vec<String>>,
+                   about: &About,
+                   slot,
+                   (queue, place, seats): (String, String, usize),
+                   times: [String; 2]| {
+            if rows.len() > MOST_ROWS {
+                return;
+            }
+            let by = flows.get(&(level.name.clone(), slot)).copied().flatten().filter(|_| is_queued);
+            let [arrived, started] = times;
+            let name = state.flow_name(slot).to_owned();
+            let mut row =
+                vec![level.name.clone(), name, queue, place, distinguisher(about, by), arrived, seats.to_string()];
+            row.extend(["0".to_owned(), "0s".to_owned(), started]);
+            if has_details {
+                row.extend(details(about));
+            }
+            rows.push(row);
+        };
+        for (queue, place, seats, waiting) in state.queues.waiting() {
+            let at = (queue.to_string(), place.to_string(), seats);
+            add(&mut rows, &waiting.asked.about, waiting.asked.slot, at, [time(waiting.arrived), NEVER.to_owned()]);
+        }
+        for executing in state.executing() {
+            let queue = if is_queued { executing.queue.to_string() } else { "-1".to_owned() };
+            let at = (queue, "-1".to_owned(), executing.seats);
+            let times = [time(executing.arrived), time(executing.begun)];
+            add(&mut rows, &executing.about, executing.slot, at, times);
+        }
+    }
+    rows
+}
+
+fn distinguisher(about: &About, by: Option<Distinguisher>) -> String {
+    match by {
+        None => String::new(),
+        Some(Distinguisher::ByUser) => about.user.name.clone(),
+        Some(Distinguisher::ByNamespace) => RequestInfo::parse(&about.method, &about.uri).namespace.unwrap_or_default(),
+    }
+}
+
+fn details(about: &About) -> [String; 8] {
+    let info = RequestInfo::parse(&about.method, &about.uri);
+    let version = match (info.group.as_str(), info.version.as_str()) {
+        ("", version) => version.to_owned(),
+        (group, version) => format!("{group}/{version}"),
+    };
+    [
+        about.user.name.clone(),
+        info.verb.as_str().to_owned(),
+        info.path,
+        info.namespace.unwrap_or_default(),
+        info.name.unwrap_or_default(),
+        version,
+        info.resource,
+        info.subresource.unwrap_or_default(),
+    ]
+}
+
+/// The rows as a table of columns that end with commas. Names of users may hold anything: line breaks in them become blanks.
+fn text(rows: &[Vec<String>]) -> String {
+    let clean = |cell: &str| cell.replace(|letter: char| letter.is_control(), " ");
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| {
+        let widest = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count() + 2).max();
+        widest.unwrap_or_default().max(LEAST_WIDTH)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        for (cell, width) in row.iter().zip(&widths).take(columns.saturating_sub(1)) {
+            let _ = write!(text, "{:<width$}", format!("{cell},"));
+        }
+        text.push_str(row.last().map(String::as_str).unwrap_or_default());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_have_the_width_of_their_longest_cell() {
+        let rows = [["Name", "Is", "Last"], ["catch-all\n", "true", "0"]].map(|row| heads(&row)).to_vec();
+        assert_eq!(text(&rows), "Name,       Is,     Last\ncatch-all , true,   0\n");
+    }
+}

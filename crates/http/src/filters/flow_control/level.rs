@@ -1,0 +1,464 @@
+//! A priority level at work: its queues, its requests, and what is counted of them, behind one lock.
+//!
+//! A request that finds room takes the lock once and allocates nothing. One that waits is sent its seats. A request that goes away
+//! takes its place out of the queue, and seats that were sent to it go back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use http::{Method, Uri};
+use keelson_access::User;
+use keelson_fairness::{
+    Arrival, LevelDemand, LevelKind, LevelSeats, Limits, Place, PriorityLevel, Queues, Refusal, RetryAfter, Seat,
+};
+use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+
+use super::numbers::{FlowNumbers, Rejection};
+use crate::shares::Holder;
+
+/// One request takes at most one in so many of the seats of its level.
+const REQUEST_PART: usize = 4;
+
+/// A level.
+#[derive(Debug)]
+pub(in crate::filters) struct Level {
+    pub(super) name: String,
+    started: Instant,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) queues: Queues<Waiting>,
+    pub(super) spec: PriorityLevel,
+    pub(super) seats: LevelSeats,
+    pub(super) demand: LevelDemand,
+    pub(super) period: keelson_fairness::DemandPeriod,
+    /// True for a level without an object, whose last requests are answered.
+    pub(super) is_quiescing: bool,
+    /// Places of requests with seats. Free ones are used again.
+    executing: Vec<Option<Executing>>,
+    free: Vec<usize>,
+    /// The flow schemas of the level, by slots that stay theirs while they have requests.
+    flows: Vec<FlowSlot>,
+    retry: RetryAfter,
+}
+
+#[derive(Debug)]
+pub(super) struct FlowSlot {
+    pub(super) name: String,
+    /// True while the flow schema leads to this level.
+    is_in_use: bool,
+    /// Made with the first request.
+    pub(super) numbers: Option<Box<FlowNumbers>>,
+}
+
+/// A request that waits.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    grant: oneshot::Sender<Seats>,
+    pub(super) asked: Asked,
+    pub(super) arrived: Duration,
+}
+
+/// A request with seats.
+#[derive(Debug)]
+pub(super) struct Executing {
+    pub(super) about: About,
+    pub(super) slot: usize,
+    pub(super) arrived: Duration,
+    pub(super) begun: Duration,
+    pub(super) queue: u32,
+    pub(super) seats: usize,
+}
+
+/// A request as operators see it. To clone its parts allocates nothing.
+#[derive(Clone, Debug)]
+pub(in crate::filters) struct About {
+    pub(super) user: Arc<User>,
+    pub(super) method: Method,
+    pub(super) uri: Uri,
+    pub(super) is_watch: bool,
+}
+
+/// What a request asks of a level.
+#[derive(Clone, Debug)]
+pub(in crate::filters) struct Asked {
+    /// The slot of its flow schema.
+    pub(super) slot: usize,
+    /// The hash of its flow.
+    pub(super) flow: u64,
+    pub(super) seats: usize,
+    pub(super) holder: Holder,
+    pub(super) about: About,
+}
+
+/// Seats that a request has, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Seats {
+    level: Arc<Level>,
+    asked_slot: usize,
+    flow: u64,
+    holder: Holder,
+    seat: Seat,
+    place: usize,
+    waited: Duration,
+}
+
+impl Seats {
+    /// The time for which the request waited for them.
+    pub(crate) fn waited(&self) -> Duration {
+        self.waited
+    }
+
+    /// The level, and what has to be asked of it for the same seats again.
+    pub(super) fn origin(&self) -> (Arc<Level>, Asked) {
+        let about = self.level.lock().executing[self.place].as_ref().map(|executing| executing.about.clone());
+        let about = about.expect("a request with seats has a place");
+        let (slot, flow, seats, holder) = (self.asked_slot, self.flow, self.seat.seats(), self.holder);
+        (self.level.clone(), Asked { slot, flow, seats, holder, about })
+    }
+}
+
+impl Drop for Seats {
+    fn drop(&mut self) {
+        {
+            let mut state = self.level.lock();
+            let now = self.level.now();
+            state.queues.finish(now, &self.seat);
+            let ended = state.executing[self.place].take();
+            state.free.push(self.place);
+            let numbers = state.numbers(self.asked_slot);
+            numbers.executing -= 1;
+            numbers.executing_seats -= self.seat.seats() as u64;
+            let held = now.saturating_sub(self.seat.begun()).as_secs_f64();
+            let is_watch = ended.is_some_and(|ended| ended.about.is_watch);
+            if is_watch {
+                numbers.watches.note(held)
+            } else {
+                numbers.executions.note(held)
+            }
+            if state.queues.totals().waiting == 0 {
+                return;
+            }
+        }
+        self.level.dispatch();
+    }
+}
+
+impl Level {
+    /// A level without requests.
+    pub(super) fn new(spec: PriorityLevel, seats: LevelSeats, started: Instant) -> Self {
+        let queues = Queues::new(limits(&spec, seats.nominal), started.elapsed());
+        let name = spec.name.clone();
+        let state = State {
+            queues,
+            spec,
+            seats,
+            demand: LevelDemand::default(),
+            period: keelson_fairness::DemandPeriod::default(),
+            is_quiescing: false,
+            executing: Vec::new(),
+            free: Vec::new(),
+            flows: Vec::new(),
+            retry: RetryAfter::default(),
+        };
+        Self { name, started, state: Mutex::new(state) }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// The time since the start of the server.
+    pub(super) fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Changes the level to a new spec. Flow schemas get their slots afterwards.
+    pub(super) fn configure(self: &Arc<Self>, spec: PriorityLevel, seats: LevelSeats, is_quiescing: bool) {
+        {
+            let mut state = self.lock();
+            let current = state.queues.limits().seats.unwrap_or(seats.nominal);
+            let current = if state.seats == seats { current } else { seats.nominal.max(current.min(seats.upper)) };
+            let limits = limits(&spec, current.clamp(seats.lower, seats.upper.max(seats.lower)));
+            let now = self.now();
+            state.queues.configure(limits, now);
+            (state.spec, state.seats, state.is_quiescing) = (spec, seats, is_quiescing);
+            state.flows.iter_mut().for_each(|flow| flow.is_in_use = false);
+        }
+        self.dispatch();
+    }
+
+    /// Lends or borrows seats.
+    pub(super) fn limit(self: &Arc<Self>, seats: usize) {
+        {
+            let mut state = self.lock();
+            let limits = limits(&state.spec, seats);
+            if limits.seats == state.queues.limits().seats {
+                return;
+            }
+            let now = self.now();
+            state.queues.configure(limits, now);
+        }
+        self.dispatch();
+    }
+
+    /// The slots of flow schemas, in their order.
+    pub(super) fn slots<'n>(&self, names: impl Iterator<Item = &'n str>) -> Vec<usize> {
+        let mut state = self.lock();
+        let known = state.flows.iter().enumerate().map(|(slot, flow)| (flow.name.clone(), slot));
+        let mut known: HashMap<String, usize> = known.collect();
+        let mut unused: Vec<usize> = Vec::new();
+        let mut slots = Vec::new();
+        let mut names_left = Vec::new();
+        for name in names {
+            let slot = known.remove(name);
+            if let Some(slot) = slot {
+                state.flows[slot].is_in_use = true;
+            }
+            slots.push(slot);
+            names_left.push(name);
+        }
+        unused.extend(known.into_values().filter(|slot| state.flows[*slot].is_unused()));
+        for (slot, name) in slots.iter_mut().zip(names_left) {
+            if slot.is_some() {
+                continue;
+            }
+            let flow = FlowSlot { name: name.to_owned(), is_in_use: true, numbers: None };
+            *slot = Some(match unused.pop() {
+                Some(place) => {
+                    state.flows[place] = flow;
+                    place
+                }
+                None => {
+                    state.flows.push(flow);
+                    state.flows.len() - 1
+                }
+            });
+        }
+        slots.into_iter().map(Option::unwrap_or_default).collect()
+    }
+
+    /// Takes seats for a request, for which it waits for at most `patience`.
+    ///
+    /// # Errors
+    /// The seconds after which the client may try again.
+    pub(in crate::filters) async fn take(self: &Arc<Self>, asked: Asked, patience: Duration) -> Result<Seats, u32> {
+        self.wait(asked, patience, false).await
+    }
+
+    /// Takes seats again for an answer that had them before.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub(super) async fn take_again(self: &Arc<Self>, asked: Asked, patience: Duration) -> Result<Seats, u32> {
+        self.wait(asked, patience, true).await
+    }
+
+    async fn wait(self: &Arc<Self>, asked: Asked, patience: Duration, is_returning: bool) -> Result<Seats, u32> {
+        let slot = asked.slot;
+        let (place, mut granted) = {
+            let mut state = self.lock();
+            match self.arrive(&mut state, asked, is_returning) {
+                Arrived::Seated(seats) => return Ok(seats),
+                Arrived::Refused(seconds) => return Err(seconds),
+                Arrived::Waits(place, granted) => (place, granted),
+            }
+        };
+        let begun = self.now();
+        let mut guard = WaitGuard { level: self, place, slot, begun, why: Rejection::Cancelled };
+        // Others may wait for seats that this one does not need.
+        self.dispatch();
+        let outcome = match timeout(patience, &mut granted).await {
+            Ok(outcome) => outcome.ok(),
+            Err(_) => {
+                guard.why = Rejection::TimedOut;
+                None
+            }
+        };
+        drop(guard);
+        // They may have been sent in the last moment.
+        match outcome.or_else(|| granted.try_recv().ok()) {
+            Some(mut seats) => {
+                seats.waited = self.now().saturating_sub(begun);
+                Ok(seats)
+            }
+            None => Err(self.lock().retry.refuse(self.now().as_secs())),
+        }
+    }
+
+    fn arrive(self: &Arc<Self>, state: &mut State, mut asked: Asked, is_returning: bool) -> Arrived {
+        let now = self.now();
+        let most = match state.spec.kind {
+            LevelKind::Exempt => usize::MAX,
+            _ if is_returning => usize::MAX,
+            LevelKind::Reject | LevelKind::Queue(_) => state.seats.nominal.div_ceil(REQUEST_PART).max(1),
+        };
+        asked.seats = asked.seats.clamp(1, most);
+        let (slot, flow, seats, holder) = (asked.slot, asked.flow, asked.seats, asked.holder);
+        let mut unplaced = Some(asked);
+        let mut granted = None;
+        let wait = || {
+            let (grant, receiver) = oneshot::channel();
+            granted = Some(receiver);
+            Waiting { grant, asked: unplaced.take().expect("it arrives once"), arrived: now }
+        };
+        let arrival = match is_returning {
+            true => state.queues.return_to(now, flow, seats, wait),
+            false => state.queues.arrive(now, flow, seats, wait),
+        };
+        match (arrival, unplaced, granted) {
+            (Arrival::Waits(place), _, Some(granted)) => {
+                let length = state.queues.length_at(place);
+                let numbers = state.numbers(slot);
+                numbers.waiting += 1;
+                numbers.waiting_seats += seats as u64;
+                numbers.queue_lengths.note(length as f64);
+                Arrived::Waits(place, granted)
+            }
+            (Arrival::Seated(seat), Some(asked), _) => {
+                Arrived::Seated(self.seated(state, (slot, flow, holder), seat, (asked.about, now)))
+            }
+            (Arrival::Refused(refusal), ..) => {
+                let why = match refusal {
+                    Refusal::NoSeat => Rejection::NoSeat,
+                    Refusal::QueueFull => Rejection::QueueFull,
+                };
+                state.numbers(slot).reject(why, Duration::ZERO);
+                Arrived::Refused(state.retry.refuse(now.as_secs()))
+            }
+            _ => unreachable!("a request is seated, or waits, or is refused"),
+        }
+    }
+
+    fn seated(
+        self: &Arc<Self>,
+        state: &mut State,
+        (slot, flow, holder): (usize, u64, Holder),
+        seat: Seat,
+        (about, arrived): (About, Duration),
+    ) -> Seats {
+        let (seats, begun) = (seat.seats(), seat.begun());
+        let numbers = state.numbers(slot);
+        numbers.executing += 1;
+        numbers.executing_seats += seats as u64;
+        numbers.dispatched += 1;
+        numbers.costs.note(seats as f64);
+        numbers.waits.note(begun.saturating_sub(arrived).as_secs_f64());
+        let executing = Executing { about, slot, arrived, begun, queue: seat.queue(), seats };
+        let place = match state.free.pop() {
+            Some(place) => {
+                state.executing[place] = Some(executing);
+                place
+            }
+            None => {
+                state.executing.push(Some(executing));
+                state.executing.len() - 1
+            }
+        };
+        Seats { level: self.clone(), asked_slot: slot, flow, holder, seat, place, waited: Duration::ZERO }
+    }
+
+    /// Gives seats to requests that wait, as long as there are enough.
+    fn dispatch(self: &Arc<Self>) {
+        let mut grants = SmallVec::<[(oneshot::Sender<Seats>, Seats); 4]>::new();
+        {
+            let mut state = self.lock();
+            let now = self.now();
+            while let Some(dispatch) = state.queues.next(now) {
+                let Waiting { grant, asked, arrived } = dispatch.item;
+                let numbers = state.numbers(asked.slot);
+                numbers.waiting -= 1;
+                numbers.waiting_seats -= dispatch.seat.seats() as u64;
+                let of = (asked.slot, asked.flow, asked.holder);
+                grants.push((grant, self.seated(&mut state, of, dispatch.seat, (asked.about, arrived))));
+            }
+        }
+        for (grant, seats) in grants {
+            // ORDER: without the lock: seats of a request that has gone away go back through it.
+            drop(grant.send(seats));
+        }
+    }
+}
+
+enum Arrived {
+    Seated(Seats),
+    Waits(Place, oneshot::Receiver<Seats>),
+    Refused(u32),
+}
+
+impl State {
+    /// The numbers of a flow schema.
+    fn numbers(&mut self, slot: usize) -> &mut FlowNumbers {
+        self.flows[slot].numbers.get_or_insert_with(|| Box::new(FlowNumbers::new()))
+    }
+
+    /// The flow schemas of the level that had requests.
+    pub(super) fn flows(&self) -> impl Iterator<Item = (&str, &FlowNumbers)> {
+        self.flows.iter().filter_map(|flow| Some((flow.name.as_str(), flow.numbers.as_deref()?)))
+    }
+
+    /// The name of a flow schema.
+    pub(super) fn flow_name(&self, slot: usize) -> &str {
+        self.flows.get(slot).map_or("", |flow| flow.name.as_str())
+    }
+
+    /// The requests with seats.
+    pub(super) fn executing(&self) -> impl Iterator<Item = &Executing> {
+        self.executing.iter().flatten()
+    }
+}
+
+impl FlowSlot {
+    fn is_unused(&self) -> bool {
+        !self.is_in_use && self.numbers.as_ref().is_none_or(|numbers| numbers.is_unused())
+    }
+}
+
+/// The limits of a level that has so many seats now.
+fn limits(spec: &PriorityLevel, seats: usize) -> Limits {
+    let none = Limits { seats: Some(seats), queues: 0, hand_size: 1, queue_length: 0 };
+    match spec.kind {
+        LevelKind::Exempt => Limits { seats: None, ..none },
+        LevelKind::Reject => none,
+        LevelKind::Queue(queuing) => Limits {
+            queues: queuing.queues,
+            hand_size: queuing.hand_size,
+            queue_length: queuing.queue_length as usize,
+            ..none
+        },
+    }
+}
+
+/// Takes a request out of the queue when it no longer waits.
+struct WaitGuard<'a> {
+    level: &'a Arc<Level>,
+    place: Place,
+    slot: usize,
+    begun: Duration,
+    why: Rejection,
+}
+
+impl Drop for WaitGuard<'_> {
+    fn drop(&mut self) {
+        {
+            let mut state = self.level.lock();
+            let now = self.level.now();
+            let Some(Waiting { asked, .. }) = state.queues.cancel(now, self.place) else { return };
+            let numbers = state.numbers(self.slot);
+            numbers.waiting -= 1;
+            numbers.waiting_seats -= asked.seats as u64;
+            numbers.reject(self.why, now.saturating_sub(self.begun));
+        }
+        // It may have kept others waiting.
+        self.level.dispatch();
+    }
+}
+
+#[cfg(test)]
+mod tests;

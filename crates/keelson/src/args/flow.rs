@@ -1,0 +1,44 @@
+//! Flags of `serve` for the requests that are answered at once, under the names of kube-apiserver.
+
+use clap::Args as ClapArgs;
+use keelson_server::FlowLimits;
+
+use super::kinds::switch;
+
+/// Limits of requests at once.
+#[derive(ClapArgs)]
+pub(crate) struct Flow {
+    /// Schedule requests by FlowSchemas and PriorityLevelConfigurations. Without it two numbers limit the requests at once.
+    #[arg(
+        long,
+        env = "KEELSON_ENABLE_PRIORITY_AND_FAIRNESS",
+        default_value_t = true,
+        action = clap::ArgAction::Set,
+        num_args = 0..=1,
+        default_missing_value = "true",
+        value_parser = switch
+    )]
+    enable_priority_and_fairness: bool,
+    /// How many requests that change nothing are answered at once. With priority and fairness this number and that of mutating requests
+    /// together are the seats of the server. 0 is no limit.
+    #[arg(long, env = "KEELSON_MAX_REQUESTS_INFLIGHT", default_value_t = FlowLimits::default().requests as u32)]
+    max_requests_inflight: u32,
+    /// How many requests that change something are answered at once. 0 is no limit.
+    #[arg(long, env = "KEELSON_MAX_MUTATING_REQUESTS_INFLIGHT", default_value_t = FlowLimits::default().mutating as u32)]
+    max_mutating_requests_inflight: u32,
+}
+
+impl Flow {
+    /// The limits, which keep the number of watches.
+    ///
+    /// # Errors
+    /// When no seats are left for priority and fairness.
+    pub(crate) fn limits(&self, usual: FlowLimits) -> anyhow::Result<FlowLimits> {
+        let (requests, mutating) = (self.max_requests_inflight as usize, self.max_mutating_requests_inflight as usize);
+        anyhow::ensure!(
+            !self.enable_priority_and_fairness || requests + mutating > 0,
+            "--max-requests-inflight and --max-mutating-requests-inflight are both 0, but priority and fairness needs seats"
+        );
+        Ok(FlowLimits { is_fair: self.enable_priority_and_fairness, requests, mutating, ..usual })
+    }
+}
