@@ -1,10 +1,9 @@
-//! Measures the CPU that an event costs a server's cache:
-//! `cargo run --release -p keelson-registry --example events [PODS [ROUNDS]]`.
+//! Measures the CPU time of an event in a server's cache: `cargo run --release -p keelson-registry --example events [PODS
+//! [ROUNDS]]`.
 //!
-//! Pods of 4.9 KB in a collection of 100,000, written to a store in memory that the cache follows in batches of several
-//! sizes, as a store that has several writers tells them. Prints microseconds an event, the least of some rounds: reading
-//! one of another server and one of its own, and putting it into trees, index and history. Runs on Linux, whose account of
-//! a thread's time it reads.
+//! Pods of 4.9 KB in a collection of 100,000 are written to a store in memory. The cache follows it in batches of several sizes, as
+//! a store with several writers delivers them. Prints microseconds an event, the least of some rounds: decoding one of another
+//! server and one of its own, and inserting it into trees, index and history. Runs on Linux, whose thread clock it reads.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measurement that ends at the first surprise")]
 
 #[path = "../../bench/src/pods.rs"]
@@ -28,11 +27,11 @@ use keelson_storage::{KeyValue, Store, StoreKey, Transaction, Write};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// How many events each size of batches is measured with in a round.
+/// The number of events for each batch size in a round.
 const EVENTS: usize = 6_400;
-/// How many rounds there are where nobody says.
+/// The default number of rounds.
 const ROUNDS: usize = 5;
-/// How many objects are read between two looks at the clock.
+/// The number of objects decoded between two readings of the clock.
 const READ_AT_ONCE: usize = 640;
 const BATCHES: [usize; 3] = [1, 16, 64];
 const PREFIX: &str = "/registry/pods/";
@@ -52,7 +51,7 @@ async fn run(count: usize, rounds: usize) {
         commit(&idle, vec![put.clone()]).await;
         commit(&store, vec![put]).await;
     }
-    // What happened before the cache starts is no event.
+    // Writes before the start of the cache are no events.
     store.compact(store.current_revision().await.unwrap()).await.unwrap();
     let config = CacheConfig::new(Arc::new(SystemClock));
     let cache = Cache::start(Arc::new(store.clone()), vec![spec()], config).await.unwrap();
@@ -72,8 +71,8 @@ async fn run(count: usize, rounds: usize) {
     }
 }
 
-/// What reading one of another server, reading one's own, creating, updating and deleting cost an event; the reading is not
-/// in what follows it.
+/// The costs of an event: decoding one of another server, decoding an own one, creating, updating and deleting. The last three do
+/// not include decoding.
 async fn measure(
     store: &MemoryStore,
     idle: &MemoryStore,
@@ -99,7 +98,7 @@ async fn measure(
     row
 }
 
-/// How long it takes to read a pod, which the server may have written itself, in microseconds.
+/// The time to decode a pod, which the server may have written itself, in microseconds.
 fn read(cache: &Cache, pods: &StoredPods, numbers: &[usize], own: bool) -> f64 {
     let collection = &cache.collections()[0];
     let mut took = 0.0;
@@ -123,7 +122,7 @@ fn read(cache: &Cache, pods: &StoredPods, numbers: &[usize], own: bool) -> f64 {
     took / numbers.len() as f64
 }
 
-/// How long a write takes from its commit until the cache has it, in microseconds.
+/// The time from the commit of a write until the cache has it, in microseconds.
 async fn follow(store: &MemoryStore, cache: Option<&Cache>, writes: &[Write], batch: usize) -> f64 {
     let began = cpu();
     for writes in writes.chunks(batch) {
@@ -135,7 +134,7 @@ async fn follow(store: &MemoryStore, cache: Option<&Cache>, writes: &[Write], ba
     (cpu() - began) / writes.len() as f64
 }
 
-/// What the thread has run so far, in microseconds: others who use the machine are not counted.
+/// The CPU time of the thread so far, in microseconds, without other users of the machine.
 fn cpu() -> f64 {
     let run = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     run.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e3
@@ -196,7 +195,7 @@ impl StoredPods {
     }
 }
 
-/// Whose owner somebody is who wrote all of a value, about as the server notes it.
+/// An owner of all fields of a value, about as the server records it.
 fn fields(value: &Value) -> Value {
     match value {
         Value::Object(members) => members.iter().map(|(key, value)| (format!("f:{key}"), fields(value))).collect(),

@@ -28,8 +28,8 @@ impl Registry {
     /// Applies the document to the object of the URL, and creates the object if it does not exist.
     ///
     /// # Errors
-    /// 400 for another kind, name or namespace than the URL's; 404 for a subresource of an object that does not exist; 409 for
-    /// fields of other owners, unless forced, and for another uid or resourceVersion; 422 and 500 for an invalid object.
+    /// 400 for another kind, name or namespace than the URL's. 404 for a subresource of an object that does not exist. 409 for
+    /// fields of other owners, unless forced, and for another uid or resourceVersion. 422 and 500 for an invalid object.
     pub async fn apply(
         &self,
         target: &Target,

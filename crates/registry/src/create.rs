@@ -29,7 +29,7 @@ impl Registry {
     /// Creates an object decoded by [`accept`](crate::accept).
     ///
     /// # Errors
-    /// 400 for an object that does not fit the URL, 404 for a missing namespace, 403 for a namespace that is being deleted, 409 for
+    /// 400 for an object that does not fit the URL. 404 for a missing namespace, 403 for a namespace that is being deleted. 409 for
     /// a name that is taken, 422 for invalid metadata.
     pub async fn create(
         &self,
@@ -44,7 +44,7 @@ impl Registry {
     /// As [`Registry::create`], with further conditions that the transaction compares.
     ///
     /// # Errors
-    /// Those of [`Registry::create`], and 503 when the conditions do not hold.
+    /// The errors of [`Registry::create`], and 503 when the conditions do not hold.
     pub async fn create_while(
         &self,
         target: &Target,

@@ -37,7 +37,7 @@ impl Registry {
     /// Deletes every object that the list selects, up to its limit. Objects that other clients delete meanwhile are no error.
     ///
     /// # Errors
-    /// Those of [`Registry::list`] and [`Registry::delete`]. Objects deleted before an error stay deleted.
+    /// The errors of [`Registry::list`] and [`Registry::delete`]. Objects deleted before an error stay deleted.
     pub async fn delete_collection(
         &self,
         target: &Target,

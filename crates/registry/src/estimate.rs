@@ -100,7 +100,7 @@ impl Registry {
         Estimate { is_selected: false, ..self.estimate_list(target, &listed) }
     }
 
-    /// The initial objects of a watch with a query, each of which it evaluates.
+    /// The initial objects of a watch with a query, which it evaluates.
     pub fn estimate_query_watch(&self, target: &Target, options: &ListOptions, query: &Query) -> Estimate {
         if query.is_live_page() {
             return Estimate { is_selected: false, ..self.estimate_query(target, options, query) };

@@ -3,7 +3,7 @@
 //! `plan.rs` selects revision, start and length. Entries come from a snapshot of the cache or, beyond its history, from the store
 //! (`history.rs`). `page.rs` cuts the page.
 //!
-//! Invariants 1 to 7 of ARCHITECTURE.md: the chunks together equal the whole list, every chunk has the same resourceVersion, a
+//! Invariants 1 to 7 of ARCHITECTURE.md. The chunks together equal the whole list, and every chunk has the same resourceVersion. A
 //! token is relative to the range of its URL, and no token means complete.
 
 mod converted;
@@ -67,7 +67,7 @@ pub type HistoryPages = BoxStream<'static, Result<Vec<Arc<Entry>>, ApiError>>;
 pub struct HistoryItems {
     /// The pages, in key order.
     pub pages: HistoryPages,
-    /// The same pages for a second read, since a past revision does not change. The first read measures them.
+    /// A second reading of these pages, since a past revision does not change. The first one measures them.
     pub again: HistoryPages,
     /// The fewest bytes that they have in JSON.
     pub least_bytes: u64,
@@ -108,8 +108,8 @@ impl Registry {
     /// Cost: O(log n) to find the start and to count; with a selector also the scanned entries. Nothing is decoded or copied.
     ///
     /// # Errors
-    /// 400 for invalid selectors and tokens, 410 when the revision is no longer known (with a token to continue a list), 504 when
-    /// it does not exist yet, 500 when an object cannot be read.
+    /// 400 for invalid selectors and tokens. 410 when the revision is no longer known (with a token to continue a list), 504 when
+    /// it does not exist yet. 500 when an object cannot be read.
     pub async fn list(&self, target: &Target, caller: &Caller, options: &ListOptions) -> Result<ListPage, ApiError> {
         caller
             .in_time(async {

@@ -1,7 +1,7 @@
 //! Pods that no kubelet will end, because their node is gone or will not come back.
 //!
-//! A kubelet confirms the end of a deleted pod. Where none will, a controller ends the pod here: its status becomes failed, and it
-//! is deleted.
+//! A kubelet confirms the end of a deleted pod. If none will, a controller ends the pod here: its status becomes failed, and it is
+//! deleted.
 
 use keelson_cache::Entry;
 use keelson_meta::json::{Value, json};

@@ -1,8 +1,7 @@
 //! Ownership of fields: `metadata.managedFields` after each write.
 //!
-//! Ownership is found in the version of the request, before anything is added that the client did not ask for and its
-//! version has no default for (upstream does it at the same place). What an endpoint cannot change is never owned by who
-//! writes to it: that is the data of [`endpoints`].
+//! Ownership is computed in the version of the request, before fields are added that the client did not send and that have no
+//! default in its version, as upstream. Fields that an endpoint cannot change get no owner through it; [`endpoints`] has them.
 
 mod apply;
 mod endpoints;
@@ -28,15 +27,14 @@ use versions::KindVersions;
 /// The field of the metadata that this module keeps.
 pub(crate) const MANAGED_FIELDS: &str = "managedFields";
 
-/// Notes in a new object, which is in the version of the request, who owns its fields.
+/// Records the owners of a new object, which is in the version of the request.
 ///
-/// What the client sent as `managedFields` counts if it can be read: an object may move with its owners.
+/// Valid `managedFields` of the client count: an object may move with its owners.
 ///
-/// Returns the owners as text, unless the client had a say in them: then they are in the object, to be checked like all
-/// that a client says.
+/// Returns the owners as text, unless the client sent some: then they are in the object, to be checked like all of it.
 ///
 /// # Errors
-/// 500 when owners use a version that the object can't be converted to.
+/// 500 when owners use a version that the object cannot be converted to.
 pub(crate) async fn track_new(
     target: &Target,
     object: &mut Object,
@@ -54,13 +52,13 @@ pub(crate) async fn track_new(
     }
 }
 
-/// Notes in what an object shall become who owns its fields; both are in the same version.
+/// Records the owners of a changed object; both states are in the same version.
 ///
-/// An object whose owners nobody knows stays one: all its fields would seem to be the next writer's. Returns the owners
-/// as [`track_new`] does.
+/// An object with unknown owners stays one: otherwise all its fields would belong to the next writer. Returns the owners as
+/// [`track_new`] does.
 ///
 /// # Errors
-/// 500 when owners use a version that the objects can't be converted to.
+/// 500 when owners use a version that the objects cannot be converted to.
 pub(crate) async fn track(
     target: &Target,
     current: &mut Object,
@@ -81,8 +79,7 @@ pub(crate) async fn track(
     }
 }
 
-/// The same for a change of nothing but metadata, which is the same in every version: so nobody has to be asked how the objects
-/// are in others.
+/// The same for a change of metadata alone, which is equal in every version, so that no conversion is needed.
 pub(crate) fn track_metadata(
     target: &Target,
     current: &mut Object,
@@ -101,7 +98,7 @@ pub(crate) fn track_metadata(
 /// The owners of an object before a write.
 struct Stated {
     owners: Owners,
-    /// Whether the writer said them.
+    /// True if the client sent them.
     is_wanted: bool,
 }
 
@@ -118,7 +115,7 @@ impl Stated {
     }
 
     fn noted(&self, next: &mut Object, after: &Owners, known: Option<&str>) -> Option<String> {
-        // What nobody changed keeps its form too, so that a write without effect leaves the same bytes.
+        // Unchanged owners keep their form too, so that a write without effect leaves the same bytes.
         if !self.is_wanted && after.are_still(&self.owners) {
             return known.map(str::to_owned);
         }
@@ -203,7 +200,7 @@ fn updated(
     owners
 }
 
-/// Whether entries of this subresource say no time. Upstream loses it between a scale and its workload.
+/// Returns true if entries of this subresource have no time. Upstream loses it between a scale and its workload.
 pub(crate) fn is_untimed(subresource: &str) -> bool {
     subresource == "scale"
 }

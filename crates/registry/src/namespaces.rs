@@ -31,8 +31,8 @@ impl Registry {
         try_join_all(SYSTEM_NAMESPACES.map(|name| self.ensure_namespace(name))).await.map(|_| ())
     }
 
-    /// Makes a namespace where it is missing. Not by the engine of all writes (`write`), which lets nothing of a kind pass before the
-    /// versions that this server stores are published: to publish them takes a namespace, and namespaces have one version.
+    /// Creates a missing namespace. It does not use `write`, which lets no write of a kind pass before this server's stored
+    /// versions are published: publishing needs a namespace, and namespaces have one version.
     async fn ensure_namespace(&self, name: &str) -> Result<(), ApiError> {
         let target = self.target("", "namespaces")?;
         let collection = self.collection(&target)?;
@@ -50,9 +50,8 @@ impl Registry {
         }
     }
 
-    /// The condition under which an object may be created in the target's namespace: that the namespace is as it is now.
-    /// `None` for cluster-scoped resources, where namespaces are not looked at, and where they are not served: whoever serves them has
-    /// admission look at them.
+    /// The condition under which an object may be created in the target's namespace: the namespace is as it is now. `None` for
+    /// cluster-scoped resources, and in servers without namespaces, where admission checks them.
     ///
     /// # Errors
     /// 404 for a namespace that does not exist, 403 for one that is being deleted.
@@ -128,7 +127,7 @@ impl Registry {
     }
 }
 
-/// Why nothing is created in a namespace that is being deleted.
+/// The error for a create in a namespace that is being deleted.
 pub fn namespace_is_terminating(target: &Target, name: &str, namespace: &str) -> ApiError {
     ApiError::Refused {
         resource: target.group_resource(),
@@ -169,13 +168,13 @@ impl Registry {
         self.write(&request, &mut edit).await.map(|_| ())
     }
 
-    /// How many objects there are below the target's URL, as of a moment after this call began. Those that can't be read
-    /// are among them: a namespace is not empty while they are there.
+    /// The number of objects below the target's URL, as of a moment after this call began. Unreadable objects count: a namespace is
+    /// not empty while it has some.
     ///
     /// Cost: O(log n).
     ///
     /// # Errors
-    /// 503 and 504 when the cache can't catch up with the store.
+    /// 503 and 504 when the cache cannot catch up with the store.
     pub async fn count(&self, target: &Target) -> Result<usize, ApiError> {
         self.catch_up().await?;
         let range = KeyRange::below(&target.key_prefix(), "");

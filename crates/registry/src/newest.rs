@@ -1,7 +1,7 @@
 //! The store's newest revision, read once for many readers.
 //!
 //! Readers that wait at the same moment share a read. By invariant 15 a reader may only use a read that was sent after the reader
-//! came: the store may have answered an earlier one before a write that the reader's client knows of. There are therefore at most
+//! came. The store may have answered an earlier one before a write that the reader's client knows of. There are therefore at most
 //! two reads: the one under way, and the next one, which all later readers join. It is sent when the first one is answered. An
 //! embedded store knows the answer without a read.
 

@@ -75,7 +75,7 @@ enum Shown {
 impl Registry {
     /// Lists a page of the objects that match a query, in its order.
     ///
-    /// Cost: O(log n) for the page if the view exists, O(changes) if it exists for another snapshot, and otherwise a scan of every
+    /// Cost: O(log n) for the page if the view exists, and O(changes) if it exists for another snapshot. Otherwise a scan of every
     /// object that the index does not rule out. The scan yields to other tasks.
     ///
     /// # Errors

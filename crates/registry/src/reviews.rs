@@ -87,7 +87,7 @@ struct Selector {
 
 impl Selector {
     /// The selector in a field of the resource attributes: requirements, each `written` as a text if it can be, or else a raw text
-    /// that must be valid as a whole.
+    /// that must be valid.
     fn of(
         review: &Object,
         field: &str,

@@ -176,7 +176,7 @@ impl Selection {
         namespace.map_or(Scope::All, Scope::Namespace)
     }
 
-    /// The rarest required term by which events are found.
+    /// The rarest required term that finds events.
     fn scope_term(&self, target: &Target, snapshot: &Snapshot) -> Option<ScopeTerm> {
         if let Some(name) = &self.name {
             return Some(ScopeTerm::Name(name.clone()));

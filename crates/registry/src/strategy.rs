@@ -176,7 +176,7 @@ pub trait UpdateStrategy: Send + Sync {
         Ok(false)
     }
 
-    /// Sets the fields that an object keeps or gets on an update of the endpoint.
+    /// Sets the fields that an object keeps or gets in an update of the endpoint.
     fn prepare_update(&self, _target: &Target, _current: &Object, _next: &mut Object) -> bool {
         false
     }

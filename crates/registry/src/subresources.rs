@@ -32,11 +32,11 @@ pub(crate) use scale_rules::faults as scale_faults;
 pub(crate) use token::user_info;
 pub use token::{ServiceAccountTokens, TokenFault, WarnedUser};
 
-/// What of a sent object reaches the stored one through the target's endpoint, as far as it is not just all of its status
-/// or all but that, and whether that is another object than the one that was sent. Both are in the version of the request.
+/// The part of a sent object that the target's endpoint can change, where that is not just its status or all but its status.
+/// Returns besides true if the result differs from the sent object. Both are in the version of the request.
 ///
 /// # Errors
-/// 422 for a change that the endpoint does not make.
+/// 422 for a change that the endpoint does not permit.
 pub(crate) fn confine(
     target: &Target,
     stored: &Object,

@@ -189,7 +189,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// A resource of the core group, of which this is known.
+    /// A resource of the core group for tests.
     pub(crate) fn target_of(plural: &'static str, complete: impl Fn(KindVersion) -> KindVersion) -> Target {
         let resource = Arc::new(declare::namespaced("", plural, plural, "Thing").resource());
         let contribution = Contribution::of(resource).built_in().each_version(|_, version| complete(version));

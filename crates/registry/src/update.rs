@@ -82,7 +82,7 @@ impl Registry {
     /// As [`Registry::update`], with further conditions that the transaction compares.
     ///
     /// # Errors
-    /// Those of [`Registry::update`], and 503 when the conditions do not hold.
+    /// The errors of [`Registry::update`], and 503 when the conditions do not hold.
     pub async fn update_while(
         &self,
         target: &Target,
@@ -100,7 +100,7 @@ impl Registry {
     /// As [`Registry::update`], but creates a missing object where the resource is declared so.
     ///
     /// # Errors
-    /// Those of [`Registry::update`] and [`Registry::create`].
+    /// The errors of [`Registry::update`] and [`Registry::create`].
     pub async fn update_or_create(
         &self,
         target: &Target,

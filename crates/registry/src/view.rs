@@ -121,7 +121,7 @@ impl VersionedView {
         Ok(shown)
     }
 
-    /// The same for a kind without a webhook.
+    /// As [`show_all`](Self::show_all), for a kind without a webhook.
     ///
     /// # Errors
     /// 500 when one of them cannot be converted.
@@ -194,7 +194,7 @@ impl VersionedView {
         }
     }
 
-    /// Converts the objects of a claim, in a task of its own: other requests may wait for the result, and must not depend on a list
+    /// Converts the objects of a claim in a task of its own: other requests may wait for the result, and must not depend on a list
     /// whose client does not read. It ends with its request, and leaves the rest to the others.
     async fn ask_for(&self, claim: Claim) -> Result<Vec<StoredObject>, ApiError> {
         let view = self.clone();

@@ -1,7 +1,7 @@
 //! Watches: a protocol of states with one step function.
 //!
-//! A watch holds a cursor in the collection's history and no queue. Invariants 11 to 14 of ARCHITECTURE.md: a list at R followed by
-//! a watch from R loses and repeats nothing, nothing follows an error, exactly one bookmark ends the initial events, and an object
+//! A watch holds a cursor in the collection's history and no queue. Invariants 11 to 14 of ARCHITECTURE.md. A list at R followed by
+//! a watch from R loses and repeats nothing. Nothing follows an error, and exactly one bookmark ends the initial events. An object
 //! that leaves the selection is deleted with its old content. `watch/chosen.rs` applies a query.
 
 mod burst;

@@ -2,8 +2,8 @@
 //!
 //! A [`Proposal`] gets the newest state of an object, or its absence, and returns the new state, again after each conflict. This
 //! module has the loop and the deadline, `stages` the steps in order, and `commit` the transaction. A write that keeps losing the
-//! race for an object queues for it, so that each of many writers gets its turn, and no client gets a conflict that it did not ask
-//! for.
+//! race for an object queues for it. Each of many writers therefore gets its turn, and no client gets a conflict that it did not
+//! ask for.
 //!
 //! A write may be dropped at any point: it has happened whole or not at all, and holds nothing afterwards.
 
@@ -217,14 +217,14 @@ impl Registry {
     /// added.
     ///
     /// # Errors
-    /// 404 when the object does not exist and the write creates none, 409 when it keeps changing, 504 at the caller's deadline,
-    /// when a commit under way may still take effect; otherwise the errors of the proposal and the stages.
+    /// 404 when the object does not exist and the write creates none. 409 when it keeps changing. 504 at the caller's deadline,
+    /// when a commit under way may still take effect. Otherwise the errors of the proposal and the stages.
     pub(crate) fn write<'w>(
         &'w self,
         request: &'w WriteRequest<'w>,
         proposal: &'w mut dyn Proposal,
     ) -> BoxFuture<'w, Result<Written, ApiError>> {
-        // Boxed, as all long calls from other crates: the body of an async function is compiled into each unit of each crate that
+        // Boxed, as all long calls from other crates. The body of an async function is compiled into each unit of each crate that
         // polls it, and this one is the largest.
         request.caller.in_time(self.write_until_done(request, proposal)).boxed()
     }

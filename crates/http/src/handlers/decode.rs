@@ -20,7 +20,7 @@ use crate::body::{MAX_REQUEST_BYTES, RequestBody};
 /// Decodes the object of a create, or of the endpoint of the target's URL.
 ///
 /// # Errors
-/// Those of [`Document::read`] and [`Document::object`].
+/// The errors of [`Document::read`] and [`Document::object`].
 pub(super) async fn object(
     headers: &HeaderMap,
     body: RequestBody,

@@ -1,7 +1,7 @@
-//! The ranges out of which services get addresses and node ports, as an operator writes them.
+//! The ranges of service addresses and node ports, as an operator writes them.
 //!
-//! Knows nothing of what is taken. A part at the start of each range is kept for those who ask for a certain address or
-//! port, and given out by chance only when the rest is taken (KEP-3070, KEP-3668).
+//! They do not know the taken values. The start of each range is reserved for requests of a certain address or port, and allocated
+//! at random only when the rest is taken (KEP-3070, KEP-3668).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -32,7 +32,7 @@ pub struct PortRange {
     last: u16,
 }
 
-/// What services are given addresses and ports from.
+/// The ranges of addresses and ports of services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceRanges {
     /// One range, or one of each family. The family of the first is that of services that ask for none.
@@ -103,7 +103,7 @@ impl AddressRange {
         self.address(self.base + 1)
     }
 
-    /// Whether the address can be given out: neither that of the network nor, in IPv4, the one for broadcasts.
+    /// Returns true if the address can be allocated: it is neither the network's nor, in IPv4, the broadcast address.
     pub fn holds(&self, address: IpAddr) -> bool {
         let whole = self.whole();
         Family::of(address) == self.family && (whole.first..=whole.last).contains(&number(address))
@@ -117,7 +117,7 @@ impl AddressRange {
         }
     }
 
-    /// How many addresses can be given out.
+    /// The number of addresses that can be allocated.
     pub fn available(&self) -> u128 {
         self.whole().len()
     }
@@ -152,7 +152,7 @@ impl PortRange {
 }
 
 impl Subrange {
-    /// How many numbers it has.
+    /// The number of values.
     const fn len(self) -> u128 {
         if self.last < self.first { 0 } else { self.last - self.first + 1 }
     }

@@ -61,7 +61,7 @@ impl Turns {
     }
 }
 
-/// The same, on another thread.
+/// Evaluates the object of an entry on another thread.
 pub(super) async fn look_elsewhere<T: Send + 'static>(
     wanted: &Arc<Wanted>,
     entry: &Arc<Entry>,

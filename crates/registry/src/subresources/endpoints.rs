@@ -267,7 +267,7 @@ fn ready_endpoints(slice: &Object, port_name: &str) -> Vec<(Value, String, u16)>
     found.take(ENDPOINTS).collect()
 }
 
-/// The same of the older `Endpoints` of a service.
+/// The ready addresses of the older `Endpoints` of a service.
 fn ready_addresses(endpoints: &Object, port_name: &str) -> Vec<(Value, String, u16)> {
     let subsets = endpoints.get(&["subsets"]).and_then(Value::as_array).into_iter().flatten();
     let found = subsets.flat_map(|subset| {

@@ -1,5 +1,7 @@
-//! Legacy tokens of service accounts, as they are used: a token holds as long as its secret has it, its account is there, and nobody has
-//! marked it as invalid. When it was used last stands on the secret, to the day, so that those which nobody uses can be found.
+//! Legacy tokens of service accounts.
+//!
+//! A token is valid as long as its secret contains it, its account exists, and it is not marked as invalid. The secret has the day
+//! of its last use, so that unused ones can be found.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use base64::Engine as _;
@@ -24,7 +26,7 @@ const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
 /// The warning about a token whose secret a controller has made for the account.
 const GENERATED: &str = "Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated \
                          secret-based tokens.";
-/// Who notes that.
+/// The manager of that label.
 const MANAGER: &str = "kube-apiserver";
 
 /// The account of a token.
@@ -92,7 +94,7 @@ impl ServiceAccountTokens {
         Ok(Account(account))
     }
 
-    /// Notes the day on the secret, once a day. That it can't be noted keeps nobody out.
+    /// Records the day on the secret, once a day. A failure refuses no request.
     async fn note_use(&self, claims: &LegacyClaims, secret: &Object) {
         let now = rfc3339(self.registry().now());
         let today = now.split('T').next().unwrap_or_default();

@@ -27,12 +27,12 @@ pub enum Remote {
 }
 
 impl Registry {
-    /// Returns the endpoint that answers a request. `said` is the object of the kind that the subresource takes, with the options of the
-    /// connection. Admission does not see requests for logs. `nodes` is `None` in a server that connects to no nodes.
+    /// Returns the endpoint that answers a request. `said` is the object of the kind that the subresource takes, with the options
+    /// of the connection. Admission does not see requests for logs. `nodes` is `None` in a server that connects to no nodes.
     ///
     /// # Errors
-    /// 404 when the object is not there, 400 for options or addresses that are not allowed, 403 where the caller may get a session with a
-    /// pod but create none, 503 without `nodes` or without an endpoint, and the errors of admission.
+    /// 404 when the object does not exist, 400 for forbidden options or addresses. 403 for a session with a pod by a user who may
+    /// get but not create. 503 without `nodes` or without an endpoint, and the errors of admission.
     pub async fn remote(
         &self,
         target: &Target,
@@ -141,7 +141,7 @@ async fn require_creation(target: &Target, name: &str, caller: &Caller) -> Resul
     rights::require(caller, rights::attributes(target, Verb::Create.as_str(), Some(name))).await
 }
 
-/// 503: there is nobody to pass a request on to.
+/// 503: no endpoint can take the request.
 fn unreachable(what: &str) -> ApiError {
     ApiError::ServiceUnavailable {
         message: format!(

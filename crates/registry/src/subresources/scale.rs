@@ -38,9 +38,9 @@ const SHOWN: [&str; 5] = ["name", "namespace", "uid", "resourceVersion", "creati
 /// The paths of the fields that a scale shows.
 #[derive(Clone, Copy)]
 enum ScaleFields<'p> {
-    /// Those of workloads, with their selector as an object.
+    /// The fields of workloads, with their selector as an object.
     Workload,
-    /// Those of a definition.
+    /// The fields of a definition.
     Stated(&'p ScalePaths),
 }
 

@@ -1,7 +1,7 @@
-//! Tokens of service accounts: handed out (`serviceaccounts/token`, KEP-1205), taken as proof of who a client is, and
-//! looked at (`TokenReview`). Those that the operator has listed in a file are looked at with them.
+//! Tokens of service accounts: issues them (`serviceaccounts/token`, KEP-1205), authenticates their bearers, and answers a
+//! `TokenReview`. Tokens of the operator's file are authenticated too.
 //!
-//! A token lives no longer than its account and the object that it is bound to: that is looked up at each use.
+//! A token is valid no longer than its account and the object that it is bound to, which is checked at each use.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -25,36 +25,36 @@ const ISSUED_ID: &str = "authentication.kubernetes.io/issued-credential-id";
 /// The shortest and the longest time that may be asked for, in seconds.
 const MIN_SECONDS: i64 = 600;
 const MAX_SECONDS: i64 = 1 << 32;
-/// What kubelets ask for a pod whose program may not know yet that tokens end; such a token lasts a year, in seconds.
+/// The lifetime that kubelets request for a pod whose program may not know that tokens end; such a token lasts a year, in seconds.
 const TRANSITION_SECONDS: i64 = 60 * 60 + 7;
 const EXTENDED_SECONDS: i64 = 365 * 24 * 60 * 60;
 
-/// Hands out tokens, and knows whom they are for.
+/// Issues and authenticates tokens.
 pub struct ServiceAccountTokens {
     registry: Arc<Registry>,
     issuer: Arc<TokenIssuer>,
     listed: Option<Arc<StaticTokens>>,
     takes_bootstrap_tokens: bool,
-    /// Who is asked about tokens of others, in this order.
+    /// The authenticators of other tokens, in their order.
     foreign: Vec<Arc<dyn ForeignTokens>>,
 }
 
-/// Why a token proves nothing.
+/// The reason why a token is not accepted.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum TokenFault {
     /// It is not accepted; what it says is for who reviews it.
     #[error("{0}")]
     Refused(Refusal),
-    /// Nobody can tell now.
+    /// The token cannot be verified now.
     #[error("{0}")]
     Unknown(ApiError),
 }
 
-/// Why nobody takes a token: what each said who knows such tokens.
+/// The reasons of all authenticators that refused a token.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal(Vec<String>);
 
-/// As upstream has it, which begins with that nobody knows the token.
+/// In upstream's form, which begins with an unknown token.
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0.as_slice() {
@@ -73,19 +73,19 @@ impl ServiceAccountTokens {
         Self { registry, issuer, listed: None, takes_bootstrap_tokens: false, foreign: Vec::new() }
     }
 
-    /// The same that knows the tokens of a file too.
+    /// Adds the tokens of a file.
     #[must_use]
     pub fn with_listed(self, listed: Option<Arc<StaticTokens>>) -> Self {
         Self { listed, ..self }
     }
 
-    /// The same that takes bootstrap tokens too.
+    /// Adds bootstrap tokens.
     #[must_use]
     pub fn with_bootstrap_tokens(self, takes_bootstrap_tokens: bool) -> Self {
         Self { takes_bootstrap_tokens, ..self }
     }
 
-    /// The same that asks these about tokens that it does not take itself.
+    /// Adds authenticators for other tokens.
     #[must_use]
     pub fn with_foreign(self, foreign: Vec<Arc<dyn ForeignTokens>>) -> Self {
         Self { foreign, ..self }
@@ -95,7 +95,7 @@ impl ServiceAccountTokens {
         &self.registry
     }
 
-    /// Who signs.
+    /// The signer.
     pub fn issuer(&self) -> &Arc<TokenIssuer> {
         &self.issuer
     }
@@ -103,8 +103,8 @@ impl ServiceAccountTokens {
     /// Answers a TokenRequest for the account of the target's URL.
     ///
     /// # Errors
-    /// 404 when the account or the object that the token shall be bound to is not there, 409 when either is another one, 422
-    /// for a time that is too short or too long.
+    /// 404 when the account or the bound object does not exist, 409 when either is another one, 422 for a lifetime that is too
+    /// short or too long.
     pub async fn issue(
         &self,
         target: &Target,
@@ -226,11 +226,11 @@ impl ServiceAccountTokens {
         }
     }
 
-    /// The user of a token that is meant for one of these audiences, or for this server when there are none; and for which
-    /// of them it is meant.
+    /// The user of a token for one of these audiences, or for this server when there are none; and the audiences of the token among
+    /// them.
     ///
     /// # Errors
-    /// When it proves nothing. Whoever can't be asked about it lets nobody in.
+    /// The token is not accepted. An authenticator that cannot be reached accepts none.
     pub async fn authenticate(&self, token: &str, audiences: &[String]) -> Result<(User, Vec<String>), TokenFault> {
         self.authenticate_and_warn(token, audiences).await.map(|(known, _)| known)
     }
@@ -262,14 +262,15 @@ impl ServiceAccountTokens {
         Err(TokenFault::Refused(refusal))
     }
 
-    /// Whoever has a token that says nothing of audiences may show it to this server alone.
+    /// A token without audiences is valid for this server alone.
     fn for_this_server(&self, user: User, audiences: &[String]) -> Option<(User, Vec<String>)> {
         let own = self.issuer.name();
         let is_meant = audiences.is_empty() || audiences.iter().any(|audience| audience == own);
         is_meant.then(|| (user, vec![own.to_owned()]))
     }
 
-    /// The same of tokens that this server knows by itself, of which nobody else is shown those that are good; `None` of others.
+    /// As [`authenticate`](Self::authenticate), for tokens of this server; `None` for others. No other authenticator sees a valid
+    /// one.
     async fn authenticate_own(&self, token: &str, audiences: &[String]) -> Result<Option<WarnedUser>, TokenFault> {
         let of_others = match self.listed.as_ref().and_then(|listed| listed.user(token)) {
             Some(user) => Some((user, None)),
@@ -314,7 +315,7 @@ impl ServiceAccountTokens {
         Ok(entry.and_then(|entry| token.user(&entry.object.decode(entry.revision), self.registry.now())))
     }
 
-    /// Whether the account and what the token is bound to are still there.
+    /// Checks that the account and the bound objects still exist.
     async fn check_objects(&self, claims: &Claims, now: SystemTime) -> Result<(), TokenFault> {
         let (namespace, account) = (claims.namespace.as_str(), &claims.account);
         let known = self.look_up("serviceaccounts", Some(namespace), &account.name).await?;
@@ -330,7 +331,7 @@ impl ServiceAccountTokens {
         }
         self.check_bound("secrets", "secret", Some(namespace), claims.secret.as_ref(), now).await?;
         self.check_bound("pods", "pod", Some(namespace), claims.pod.as_ref(), now).await?;
-        // A pod's node is only told; a token that is bound to a node ends with it.
+        // The node of a pod is only reported; a token that is bound to a node ends with it.
         let node = claims.node.as_ref().filter(|_| claims.pod.is_none() && claims.secret.is_none());
         self.check_bound("nodes", "node", None, node, now).await
     }
@@ -359,7 +360,7 @@ impl ServiceAccountTokens {
     /// Answers a TokenReview.
     ///
     /// # Errors
-    /// 400 when it has no token, 503 when nobody can tell now.
+    /// 400 without a token, 503 when it cannot be verified now.
     pub async fn review(&self, target: &Target, mut review: Object, caller: &Caller) -> Result<Object, ApiError> {
         self.registry.admit_posted(target, caller, &mut review).await?;
         let token = review.get(&["spec", "token"]).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -394,7 +395,7 @@ impl ServiceAccountTokens {
         self.known(plural, namespace, name).await.map_err(TokenFault::Unknown)
     }
 
-    /// What the cache has is new enough to let a token through; only what is missing is asked of the store.
+    /// The cache is new enough to accept a token; only a missing object is read from the store.
     async fn known(&self, plural: &str, namespace: Option<&str>, name: &str) -> Result<Option<TokenSubject>, ApiError> {
         Ok(self.entry(plural, namespace, name).await?.map(|entry| TokenSubject::of(&entry)))
     }
@@ -422,7 +423,7 @@ struct Bound {
     node: Option<ObjectRef>,
 }
 
-/// What has to be known of an account, or of what a token is bound to.
+/// The facts about an account, or an object that a token is bound to.
 struct TokenSubject {
     uid: String,
     deletion: Option<SystemTime>,
@@ -510,7 +511,7 @@ fn check_place(request: &Object, namespace: &str, name: &str) -> Result<(), ApiE
     }
 }
 
-/// A request may say of which account it means to have a token, should another one have its name by now.
+/// A request may name the uid of its account, in case another one has the name by now.
 fn check_account(request: &Object, name: &str, uid: &str) -> Result<(), ApiError> {
     let stated = request.uid();
     if stated.is_empty() || stated == uid {

@@ -45,7 +45,7 @@ impl Contribution {
         Self::of(Arc::new(resource))
     }
 
-    /// The same for a shared resource.
+    /// A contribution of a shared resource.
     pub fn of(resource: Arc<Resource>) -> Self {
         let versions = resource.versions.iter().map(|served| {
             let others = resource.versions.iter().map(|other| &*other.name).filter(|other| *other != served.name);

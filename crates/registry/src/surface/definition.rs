@@ -27,8 +27,8 @@ pub struct DefinedBy {
 }
 
 impl DefinedBy {
-    /// The condition under which an object of the resource may be created: the definition is as this server's cache has it now,
-    /// also where the surface has not followed it yet.
+    /// The condition under which an object of the resource may be created: the definition is as this server's cache has it now. The
+    /// surface may not have followed it yet.
     ///
     /// # Errors
     /// 403 while it is being deleted, 404 when it is gone or another one has its name.
@@ -43,12 +43,12 @@ impl DefinedBy {
         Ok(self.unchanged(&entry))
     }
 
-    /// The condition under which a server may publish that it stores objects in a version: the definition is as this server's cache
+    /// The condition under which a server may publish that it stores objects in a version. The definition is as this server's cache
     /// has it now, and lists the version as stored. The surface may not have followed it yet, and a version that was removed from
     /// the list must not be written again.
     ///
     /// # Errors
-    /// 503 where the definition does not list the version, 404 when it is gone.
+    /// 503 if the definition does not list the version, 404 when it is gone.
     pub fn lists(&self, version: &str) -> Result<Compare, ApiError> {
         let entry = self.seen()?;
         let definition = entry.object.decode(entry.revision);

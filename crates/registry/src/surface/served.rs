@@ -236,7 +236,7 @@ impl ServedResource {
         self.change_into(&to.view, from, to.structural().is_some())
     }
 
-    /// The same for any version of its kind by name: a served one, or the stored one.
+    /// As [`change`](Self::change), for any version of its kind by name: a served one, or the stored one.
     pub(crate) fn change_to(&self, from: &str, to: &GroupVersionKind) -> Option<VersionChange<'_>> {
         if let Some(version) = self.versions.iter().find(|version| version.kind() == to) {
             return self.change(from, version);

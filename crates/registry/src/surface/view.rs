@@ -1,7 +1,7 @@
-//! Views: how the objects of a stored kind are shown in one of its versions.
+//! The conversion path of a stored kind to one of its versions.
 //!
-//! Objects may lie in the store in any version, since the version in which a server stores can change; a view therefore finds its
-//! conversion by what an object says it is in. Nothing here knows which versions are served.
+//! Stored objects may have any version, since the version in which a server stores can change, so a view selects the conversion by
+//! the `apiVersion` of an object. It does not know which versions are served.
 
 use keelson_meta::{GroupVersion, GroupVersionKind};
 
@@ -14,13 +14,13 @@ pub struct View {
     pub api_version: String,
     /// The conversions that lead here; none for a kind with one version.
     sources: Vec<&'static dyn Conversion>,
-    /// The `apiVersion`s of versions that have the same fields, where nothing but that tells them apart.
+    /// The `apiVersion`s of versions with the same fields, which differ in nothing else.
     renamed: Vec<String>,
-    /// Whether nothing but this version can be stored.
+    /// True if only this version can be stored.
     sole: bool,
 }
 
-/// How an object gets into a view.
+/// The way of an object into a view.
 #[derive(Clone, Copy, Debug)]
 pub enum Passage {
     /// It is in the version already.
@@ -47,7 +47,7 @@ impl View {
         Self { api_version: kind.group_version().to_string(), sources: Vec::new(), renamed, sole: false }
     }
 
-    /// How an object that is stored in this `apiVersion` gets into the view; `None` when its kind does not know that version.
+    /// The way of an object with this stored `apiVersion` into the view; `None` when its kind does not know the version.
     pub fn passage(&self, stored: &str) -> Option<Passage> {
         if stored == self.api_version {
             return Some(Passage::Same);
@@ -65,8 +65,8 @@ impl View {
         std::iter::once(&*self.api_version).chain(others.filter(|other| *other != self.api_version))
     }
 
-    /// Whether every stored object is in this version, so that none has to be looked at: a kind of the program that never had
-    /// another one. That a kind is served in one version does not say so.
+    /// Returns true if every stored object has this version: a built-in kind that never had another one. A kind served in one
+    /// version may have been stored in others.
     pub fn is_sole(&self) -> bool {
         self.sole
     }

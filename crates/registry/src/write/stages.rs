@@ -1,12 +1,11 @@
-//! The stages of a proposal on its way to the store, in the order in which they happen:
+//! The stages of a proposal on its way to the store, in order: complete, own, mutating admission, normalize, convert, prepare,
+//! associated writes, validate, validating admission, quotas.
 //!
-//! complete → own → admission that may change → shape again → convert → prepare → take companions → validate → admission that may
-//! refuse → quotas.
+//! Fields that a kind derives from the sent object in `complete` belong to its writer. As upstream, fields set by admission,
+//! preparation and associated writes get no owner.
 //!
-//! Complete is what a kind reads into what was said, which its writer therefore owns; what admission and preparation add, and what is
-//! taken for an object (the addresses of a service), nobody owns, as upstream has it. Everything up to the conversion is in the version
-//! of the request, the rest in the one that is stored, but for admission, which sees the version of the request both times. All of it is
-//! done again when somebody else was faster, so nothing here may have an effect of its own.
+//! The stages before the conversion see the version of the request, the later ones the stored version; admission sees the version
+//! of the request both times. All stages run again after a conflict, so none may have side effects.
 
 use std::borrow::Cow;
 
@@ -37,8 +36,9 @@ use crate::surface::refused;
 use crate::target::Target;
 use crate::versions::{convert, convert_both};
 
-/// Refuses a PUT or an apply that would make the object, by a caller that may only update or patch it. The endpoint was allowed as what it
-/// is; that it makes an object is known here alone, and upstream asks for that right at this moment, by the name of the object.
+/// Refuses a PUT or an apply that would create the object, for a caller that may only update or patch it. The endpoint was
+/// authorized for its own verb. Only here it is known that the object is created, and upstream requires that right at this moment,
+/// for the object's name.
 ///
 /// # Errors
 /// 403.
@@ -54,16 +54,15 @@ struct Passage<'w> {
     request: &'w WriteRequest<'w>,
     /// The object for which it was proposed.
     live: Option<&'w Entry>,
-    /// How often somebody else has taken what was chosen for it.
+    /// The number of conflicts of its associated writes so far.
     choices: usize,
 }
 
 impl Registry {
-    /// What becomes of an object that is `live` when this was proposed for it, after others have taken `choices` times what it was to
-    /// be given.
+    /// Runs the stages for an object that is `live`, after `choices` conflicts of its associated writes.
     ///
     /// # Errors
-    /// What a stage says against it.
+    /// The error of a stage.
     pub(super) async fn take_through_stages(
         &self,
         request: &WriteRequest<'_>,
@@ -109,7 +108,7 @@ impl Registry {
         Ok(Staged { change, companions })
     }
 
-    /// What is written together with an object that becomes this (`None`: that goes), which is completed by it.
+    /// Collects the associated writes of an object (`None`: it is deleted), and sets allocated fields in it.
     async fn take_companions(&self, passage: &Passage<'_>, after: Option<&mut Object>) -> Result<Companions, ApiError> {
         self.accompany(passage.request.target, passage.live, after, passage.choices).await
     }
@@ -138,7 +137,7 @@ impl Registry {
             self.admit_changes(&asked, interest, &mut object, &mut managed_fields).await?;
             is_changed |= leave_out_repeated(&mut object, NamedBy::Admission, caller.warnings());
         }
-        // Convert, prepare. What the schema of the request's version says is asked before, and told with the rest.
+        // Convert, prepare. The schema of the request's version is checked before, and its errors are reported with the rest.
         self.prepare_for_schema(target, &mut object);
         let faults = schema_faults(target, None, &mut object, caller.warnings());
         let faults = refuse_unconverted(target, &object, faults)?;
@@ -161,10 +160,10 @@ impl Registry {
         Ok(Staged { change: Change::Create { new, guards }, companions })
     }
 
-    /// Asks admission once more about a new object that has passed its stages, since what it was judged by has changed.
+    /// Runs admission once more for a new object that has passed its stages, since the basis of its decision has changed.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// The refusal.
     pub(super) async fn admit_again(&self, request: &WriteRequest<'_>, new: &ManagedObject) -> Result<(), ApiError> {
         let reinvocation = Reinvocation::default();
         let asked = AdmissionAttributes::of(self, request, Operation::Create, &reinvocation);
@@ -176,7 +175,7 @@ impl Registry {
         self.admission().validate(&asked.making(&shown), Some(&shown)).await
     }
 
-    /// What a writer means by an object that was `live` before, and whether that is more than was said.
+    /// Completes an object that was `live` before. Returns true if that added something.
     fn complete_content(
         &self,
         request: &WriteRequest<'_>,
@@ -223,7 +222,7 @@ impl Registry {
             self.admit_changes(&attributes, interest, &mut next, &mut managed_fields).await?;
         }
         is_changed |= leave_out_repeated(&mut next, NamedBy::Admission, caller.warnings());
-        // What an endpoint does not change is not judged.
+        // Parts that an endpoint does not change are not validated.
         if target.version.structural().is_some() {
             let (confined, is_added) = managed::confine(target, &live.object, next);
             (next, is_changed) = (confined, is_changed || is_added);
@@ -233,7 +232,7 @@ impl Registry {
         let faults = refuse_unconverted(target, &next, faults)?;
         let counts = target.is_converted().then(|| asks_for_more(target, &live.object, &next));
         let (stored, next) = self.both_as_stored(target, &live.object, next).await?;
-        // Prepare. What admission fills in is no change, so the generation is counted after it.
+        // Prepare. Fields set by admission are no change, so the generation is counted after it.
         let (mut next, is_added) = managed::confine(target, &stored, next);
         is_changed |= is_added;
         strategy.update.check_subresource(target, &next)?;
@@ -296,8 +295,8 @@ impl Registry {
         Ok(unauthorized)
     }
 
-    /// The stages of an object that the server itself makes beside what it was asked for, as it is stored. It must be right:
-    /// nobody is told if it is not, and admission is not asked.
+    /// Runs the stages for an object that the server itself creates, as it is stored. It must be valid: errors are not reported,
+    /// and admission does not run.
     ///
     /// # Errors
     /// 400 when it does not fit its kind.
@@ -305,7 +304,7 @@ impl Registry {
         Ok(self.make_own(target, object).await?.encode(target).into_object())
     }
 
-    /// The same before it is encoded.
+    /// As [`Registry::encode_own`], without the encoding.
     ///
     /// # Errors
     /// As [`Registry::encode_own`].
@@ -357,8 +356,8 @@ impl Registry {
         is_changed
     }
 
-    /// What an object was and shall become, both of the request's version, in the one that is stored, which is nearly always the
-    /// same. Who has to be asked is asked once.
+    /// Converts the old and the new object from the request's version to the stored one, which is nearly always the same. A webhook
+    /// is called once.
     async fn both_as_stored<'o>(
         &self,
         target: &Target,
@@ -381,7 +380,7 @@ impl Registry {
         Ok((Cow::Owned(stored), next))
     }
 
-    /// Has admission change an object. What a plugin changed is given the shape of the kind before the next one sees it.
+    /// Runs mutating admission. An object that a plugin changed is normalized before the next one sees it.
     async fn admit_changes(
         &self,
         attributes: &AdmissionAttributes<'_>,
@@ -452,7 +451,7 @@ impl Registry {
         Ok(change)
     }
 
-    /// Asks who judges a deletion, which is told with what it will do.
+    /// Runs validating admission for a deletion, with its effective options.
     async fn judge_deletion(&self, asked: AdmissionAttributes<'_>) -> Result<(), ApiError> {
         let (WriteOptions::Delete(stated), Some(old)) = (asked.options, asked.old) else {
             return self.admission().validate(&asked, None).await;
@@ -463,7 +462,7 @@ impl Registry {
     }
 }
 
-/// What admission is shown of an object that is written to; `None` where the object itself will do.
+/// The old object for admission; `None` where the stored object itself will do.
 fn old_for_admission(target: &Target, live: &Live<'_>, interest: Interest) -> Option<Object> {
     if interest == Interest::None || interest == Interest::Object && is_shown_as_stored(target) {
         return None;
@@ -472,16 +471,15 @@ fn old_for_admission(target: &Target, live: &Live<'_>, interest: Interest) -> Op
     Some(scale::shown_to_admission(target, &old).unwrap_or(old))
 }
 
-/// Whether an endpoint shows objects as they are stored.
+/// Returns true if an endpoint shows objects as they are stored.
 fn is_shown_as_stored(target: &Target) -> bool {
     target.kind() == target.storage_kind() && target.taken_kind() == *target.kind()
 }
 
-/// What admission judges of an object that shall be stored: in the version of the request, like the `old` one that it is to take the
-/// place of, or what the endpoint shows of it.
+/// The object for validating admission, in the version of the request, like the `old` one; or the form that the endpoint shows.
 ///
 /// # Errors
-/// 500 when it can't be converted.
+/// 500 when it cannot be converted.
 async fn shown_for_judgement<'o>(
     target: &Target,
     next: &'o ManagedObject,

@@ -390,7 +390,7 @@ pub(crate) async fn list(server: &Registry, place: RequestPath, query: &str) -> 
     list_as(server, &Caller::server(), place, query).await
 }
 
-/// The same for another caller.
+/// A list by another caller.
 pub(crate) async fn list_as(
     server: &Registry,
     caller: &Caller,

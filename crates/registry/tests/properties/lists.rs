@@ -234,7 +234,7 @@ proptest! {
     }
 }
 
-/// The same on stores that servers reach over the network.
+/// A walk on stores that servers reach over the network.
 async fn walk_through_on(engine: Option<Engine>, settings: Settings, steps: Vec<Step>) {
     if let Some(engine) = engine {
         walk_through(engine, settings, steps).await;
