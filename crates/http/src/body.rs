@@ -1,8 +1,8 @@
 //! Bodies of requests and responses.
 //!
-//! A response body is a stream of frames that may fail. A failure after the first byte is an `Err` from the stream, which resets
-//! the HTTP/2 stream or cuts the HTTP/1.1 chunked body: a client must never take a broken response for a whole one. Request bodies
-//! are read whole, up to a limit, and not before a handler reads them (`request.rs`).
+//! A response body is a stream of frames that may fail. A failure after the first byte is an `Err` from the stream. It resets the
+//! HTTP/2 stream or cuts the HTTP/1.1 chunked body: a client must never take a broken response for a whole one. Request bodies are
+//! read whole, up to a limit, and not before a handler reads them (`request.rs`).
 
 mod request;
 

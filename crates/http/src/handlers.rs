@@ -51,7 +51,7 @@ use crate::service::{ApiRequest, ApiService};
 #[derive(Clone)]
 pub struct ResourceHandlers {
     registry: Arc<Registry>,
-    /// Where there are no service accounts there are none.
+    /// `None` in a server without service accounts.
     tokens: Option<Arc<ServiceAccountTokens>>,
     /// The access to nodes, in a server that connects to them.
     nodes: Option<Arc<NodeAccess>>,
@@ -63,19 +63,19 @@ impl ResourceHandlers {
         Self { registry, tokens: None, nodes: None }
     }
 
-    /// The same with the tokens of its service accounts.
+    /// Adds the tokens of service accounts.
     #[must_use]
     pub fn with_tokens(self, tokens: Arc<ServiceAccountTokens>) -> Self {
         Self { tokens: Some(tokens), ..self }
     }
 
-    /// The same that passes requests to nodes.
+    /// Adds the access to nodes.
     #[must_use]
     pub fn with_nodes(self, nodes: Arc<NodeAccess>) -> Self {
         Self { nodes: Some(nodes), ..self }
     }
 
-    /// What answers a request. Each is boxed alone: one value that had room for the largest would be copied for the smallest.
+    /// Calls the handler of a request. Each is boxed alone: one value with room for the largest would be copied for the smallest.
     fn dispatch<'r>(&'r self, request: Box<ApiRequest>, target: &'r Target) -> Answering<'r> {
         let registry = &*self.registry;
         let takes_queries = target.subresource.is_none()
@@ -134,7 +134,7 @@ const CREATE: RequestVerb = RequestVerb::Resource(Verb::Create);
 /// An answer that is being made.
 type Answering<'r> = BoxFuture<'r, Result<Response<ResponseBody>, ApiError>>;
 
-/// Who calls, as it writes: under the name that the request's options call it, or else its program.
+/// The caller of a write: with the field manager of the request's options, or else its program.
 fn writing(caller: Caller, parts: &Parts, field_manager: Option<&str>, dry_run: bool) -> Caller {
     let user_agent = parts.headers.get(USER_AGENT).map(|value| String::from_utf8_lossy(value.as_bytes()));
     caller.writing(field_manager, user_agent.as_deref().unwrap_or_default(), dry_run)
@@ -191,14 +191,14 @@ impl ApiService for ResourceHandlers {
     }
 }
 
-/// Whether a watch begins with the objects there are, as far as its query says so without its selectors.
+/// Returns true if a watch begins with the existing objects, by its query without selectors.
 fn begins_with_objects(query: &Query<'_>) -> bool {
     let is_from_nowhere = || matches!(query.get("resourceVersion"), None | Some("" | "0"));
     query.flag("sendInitialEvents").unwrap_or_else(is_from_nowhere)
 }
 
 impl ResourceHandlers {
-    /// What the caches tell of the objects that a request is about.
+    /// The caches' estimate of the objects of a request.
     fn estimate_objects(&self, info: &RequestInfo, parts: &Parts, query: &RequestQuery, target: &Target) -> Estimate {
         match info.verb {
             // To read such selectors takes too long here. They can't ask for more than everything.
@@ -216,7 +216,7 @@ impl ResourceHandlers {
                 self.registry.estimate_query(target, options, extended)
             }
             RequestVerb::Resource(Verb::List | Verb::DeleteCollection) => {
-                // What can't be read costs nothing, and is refused by the handler.
+                // An invalid query costs nothing, and the handler refuses it.
                 query.list_options().map(|options| self.registry.estimate_list(target, options)).unwrap_or_default()
             }
             RequestVerb::Resource(Verb::Get) if is_copied(parts) && target.version.is_sole() => {

@@ -1,10 +1,11 @@
-//! `/livez`, `/readyz` and `/healthz`: named checks, and the texts in which their results are told.
+//! `/livez`, `/readyz` and `/healthz`: named checks, and the texts of their results.
 //!
-//! Checks have the names that upstream's clients look for, where there is something of the kind to check. Why one failed is told on
-//! its own path, which takes rights, and in the log; never on the three paths, which anybody may ask without credentials.
+//! Checks have the names that upstream's clients request, where this server has something of the kind. The reason of a failure is
+//! shown on the path of the check, which requires rights, and in the log. The three paths, which need no credentials, never show
+//! it.
 //!
-//! Several checks may be about one thing, such as the store: `exclude` takes the name of that for all of them. A load balancer that
-//! leaves the store out of `/readyz` keeps sending requests to servers that still answer from their caches.
+//! Several checks may be about one thing, such as the store: `exclude` takes its name for all of them. A load balancer that
+//! excludes the store from `/readyz` keeps sending requests to servers that still answer from their caches.
 
 mod results;
 
@@ -18,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use results::HealthResults;
 
-/// What a check found: nothing wrong, or what is.
+/// The result of a check: the fault, if there is one.
 pub type CheckResult = Result<(), String>;
 
 /// Checks with their names and what they found.
@@ -55,7 +56,7 @@ pub struct Health {
 /// The endpoints.
 const ENDPOINTS: [&str; 3] = ["livez", "readyz", "healthz"];
 
-/// Whether a path asks for health: `/livez`, or `/readyz/ping`.
+/// Returns true for a health path: `/livez`, or `/readyz/ping`.
 pub fn is_health_path(path: &str) -> bool {
     path.strip_prefix('/').and_then(|path| path.split('/').next()).is_some_and(|first| ENDPOINTS.contains(&first))
 }

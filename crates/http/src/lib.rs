@@ -1,8 +1,8 @@
-//! The edge: the only place that knows incoming HTTP.
+//! The edge: the only crate that knows incoming HTTP.
 //!
-//! A request comes in over the [`listener`], passes the [`filters`] in one order, and is sent by the [`router`] to the
-//! verb handlers (an [`ApiService`]) or to one of the [`pages`]. Handlers decode, call and encode; rules live below.
-//! Errors become responses in [`respond`] alone.
+//! A request arrives at the [`listener`], passes the [`filters`] in their order, and the [`router`] sends it to the verb handlers
+//! (an [`ApiService`]) or to one of the [`pages`]. Handlers decode, call and encode; rules are in the crates below. Only
+//! [`respond`] makes responses of errors.
 
 mod audited;
 pub mod body;

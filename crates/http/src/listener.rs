@@ -1,13 +1,13 @@
-//! The TLS port: accepts connections, bounds what they may take, and ends them in order when the server stops.
+//! The TLS port: accepts connections, limits their resources, and ends them in order when the server stops.
 //!
-//! Connections are accepted by a thread of their own (`door.rs`), counted (`connections.rs`), and served by the runtime
-//! (`connection.rs`), which refuses malformed heads (`request_head.rs`). What a client holds is bounded: what it may send before it is
-//! known (`heads.rs`), how long it may leave its answers lying (`sending.rs`, `stall.rs`), how slowly it may take them, and what they may
-//! keep meanwhile (`answers.rs`). A watch over a websocket goes on where HTTP ends (`websocket.rs`).
+//! A thread of its own accepts connections (`door.rs`). They are counted (`connections.rs`), and served by the runtime
+//! (`connection.rs`), which refuses malformed heads (`request_head.rs`). Limits bound the bytes before authentication (`heads.rs`),
+//! the time of unread responses (`sending.rs`, `stall.rs`), and the memory that they hold (`answers.rs`). A watch over a websocket
+//! continues in `websocket.rs`.
 //!
-//! Stopping: no new connection is accepted, every open one is told to finish (GOAWAY on HTTP/2, no keep-alive on
-//! HTTP/1.1), watches see the same token and end cleanly, requests in flight run to their end as long as they move. What does not
-//! move is cut after a few seconds, what asks nothing at once or after a moment; what else is left at the deadline is cut then.
+//! A stop accepts no new connection, and announces the end on every open one (GOAWAY on HTTP/2, no keep-alive on HTTP/1.1). Watches
+//! end cleanly, and requests in flight run to their end as long as they move. Connections that do not move are cut after a few
+//! seconds, idle ones at once or after a moment, and the rest at the deadline.
 
 mod ahead;
 mod answers;
@@ -45,23 +45,23 @@ use self::heads::LargeHeads;
 use crate::filters::Pipeline;
 use crate::metrics::Edge;
 
-/// What all connections together, and each alone, may take.
+/// The limits of all connections together, and of each.
 #[derive(Clone)]
 pub struct Limits {
-    /// How many connections may be open. A quarter of them may be of clients that have not proved who they are, and each user may have a
-    /// share.
+    /// The number of open connections. A quarter of them may be unauthenticated, and each user may have a share.
     pub connections: usize,
-    /// How long a client may take nothing of an answer. It is then reset. After a sixtieth of that its seats of flow control are lent.
+    /// The time that a client may read nothing of a response, which is then reset. After a sixtieth of it its seats of flow control
+    /// are lent.
     pub unread: Duration,
     /// The bytes a second that a client has to take of an answer, on the average of the time that the answer waits for it.
     pub least_bytes_per_second: u64,
-    /// How many replaced bytes the snapshots of lists that are being sent may keep.
+    /// The number of replaced bytes that the snapshots of lists in flight may keep.
     pub pinned_bytes: u64,
     /// Counts these bytes.
     pub replaced_bytes: ReplacedBytes,
-    /// How long a stop may take.
+    /// The time that a stop may take.
     pub drain: Duration,
-    /// How long a connection without a request is left when the server stops, for its client to read that this is the end.
+    /// The time that a connection without a request stays open when the server stops, for its client to read the announcement.
     pub parting: Duration,
 }
 
@@ -79,7 +79,7 @@ impl Default for Limits {
     }
 }
 
-/// How many answers to strangers may wait to be read at once. What is beyond is answered without a body, which nobody has to read.
+/// The number of unread responses to unauthenticated clients. Further ones have no body.
 const UNREAD_OF_STRANGERS: usize = 1000;
 
 /// The settings of handshakes, which may be changed while connections last.
@@ -102,7 +102,7 @@ impl TlsSettings {
     }
 }
 
-/// What the connections of a listener share.
+/// The state that all connections of a listener share.
 struct Shared {
     pipeline: Arc<Pipeline>,
     tls: TlsSettings,
@@ -110,7 +110,7 @@ struct Shared {
     connections: Arc<Connections>,
     heads: LargeHeads,
     answers: Arc<Answers>,
-    /// A place for each answer to a stranger that waits to be read.
+    /// A permit for each unread response to an unauthenticated client.
     unread_of_strangers: Arc<Semaphore>,
     unread: Duration,
     parting: Duration,
@@ -142,7 +142,7 @@ async fn serve_until_stopped(port: TcpListener, tls: TlsSettings, pipeline: Arc<
         parting: limits.parting,
         cut: cut.clone(),
     });
-    // Whoever gives the listener up cuts its connections.
+    // Dropping the listener cuts its connections.
     let _cut = cut.drop_guard();
     let served = TaskTracker::new();
     let opened = port.into_std().and_then(|port| door::open(port, shared, served.clone()));
@@ -157,7 +157,8 @@ async fn serve_until_stopped(port: TcpListener, tls: TlsSettings, pipeline: Arc<
             // ORDER: the thread ends for the same reason, and what is in flight then must not be taken for cut off.
             biased;
             () = stopping.cancelled() => break,
-            // Never before the server stops, unless the thread died. Then nobody is left to take connections, so that is told at once.
+            // Never before the server stops, unless the thread died. Then no connection is accepted any more, which is reported at
+            // once.
             ended = &mut door => return ended_early(ended),
             _ = look.tick() => answers.enforce(),
         }
@@ -174,7 +175,7 @@ async fn serve_until_stopped(port: TcpListener, tls: TlsSettings, pipeline: Arc<
     }
 }
 
-/// The end of the thread that accepts connections, which nothing has told to end.
+/// The unexpected end of the accepting thread.
 ///
 /// # Panics
 /// As the thread did.

@@ -61,14 +61,14 @@ pub struct Metrics {
     requests: Requests,
     access: Arc<AccessMetrics>,
     filter_times: Arc<FilterTimes>,
-    /// How many requests that change something are being answered, and how many that do not.
+    /// The numbers of mutating and of read-only requests in flight.
     writing: Gauge,
     reading: Gauge,
     edge: Arc<Edge>,
-    /// How often the aggregated document of discovery was made, and how long that took, in seconds.
+    /// The number of times that the aggregated discovery document was made, and their durations in seconds.
     aggregations: Counter,
     aggregation_times: Histogram,
-    /// How often the document of this server alone was asked for, and that of all servers, which was there or was made for that.
+    /// The numbers of requests for this server's own discovery document, and for that of all servers.
     own_discovery: Counter,
     shared_discovery_kept: Counter,
     shared_discovery_made: Counter,
@@ -161,7 +161,8 @@ impl Metrics {
         };
     }
 
-    /// Says how to tell whether a version of a resource (group, version, plural) is served. What was counted of others is forgotten.
+    /// Sets the function that knows whether a version of a resource (group, version, plural) is served. Series of others are
+    /// dropped.
     pub fn serve(&self, serves: impl Fn(&str, &str, &str) -> bool + Send + Sync + 'static) {
         self.requests.serve(Box::new(serves));
     }
@@ -176,7 +177,7 @@ impl Metrics {
         self.registry.write().register_collector(Box::new(SourceCollector::new(source)));
     }
 
-    /// Asks `source` at each scrape for histograms. Those of one name follow each other.
+    /// Calls `source` at each scrape for histograms. Histograms of one name follow each other.
     pub fn add_histograms(&self, source: impl Fn() -> Vec<HistogramSample> + Send + Sync + 'static) {
         self.registry.write().register_collector(Box::new(HistogramCollector::new(source)));
     }

@@ -135,8 +135,7 @@ impl Subject {
         }
     }
 
-    /// The form that a clause requests, if it is known. Metadata are those of one object or of a list, whichever the response has:
-    /// the second value tells which.
+    /// The form that a clause requests, if it is known. The second value tells metadata of one object from that of a list.
     fn object_form(clause: &Clause<'_>) -> Option<(ObjectForm, Option<MetadataOf>)> {
         if !clause.converts() {
             return Some((ObjectForm::Whole, None));

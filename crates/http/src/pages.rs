@@ -1,8 +1,7 @@
-//! Every path that is no resource: health, version, metrics, discovery, OpenAPI.
+//! All paths that are no resource: health, version, metrics, discovery, OpenAPI.
 //!
-//! Documents of what is served are handed in with each request, so that a request answers from one set to its end, whatever
-//! changes meanwhile. They are kept as bytes: an answer copies them. What takes longer to make than a request may hold a thread of
-//! the runtime is made beside it, once.
+//! Each request gets the documents of its surface, so that it answers from one set, whatever changes meanwhile. Documents are kept
+//! as bytes, which responses copy. Rendering that takes too long for a runtime thread runs beside it, once.
 
 mod announcement;
 mod documentation;
@@ -49,17 +48,17 @@ const OTHER_PATHS: &[&str] = &[
     "/version",
 ];
 
-/// Where others learn who signs the tokens of service accounts (OpenID Connect Discovery 1.0, section 4).
+/// The path of the configuration of the token issuer (OpenID Connect Discovery 1.0, section 4).
 const CONFIGURATION_PATH: &str = "/.well-known/openid-configuration";
-/// Where the keys are by which they verify them.
+/// The path of the keys that verify tokens.
 pub const KEY_SET_PATH: &str = "/openid/v1/jwks";
-/// How long these may be kept, as upstream has it.
+/// The cache time of both, as upstream.
 const ISSUER_CACHE_CONTROL: HeaderValue = HeaderValue::from_static("public, max-age=3600");
 
-/// What others need to verify the tokens of service accounts, in JSON.
+/// The documents by which others verify tokens of service accounts, in JSON.
 #[derive(Clone, Debug, Default)]
 pub struct IssuerDocuments {
-    /// Who issues them, and where the keys are.
+    /// The issuer, and the address of the keys.
     pub configuration: Bytes,
     /// The keys.
     pub key_set: Bytes,
@@ -70,9 +69,9 @@ pub struct IssuerDocuments {
 pub struct ServedDocuments {
     /// Which groups, versions and resources there are.
     pub discovery: Documents,
-    /// The same of all servers on the store, where others serve more.
+    /// The documents of all servers on the store, if others serve more.
     pub of_all_servers: Option<Documents>,
-    /// What can be done with what this server serves.
+    /// The OpenAPI documents.
     pub openapi: Descriptions,
 }
 
@@ -85,7 +84,7 @@ impl ServedDocuments {
         }
     }
 
-    /// Those that a form of discovery shows.
+    /// The documents of a form of discovery.
     fn discovery_in(&self, form: DiscoveryForm) -> &Documents {
         match form {
             DiscoveryForm::Legacy(_) => self.discovery_of(Serving::Any),
@@ -99,11 +98,11 @@ impl ServedDocuments {
 enum Scrape {
     /// All but those of health checks.
     All,
-    /// Those of health checks.
+    /// Health checks.
     Health,
 }
 
-/// What answers paths that are no resource.
+/// The handler of paths that are no resource.
 pub struct Pages {
     health: Health,
     metrics: Arc<Metrics>,
@@ -112,12 +111,12 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// `server_address` is the `host:port` that legacy discovery tells clients.
+    /// `server_address` is the `host:port` in legacy discovery.
     pub fn new(health: Health, metrics: Arc<Metrics>, server_address: String) -> Self {
         Self { health, metrics, server_address, issuer: Box::new(IssuerDocuments::default) }
     }
 
-    /// The same that says who signs the tokens of service accounts, as that is when somebody asks.
+    /// Adds the documents of the token issuer, read at each request.
     #[must_use]
     pub fn with_issuer(mut self, issuer: impl Fn() -> IssuerDocuments + Send + Sync + 'static) -> Self {
         self.issuer = Box::new(issuer);
@@ -136,7 +135,7 @@ impl Pages {
             return respond::no_such_page();
         }
         if let Some(answer) = self.health.answer(&info.path, parts.uri.query().unwrap_or_default()) {
-            // That one check is well the reference server tells without a word about its form.
+            // The reference server answers a single passed check without its media type.
             let is_one = info.path.trim_matches('/').contains('/');
             return match answer.code {
                 StatusCode::OK if is_one => respond::text(answer.code, answer.text),
@@ -348,7 +347,7 @@ mod tests {
     use http::{Method, Request};
     use http_body_util::BodyExt;
 
-    /// What a server of the built-in resources answers.
+    /// The response of a server with the built-in resources.
     async fn get(target: &str, headers: &[(&str, &str)]) -> Response<ResponseBody> {
         answer(&ServedDocuments::builtin(), target, headers).await
     }
@@ -425,7 +424,7 @@ mod tests {
         let documents = ServedDocuments::builtin();
         assert_eq!(ask(&documents, Method::POST, path, "*/*").await, 405);
         assert_eq!(ask(&documents, Method::GET, path, "application/vnd.kubernetes.protobuf").await, 406);
-        // Who looks for what is served finds no group that has no resources.
+        // Discovery lists no group without resources.
         for listed in ["/apis", "/openapi/v3"] {
             assert!(!text(get(listed, &[]).await).await.contains("keelson.io"), "{listed}");
         }

@@ -1,9 +1,9 @@
-//! Requests that another server answers, an aggregated one or a peer on the same store: passed on as they are, and its answers passed back.
+//! Requests for another server, an aggregated one or a peer on the same store: forwards them, and their responses.
 //!
-//! They come here after the filters, so that whoever asks is known and may ask. The server is told who that is, in header fields that
-//! nobody else can set (`headers.rs`); paths and queries are written as upstream's proxy writes them (`target.rs`). Bodies are streams in
-//! both directions (`answer.rs`), and so is what follows an upgrade (`tunnel.rs`). Which servers there are is told by
-//! [`RemoteServers`]; connections to them, and their bounds, are `keelson_outbound`'s.
+//! They arrive after the filters, so the user is authenticated and authorized. The server gets the user in header fields that no
+//! client can set (`headers.rs`). Paths and queries are written as upstream's proxy writes them (`target.rs`). Bodies are streams
+//! in both directions (`answer.rs`), and so are upgraded connections (`tunnel.rs`). [`RemoteServers`] knows the servers;
+//! `keelson_outbound` has the connections and their limits.
 
 mod answer;
 mod headers;
@@ -34,18 +34,18 @@ use crate::request_info::RequestInfo;
 use crate::respond;
 use crate::service::ApiRequest;
 
-/// How long a server may take to tell its resources, as upstream has it.
+/// The timeout of discovery requests, as upstream.
 const DISCOVERY_TIME: Duration = Duration::from_secs(5);
 
-/// How long a server may take to answer a request for another protocol.
+/// The timeout of the response to an upgrade.
 const UPGRADE_TIME: Duration = Duration::from_secs(60);
 
-/// Whoever knows which versions of groups other servers serve.
+/// The versions of groups that other servers serve.
 pub trait RemoteServers: Send + Sync {
-    /// Who serves a version in this server's place; `None` for what is served here, or nowhere.
+    /// The server of a version in this server's place; `None` for local and unknown versions.
     fn find(&self, group: &str, version: &str) -> Option<Remote>;
 
-    /// The same, once all that any server has written before this call is known here.
+    /// As [`find`](Self::find), after all earlier writes of every server are known here.
     fn find_newest<'s>(&'s self, group: &'s str, version: &'s str) -> BoxFuture<'s, Option<Remote>>;
 
     /// Another server on the store that serves a resource which this one does not.
@@ -53,7 +53,7 @@ pub trait RemoteServers: Send + Sync {
         None
     }
 
-    /// Told how a peer, or the way to it, answered a request for such a resource.
+    /// Records the response of a peer, or of the way to it, to a request for such a resource.
     fn note_peer_answer(&self, _group: &str, _version: &str, _resource: &str, _code: StatusCode) {}
 
     /// The header fields that servers believe now: those of this server, and all that the servers on its store publish.
@@ -65,9 +65,9 @@ pub trait RemoteServers: Send + Sync {
 pub struct Remote {
     /// The way to it.
     pub upstream: Arc<Upstream>,
-    /// Whether requests are passed on to it.
+    /// True if requests are forwarded to it.
     pub is_available: bool,
-    /// Whether it is on the same store, and passes requests on too.
+    /// True if it is on the same store, and forwards requests too.
     pub is_peer: bool,
 }
 
@@ -81,7 +81,7 @@ pub(crate) struct ClientAddress(pub(crate) IpAddr);
 /// Passes requests on.
 pub(crate) struct Proxy {
     servers: Box<dyn RemoteServers>,
-    /// What passes the bytes of upgraded connections.
+    /// The tasks of upgraded connections.
     tasks: TaskGroup,
 }
 
@@ -97,7 +97,7 @@ impl Proxy {
         Self { servers, tasks }
     }
 
-    /// Who answers requests for a path.
+    /// The server of a path.
     pub(crate) fn remote(&self, path: &str) -> Option<Remote> {
         let (group, version, _) = group_version(path)?;
         self.servers.find(group, version)
@@ -112,12 +112,12 @@ impl Proxy {
         Some(Remote { upstream, is_available: true, is_peer: true })
     }
 
-    /// Whether another server may serve a path, though none is known to.
+    /// Returns true if another server may serve a path, though none is known to.
     pub(crate) fn may_be_elsewhere(path: &str) -> bool {
         group_version(path).is_some()
     }
 
-    /// Who answers requests for a path, after all that was written before, by this server or another.
+    /// The server of a path, after all earlier writes, by this server or another.
     pub(crate) async fn newest_remote(&self, path: &str) -> Option<Remote> {
         let (group, version, _) = group_version(path)?;
         self.servers.find_newest(group, version).await
@@ -126,7 +126,7 @@ impl Proxy {
     /// Passes a request on that passed the filters.
     pub(crate) async fn pass_on(&self, mut remote: Remote, request: Box<ApiRequest>) -> Response<ResponseBody> {
         if !remote.is_available {
-            // Another server may have found it available, and told a client so.
+            // Another server may have found it available, and shown that to a client.
             match self.newest_remote(&request.info.path).await {
                 Some(newest) if newest.is_available => remote = newest,
                 Some(_) | None => return unavailable(),
@@ -240,7 +240,7 @@ fn refused(error: ForwardError) -> Response<ResponseBody> {
             tracing::debug!(why, "an aggregated server can't be found");
             unavailable()
         }
-        // It is over when others are, and nobody knows when that is.
+        // The end of the other requests is unknown.
         ForwardError::Busy(_) => respond::overloaded(1),
         ForwardError::Dial(why) | ForwardError::Failed(why) => {
             unreachable(format!("error trying to reach service: {why}"))

@@ -1,8 +1,8 @@
-//! The subject of a request, read from its method and path alone.
+//! The subject of a request, by its method and path alone.
 //!
-//! The rules are those of the reference server, because authorization rules are written against them: `/api` and `/apis`
-//! are resource paths from their third part on, `namespaces/<name>` narrows, a GET without a name is a list or a watch,
-//! and a DELETE without a name is a deletecollection. Whether the resource exists is not known here.
+//! The rules are the reference server's, because authorization rules are written against them. `/api` and `/apis` are resource
+//! paths from their third part on, and `namespaces/<name>` narrows. A GET without a name is a list or a watch, and a DELETE without
+//! a name is a deletecollection. Whether the resource exists is not known here.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +13,7 @@ use keelson_resources::Verb;
 use percent_encoding::percent_decode_str;
 use smallvec::SmallVec;
 
-/// What a request wants to do, in the words of authorization rules.
+/// The verb of a request, in the words of authorization rules.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RequestVerb {
     /// A verb of resources.
@@ -31,7 +31,7 @@ impl RequestVerb {
         }
     }
 
-    /// Whether the verb changes nothing.
+    /// Returns true for a verb that changes nothing.
     pub fn is_read(&self) -> bool {
         match self {
             Self::Resource(verb) => matches!(verb, Verb::Get | Verb::List | Verb::Watch),
@@ -78,12 +78,12 @@ impl fmt::Display for RequestVerb {
     }
 }
 
-/// What a request is about.
+/// The subject of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestInfo {
-    /// Whether the path names a resource. All fields but `verb` and `path` are empty otherwise.
+    /// True if the path names a resource. All fields but `verb` and `path` are empty otherwise.
     pub is_resource_request: bool,
-    /// What the request wants to do.
+    /// The verb.
     pub verb: RequestVerb,
     /// The group, empty for the core group.
     pub group: String,
@@ -99,13 +99,13 @@ pub struct RequestInfo {
     pub namespace_is_empty: bool,
     /// The name of the path, or the one that a list's or watch's field selector demands (see `name_in_path`).
     pub name: Option<String>,
-    /// Whether `name` stands in the path.
+    /// True if `name` is in the path.
     pub name_in_path: bool,
     /// The path with its percent escapes decoded.
     pub path: String,
-    /// Whether the deprecated form `/api/v1/watch/...` was used.
+    /// True for the deprecated form `/api/v1/watch/...`.
     pub watch_path: bool,
-    /// What follows the subresource in the path, as proxies use it.
+    /// The path behind the subresource, as proxies use it.
     pub rest: Vec<String>,
     /// True if a program behind this server answers, with a stream without an end of its own.
     pub is_session: bool,
@@ -114,7 +114,7 @@ pub struct RequestInfo {
 /// Subresources whose answers another server may not end by itself, whatever the verb.
 const SESSIONS: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 
-/// How many parts a path has at the most, but for what follows a proxy: those of a subresource of an object.
+/// The largest number of parts of a path, without the rest behind a proxy: those of a subresource of an object.
 const USUAL_PARTS: usize = 8;
 
 /// Subresources of a namespace, which are not resources within it.
@@ -136,8 +136,8 @@ impl RequestInfo {
         Self { path, ..info }
     }
 
-    /// The same for a request that another server answers. It gets paths as they are, so that all of them are judged as those of
-    /// resources, empty and relative segments too.
+    /// The same for a request that another server answers. It gets the path unchanged, so every path is authorized as that of a
+    /// resource, with empty and relative segments too.
     pub fn parse_elsewhere(method: &Method, uri: &Uri) -> Self {
         let path = percent_decode_str(uri.path()).decode_utf8_lossy().into_owned();
         let mut info = Self::non_resource(method);
@@ -171,12 +171,12 @@ impl RequestInfo {
         self.settle_verb(query);
     }
 
-    /// Whether the answer is a stream without end.
+    /// Returns true if the response is an endless stream.
     pub fn is_long_running(&self) -> bool {
         self.verb == RequestVerb::Resource(Verb::Watch) || self.is_session
     }
 
-    /// Whether the answer is one that nobody here may end, whoever gives it, or a stream without end: as audit has it.
+    /// Returns true for a response that this server may not end, or an endless stream, as audit distinguishes them.
     pub(crate) fn has_no_end(&self) -> bool {
         self.is_long_running() || self.is_session_by_name()
     }
@@ -185,8 +185,8 @@ impl RequestInfo {
         self.subresource.as_deref().is_some_and(|name| SESSIONS.contains(&name))
     }
 
-    /// Whether flow control has a say in it: as upstream has it, in all but what takes as long as its client wishes. A watch counts
-    /// until it has told what it begins with.
+    /// Returns true if flow control applies: as upstream, to all requests but those whose duration the client decides. A watch
+    /// counts until it has sent its initial events.
     pub(crate) fn waits_its_turn(&self) -> bool {
         self.verb == RequestVerb::Resource(Verb::Watch) || !self.has_no_end()
     }
@@ -290,7 +290,7 @@ fn parts(path: &str) -> SmallVec<[&str; USUAL_PARTS]> {
     path.trim_matches('/').split('/').collect()
 }
 
-/// Whether the query asks for a watch: as the reference decodes booleans, any value but `0` and `false`.
+/// Returns true if the query requests a watch: as in the reference, any value but `0` and `false`.
 fn wants_watch(query: &str) -> bool {
     form_urlencoded::parse(query.as_bytes())
         .find(|(key, _)| key == "watch")

@@ -241,7 +241,7 @@ pub fn add_warning(headers: &mut HeaderMap, text: &str) {
     }
 }
 
-/// Limits the warnings of a response as upstream: when all together exceed 4,096 characters, each is cut after 256, and those after
+/// Limits the warnings of a response as upstream. When all together exceed 4,096 characters, each is cut after 256, and those after
 /// the one that exceeds the limit are left out. Equal ones are sent once, and at most [`Warnings::MOST`] of them.
 pub fn bound_warnings(headers: &mut HeaderMap) {
     let mut values = headers.get_all(WARNING).iter();

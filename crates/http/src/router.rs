@@ -1,8 +1,8 @@
-//! The router, which finds the handler that answers a request.
+//! The router, which finds the handler of a request.
 //!
-//! Paths that name a resource are looked up in what is served now and checked here, once for all: whether the resource, the
-//! version and the subresource exist (404), are reached by this path (404), and have this verb (405). What passes goes to
-//! the [`ApiService`], with what was found. All other paths are answered by [`crate::pages`].
+//! Paths of resources are looked up in the surface and checked here, once for all: the resource, the version and the subresource
+//! exist (404), are reached by this path (404), and have this verb (405). Then the [`ApiService`] gets the request with its target.
+//! [`crate::pages`] answers all other paths.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::request_query::RequestQuery;
 use crate::respond;
 use crate::service::{ApiRequest, ApiService};
 
-/// Tells what is served now.
+/// Returns the current surface.
 type SurfaceSource = Box<dyn Fn() -> Arc<Surface> + Send + Sync>;
 
-/// Tells the documents of what is served.
+/// Returns the documents of a surface.
 type DocumentsSource = Box<dyn Fn(Arc<Surface>) -> BoxFuture<'static, Arc<ServedDocuments>> + Send + Sync>;
 
 /// The stored definitions of resources, which this server follows with some delay.
@@ -131,13 +131,12 @@ impl Router {
         }
     }
 
-    /// Whether the resource that a request is for is served in its version, whatever else is asked for.
+    /// Returns true if the resource of a request is served in its version.
     pub fn serves(&self, info: &RequestInfo) -> bool {
         (self.surface)().lookup(&info.group, &info.version, &info.resource).is_some()
     }
 
-    /// What is said of a path that leads nowhere, or a verb that is not served there, where upstream's router knows nothing: of all
-    /// groups that are no part of the program.
+    /// The error for an unknown path or verb where upstream's router knows nothing: in all groups that are not built in.
     fn refuse_custom(&self, info: &RequestInfo) -> Option<Refusal> {
         let surface = (self.surface)();
         if surface.has_builtin_group(&info.group) {
@@ -162,12 +161,12 @@ impl Router {
         Some(Refusal::Error(error, target.version.deprecation().map(str::to_owned)))
     }
 
-    /// What the objects are that a request for [`target`](Self::target) is about.
+    /// The estimated objects of a request for [`target`](Self::target).
     pub fn estimate(&self, info: &RequestInfo, parts: &Parts, query: &RequestQuery, target: &Target) -> Estimate {
         self.service.estimate(info, parts, query, target)
     }
 
-    /// What a request is for, if it is a resource that is served.
+    /// The target of a request for a served resource.
     pub fn target(&self, info: &RequestInfo) -> Option<Target> {
         if !info.is_resource_request {
             return None;
@@ -176,7 +175,7 @@ impl Router {
         if let Some(name) = &info.subresource {
             target.subresource = Some(target.version.subresource(name)?.clone());
         }
-        // What follows a proxy is the path of whom it leads to.
+        // The path behind a proxy belongs to the remote server.
         let led_on = target.subresource.as_ref().is_some_and(|below| below.takes_path());
         target.name = info.name.clone().filter(|_| info.name_in_path);
         // The path of a Namespace object reads like one inside of that namespace.
@@ -185,7 +184,7 @@ impl Router {
     }
 }
 
-/// What is said of a request that leads nowhere.
+/// The error of a request without a handler.
 enum Refusal {
     /// There is no such path.
     NoSuchPage,
@@ -241,7 +240,7 @@ enum PathScope {
     EmptyNamespace,
 }
 
-/// Whether the verb goes with what the path names: an object, a collection, or all namespaces.
+/// Returns true if the verb fits the path: an object, a collection, or all namespaces.
 fn verb_fits(info: &RequestInfo, scope: PathScope) -> bool {
     match &info.verb {
         RequestVerb::Resource(Verb::List | Verb::Watch) => true,

@@ -1,9 +1,8 @@
-//! Shares of users in what all users share.
+//! Shares of users in common resources.
 //!
-//! Connections, watches and bodies on their way are bounded for all clients together. [`Level`] states the part of
-//! each bound that one user may take, so that the rule is in one place.
-//! Levels follow the priority levels of kube-apiserver: a node, a controller and an ordinary
-//! user differ in what they need.
+//! Connections, watches and bodies in flight are limited for all clients together. [`Level`] has the part of each limit that one
+//! user may take, so that the rule is in one place. Levels follow the priority levels of kube-apiserver: a node, a controller and
+//! an ordinary user need different shares.
 
 use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -44,7 +43,7 @@ const RETRY_SECONDS: u32 = 5;
 /// Hashes the names of users. Seeded at random, so that no name can be chosen that shares the counts of another.
 static HASH: LazyLock<DefaultHashBuilder> = LazyLock::new(DefaultHashBuilder::default);
 
-/// The kind of a user, by which its share is measured.
+/// The kind of a user, which decides about its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     /// Members of `system:masters`.

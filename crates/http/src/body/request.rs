@@ -1,9 +1,8 @@
 //! The body of a request: read whole by a handler, or drained after an early response.
 //!
-//! Many requests are answered before their body was read: the user is unknown, the method is not allowed, the body is too large. If
-//! the rest of the body then had no reader, HTTP/2 would reset the stream and HTTP/1.1 would close the connection, and a client
-//! that sends its whole body first would never get the response. The rest is therefore drained for a while, within limits, beside
-//! the response.
+//! Many requests are answered before their body was read: the user is unknown, the method is not allowed, the body is too large.
+//! Without a reader for the rest, HTTP/2 would reset the stream and HTTP/1.1 would close the connection. A client that sends its
+//! whole body first would never get the response. The rest is therefore drained for a while, within limits, beside the response.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -180,7 +179,7 @@ impl RequestBody {
         Ok(if joined.is_empty() { first } else { joined.freeze() })
     }
 
-    /// The capacity for the rest of the body: as much as the client has declared, so that pieces are moved seldom, but not much for
+    /// The capacity for the rest of the body: as much as the client has declared, so that pieces are moved seldom. It is small for
     /// a client that has sent little.
     fn room_for_the_rest(&self, came: usize) -> usize {
         let declared = self.unread.as_ref().map_or(0, |unread| unread.size_hint().lower());

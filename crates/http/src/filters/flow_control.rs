@@ -1,11 +1,11 @@
-//! Flow control: priority and fairness of requests, by the flow schemas and priority levels that are stored.
+//! Flow control: priority and fairness of requests, by the stored flow schemas and priority levels.
 //!
-//! A request is classified once its user is known. It takes seats of its level by its cost (`cost.rs`), and gives them back as soon as its
-//! answer needs no memory of the server: at once when the answer is small and whole, at its end when it is made while it is sent. While
-//! such an answer waits for its client, its seats are lent (`lent.rs`). A request that finds no seat waits in a fair queue
-//! (`keelson-fairness`) for a part of its time, and then gets 429. A watch has seats until it has sent the objects that it begins with.
-//! Requests for aggregated servers have seats of their own. Without priority and fairness two numbers bound all requests but those of
-//! administrators.
+//! A request is classified after authentication. It takes seats of its level by its cost (`cost.rs`), and returns them as soon as
+//! its response needs no memory of the server: at once for a small complete response, at the end of a streamed one. While a
+//! streamed response waits for its client, its seats are lent (`lent.rs`). A request without a seat waits in a fair queue
+//! (`keelson-fairness`) for a part of its deadline, and then gets 429. A watch has seats until it has sent its initial objects.
+//! Requests for aggregated servers have seats of their own. Without priority and fairness two numbers limit all requests except
+//! those of administrators.
 
 mod cost;
 mod dumps;
@@ -46,7 +46,8 @@ use crate::shares::Holder;
 
 /// Which part of its time a request may wait for a seat, as upstream has it: one in so many.
 const WAIT_PART: u32 = 4;
-/// How many requests one aggregated server answers at once, but for watches and sessions. Each holds the buffers of two connections.
+/// The number of concurrent requests to one aggregated server, without watches and sessions. Each holds the buffers of two
+/// connections.
 const SEATS_ELSEWHERE: usize = 500;
 /// The queues of those that wait for that.
 const QUEUES_ELSEWHERE: Queuing = Queuing { queues: 64, hand_size: 4, queue_length: 50 };
@@ -57,7 +58,7 @@ const PRIORITY_LEVEL: HeaderName = HeaderName::from_static("x-kubernetes-pf-prio
 /// The limits of requests at once.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowLimits {
-    /// Whether requests are scheduled by priority and fairness.
+    /// True if requests are scheduled by priority and fairness.
     pub is_fair: bool,
     /// The number of requests that change nothing. With priority and fairness both numbers together are the seats of the server.
     pub requests: usize,
@@ -270,7 +271,7 @@ fn fixed_level(name: &str, kind: LevelKind, seats: usize, started: Instant) -> A
 
 /// The answer with the headers of its flow schema and its priority level.
 pub(super) fn marked(mut response: Response<ResponseBody>, flow: &Flow) -> Response<ResponseBody> {
-    // Those of an aggregated server stay.
+    // The headers of an aggregated server stay.
     let headers = response.headers_mut();
     let mut add = |name: HeaderName, value: &HeaderValue| {
         headers.entry(name).or_insert_with(|| value.clone());

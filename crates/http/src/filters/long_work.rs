@@ -1,8 +1,8 @@
 //! Threads for requests with long work.
 //!
 //! Every thread of the runtime serves many connections. A request that parses, validates or patches something large for seconds
-//! would block all of them, so it runs on a runtime with threads of its own, beside those of the first. A request that waits for
-//! its body, the store or a webhook holds no thread.
+//! would block all of them. It therefore runs on a runtime with threads of its own, beside those of the first. A request that waits
+//! for its body, the store or a webhook holds no thread.
 //!
 //! The seats of flow control limit the number of such requests. One user has at most half of the threads, with the tasks of its
 //! requests, and a second one fewer, so that no two users have all. Administrators, nodes and controllers have threads of their

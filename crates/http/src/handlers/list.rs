@@ -116,7 +116,7 @@ pub(super) fn meta_of<'a>(
 /// The items in the requested version and order.
 ///
 /// # Errors
-/// 500 when those of the first block cannot be converted: a later failure breaks the body. 413 for a list in protobuf of converted
+/// 500 when items of the first block cannot be converted: a later failure breaks the body. 413 for a list in protobuf of converted
 /// objects that is too large to be kept.
 pub(super) async fn source_of(items: ListItems, renderer: &Renderer, showing: Showing) -> Result<Source, ApiError> {
     let mut source = match items {

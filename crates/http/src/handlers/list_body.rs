@@ -56,7 +56,7 @@ pub(super) enum Source {
     Converted {
         batches: Converted,
         bytes: u64,
-        /// The same items for a second read, after measuring; `None` where they cannot be read twice.
+        /// The items for a second read, after measuring; `None` where they cannot be read twice.
         again: Option<Converted>,
     },
 }
@@ -88,7 +88,7 @@ impl Source {
     /// The size of the items in an encoding, which leaves keep; `measure` adds it up. `None` when they cannot be read twice.
     ///
     /// # Errors
-    /// Those of `measure`, and 500 when an item cannot be converted.
+    /// The errors of `measure`, and 500 when an item cannot be converted.
     pub(super) async fn size_in(
         // Exclusive: what is read only to be measured is used up.
         &mut self,

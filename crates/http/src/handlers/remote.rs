@@ -22,7 +22,7 @@ pub(super) async fn handle(
     nodes::answer(registry, nodes, target, resolve::name(target)?, said, request).await
 }
 
-/// What a request says of the connection that it wants, as the object that upstream makes of its query.
+/// The options of a requested connection, as the object that upstream makes of its query.
 fn said(target: &Target, request: &ApiRequest) -> Object {
     let mut said = Object::default();
     said.set_type(&target.taken_kind());
@@ -44,7 +44,7 @@ fn said(target: &Target, request: &ApiRequest) -> Object {
     if !ports.is_empty() {
         said.0.insert("ports", json!(ports));
     }
-    // What stands behind the endpoint goes to whoever answers.
+    // The path behind the endpoint goes to the remote server.
     let endpoint = target.subresource_name().unwrap_or_default();
     if let Some((_, path)) = request.parts.uri.path().split_once(&format!("/{endpoint}/")) {
         said.0.insert("path", json!(format!("/{path}")));

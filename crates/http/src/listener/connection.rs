@@ -51,8 +51,8 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(32);
 /// A connection without requests is closed after this time.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
-/// How long a connection on which nothing moves is left alone when the server stops, or when it has been idle. A client that reads
-/// nothing, or does not send the rest of what it began, must not hold up a restart.
+/// The time that a connection without movement stays open when the server stops, or after it was idle. A client that reads nothing,
+/// or does not finish its request, must not delay a restart.
 const STALL_GRACE: Duration = Duration::from_secs(5);
 /// Clients that vanished without a word are found by asking at this interval, on HTTP/2.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
@@ -67,7 +67,7 @@ const MAX_STREAMS: u32 = 250;
 const SEND_BUFFER_BYTES: usize = 128 * 1024;
 /// Bytes of a request body that may be under way on one HTTP/2 stream: enough to keep a link of 10 ms full at 200 Mbit/s.
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
-/// The same for all streams of a connection: one body of the largest size, and some.
+/// The window of all streams of a connection together: one body of the largest size, and some.
 const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 /// Bytes of all header fields of one HTTP/2 request when they are decoded. `long_heads.rs` refuses those that are too long before. As they
 /// are sent, they are at least five eighths of that.
@@ -84,7 +84,7 @@ type Stream = TlsStream<StallGuard<HeadGuard<ReadAhead<TcpStream>>>>;
 /// Which threads serve a connection.
 #[derive(Clone)]
 pub(super) enum Threads {
-    /// Those of the runtime.
+    /// The threads of the runtime.
     Runtime,
     /// The one that accepts connections. It answers for health alone, and has this runtime answer the rest.
     Door(Handle),
@@ -92,10 +92,10 @@ pub(super) enum Threads {
 
 /// The client of a connection.
 struct Client {
-    /// What it presented in the handshake.
+    /// The client's certificates.
     chain: Vec<CertificateDer<'static>>,
     certificates: Arc<dyn ClientCertificates>,
-    /// Who it is by that, as of a state of the authorities.
+    /// The identity by these, as of a state of the authorities.
     identity: ArcSwap<(u64, Option<Arc<ClientIdentity>>)>,
     address: Option<IpAddr>,
     standing: Standing,
@@ -136,12 +136,12 @@ impl Client {
     }
 }
 
-/// Who presented a chain, and as of which state of the authorities.
+/// The identity by a certificate chain, and the generation of the authorities.
 fn judged(
     certificates: &dyn ClientCertificates,
     chain: &[CertificateDer<'static>],
 ) -> (u64, Option<Arc<ClientIdentity>>) {
-    // ORDER: the number first, so that a judgement is never taken for a newer one than it is.
+    // ORDER: the generation first, so that a result never counts as newer than it is.
     let generation = certificates.generation();
     (generation, certificates.identify(chain).map(Arc::new))
 }
@@ -287,7 +287,7 @@ async fn serve_http(stream: Stream, shared: Arc<Shared>, client: Arc<Client>, pl
     }
 }
 
-/// How the server ends a connection.
+/// The way in which the server ends a connection.
 enum End {
     /// When what is asked was answered.
     Graceful,
@@ -319,7 +319,7 @@ async fn answer(
     if is_long_running {
         busy.is_long_running();
     }
-    // What is made while it is sent is a list, and made from a snapshot.
+    // A streamed response of this server is a list, made from a snapshot.
     let is_ours = response.extensions().get::<PassedOn>().is_none();
     let is_made = is_ours && !is_long_running && response.body().size_hint().exact().is_none();
     let seats = response.extensions_mut().remove::<LentSeats>();
@@ -327,7 +327,7 @@ async fn answer(
     response.map(|body| stream(SentBody::new(body, sending, busy, watched)))
 }
 
-/// An answer to a stranger. When too many wait to be read, all that such a client needs is the code.
+/// A response to an unauthenticated client. When too many are unread, it has no body.
 fn to_stranger(
     shared: &Shared,
     response: Response<ResponseBody>,

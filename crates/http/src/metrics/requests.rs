@@ -63,7 +63,7 @@ impl EncodeLabelSet for RequestLabels<'_> {
     }
 }
 
-/// The same, stored with a series. The fields are in the same order, so that both have the same hash.
+/// The owned form, stored with a series. The fields are in the same order, so that both have the same hash.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct OwnLabels {
     verb: &'static str,

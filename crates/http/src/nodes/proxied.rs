@@ -1,7 +1,7 @@
 //! Requests that are proxied to a pod, an endpoint of a service or a node.
 //!
-//! The path behind `proxy` and the query go on as they are. A redirect is never followed. One to the same server is rewritten to the path
-//! of the proxy, as upstream does. What passes of a response is what passes of an aggregated server's (`crate::proxy`).
+//! The path behind `proxy` and the query stay as they are. A redirect is never followed. One to the same server is rewritten to the
+//! path of the proxy, as upstream does. Response headers are filtered as those of aggregated servers (`crate::proxy`).
 
 use std::sync::atomic::Ordering;
 

@@ -1,8 +1,8 @@
-//! Frames of SPDY/3.1, as far as a session with a container has them.
+//! Frames of SPDY/3.1, as far as a session with a container needs them.
 //!
-//! The client side opens streams and reads data. Header blocks that it writes are stored blocks of zlib, which every inflater reads. Those
-//! that it receives say nothing but that a stream is accepted, so they are skipped. The programs that speak SPDY with kubelets have no flow
-//! control of their own, as TCP has one.
+//! The client side opens streams and reads data. The header blocks that it writes are stored blocks of zlib, which every inflater
+//! reads. Received header blocks only accept a stream, so they are skipped. Programs that speak SPDY with kubelets rely on the flow
+//! control of TCP.
 
 use http::header::{HeaderName, UPGRADE};
 use http::{HeaderMap, Response};
@@ -26,7 +26,7 @@ const ZLIB: [u8; 2] = [0x78, 0x01];
 /// A block without bytes, at which an inflater gives out what it has.
 const FLUSH: [u8; 5] = [0, 0, 0, 0xff, 0xff];
 
-/// Returns true for a response that goes on in SPDY.
+/// Returns true for a response that continues in SPDY.
 pub(super) fn is_chosen<B>(response: &Response<B>) -> bool {
     let fields: &HeaderMap = response.headers();
     fields.get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"SPDY/3.1"))

@@ -66,7 +66,7 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Those that the options of a session state.
+    /// The streams that the options of a session name.
     pub(super) fn of(said: &Object) -> Self {
         let is_set = |name: &str| said.get(&[name]).and_then(Value::as_bool) == Some(true);
         let tty = is_set("tty");
@@ -117,7 +117,7 @@ async fn session(client: Upgraded, server: Upgraded, streams: Streams) {
     let passed = AtomicU64::new(0);
     let ended = async {
         let mut kubelet = Kubelet::open(from_kubelet, &to_kubelet, streams).await?;
-        // A first message tells the client that the session has begun.
+        // A first message shows the client that the session has begun.
         let first = if streams.stdout { Some(STDOUT) } else { streams.stderr.then_some(STDERR) };
         send(&mut sink, first.unwrap_or(ERROR), &[]).await?;
         let (stdin, resize) = (kubelet.stdin, kubelet.resize);
@@ -260,7 +260,7 @@ impl<'k> Kubelet<'k> {
         while !open.is_empty() {
             let head = match self.head().await {
                 Ok(head) => head,
-                // What comes behind the status is output that the kubelet had no time for.
+                // Output after the status is output that the kubelet could not send in time.
                 Err(_) if !open.contains(&self.error) => break,
                 Err(error) => return Err(error),
             };

@@ -37,7 +37,7 @@ pub struct OtherDocuments {
     pub discovery: Vec<Arc<keelson_discovery::Fragment>>,
     /// The OpenAPI documents of aggregated servers, and those of peers for what they alone serve.
     pub openapi: Vec<Arc<ForeignDocument>>,
-    /// The same in OpenAPI 2.
+    /// Their OpenAPI 2 documents.
     pub paths: Vec<Arc<ForeignPaths>>,
     /// The discovery documents of peers.
     pub peers: Arc<PeerDocuments>,

@@ -123,7 +123,7 @@ fn send(
     headers.insert(ETAG, super::header(&format!("\"{}\"", document.hash))?);
     headers.append(VARY, HeaderValue::from_static("Accept"));
     if by_hash {
-        // The same path with the same hash always has the same content.
+        // A path with a hash always has one content.
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable, max-age=31536000"));
     }
     Ok(response)

@@ -1,8 +1,8 @@
-//! Answers of aggregated servers, passed back while they come.
+//! Responses of aggregated servers, forwarded as they arrive.
 //!
-//! A body is read when the client takes it, so that nothing is held here but what a connection buffers. One that breaks off is broken
-//! off here too. A stream without an end of its own ends when this server stops: cleanly after the end of a line, as events in JSON
-//! have them, and as one that broke off otherwise.
+//! A body is read when the client reads, so that only the buffers of connections are held. A body that breaks off is broken off
+//! here too. An endless stream ends when this server stops: cleanly after the end of a line, as in JSON events, and broken off
+//! otherwise.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -20,13 +20,13 @@ use super::headers::{keep_of_answer, keep_passed_back};
 use crate::body::{BodyError, ResponseBody, stream};
 use crate::respond;
 
-/// How long a line that has begun may take to end when this server stops.
+/// The time that a line may take to end when this server stops.
 const LAST_LINE_TIME: Duration = Duration::from_secs(1);
 
 /// Marks an answer of another server, in its extensions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PassedOn {
-    /// Whether nothing at all is added to it.
+    /// True if nothing is added to it.
     pub(crate) as_it_is: bool,
 }
 
@@ -87,9 +87,9 @@ struct Passing {
     stopping: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     /// Until when a line may end, once this server stops.
     last_line: Option<Pin<Box<Sleep>>>,
-    /// Whether the last byte ended a line, or there was none.
+    /// True if the last byte ended a line, or there was none.
     is_at_line_end: bool,
-    /// Why the answer is broken off, which is said once what came before has gone out.
+    /// The reason why the response is broken off, which follows the bytes before.
     failed: Option<BodyError>,
     /// True for the answer of a peer.
     is_peer: bool,

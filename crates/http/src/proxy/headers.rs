@@ -23,7 +23,7 @@ const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto")
 pub(crate) const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 const IMPERSONATION: &str = "impersonate-";
 
-/// How a token begins that stands among the protocols of a websocket, where browsers can't send it otherwise.
+/// The prefix of a token among the protocols of a websocket, where browsers cannot send it otherwise.
 pub(crate) const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
 /// Protocols in which a client could speak to an aggregated server as this one does, and name any user: none of them is asked for.
 const OWN_PROTOCOLS: [&str; 4] = ["h2", "h2c", "http", "tls"];
@@ -85,7 +85,7 @@ pub struct BelievedFields {
 }
 
 impl BelievedFields {
-    /// Those that this server writes, and others that aggregated servers are told to believe: by name, and by how names begin.
+    /// The fields that this server sets, and others that aggregated servers trust: by name, and by prefix.
     pub fn new(mut names: Vec<HeaderName>, mut prefixes: Vec<String>) -> Self {
         names.extend([REMOTE_USER, REMOTE_UID, REMOTE_GROUP]);
         prefixes.iter_mut().for_each(|prefix| prefix.make_ascii_lowercase());
@@ -94,7 +94,7 @@ impl BelievedFields {
         Self { names, prefixes }
     }
 
-    /// What passes of a client's fields.
+    /// The fields of a client that are forwarded.
     pub(crate) fn cleared(&self, headers: &HeaderMap) -> HeaderMap {
         let mut cleared = HeaderMap::with_capacity(headers.capacity());
         for (name, value) in headers {
@@ -115,7 +115,7 @@ impl BelievedFields {
         cleared
     }
 
-    /// Whether a field is believed, also by servers that do not tell an underscore from a dash.
+    /// Returns true for a trusted field, also for servers that do not distinguish an underscore from a dash.
     fn is_believed(&self, name: &str) -> bool {
         if name.contains('_') {
             return self.is_believed(&name.replace('_', "-"));
@@ -180,7 +180,7 @@ fn keep(headers: &mut HeaderMap, is_kept: impl Fn(&str) -> bool) {
     }
 }
 
-/// Whether a client asks to go on in another protocol, as far as that is passed on.
+/// Returns true if a client requests an upgrade that is forwarded.
 pub(super) fn wants_upgrade(headers: &HeaderMap) -> bool {
     let is_own = |protocol: &str| {
         let name = protocol.split('/').next().unwrap_or_default().to_ascii_lowercase();
@@ -191,7 +191,7 @@ pub(super) fn wants_upgrade(headers: &HeaderMap) -> bool {
         && !list(headers, &UPGRADE).any(is_own)
 }
 
-/// Whether a request came through so many proxies that it can only be led in a circle.
+/// Returns true if a request came through so many proxies that it must be in a loop.
 pub(super) fn goes_in_circles(headers: &HeaderMap) -> bool {
     list(headers, &FORWARDED_FOR).count() >= MOST_HOPS
 }
@@ -225,7 +225,7 @@ pub(super) fn say_whence(headers: &mut HeaderMap, host: &str, path: &str) -> Opt
     Some(())
 }
 
-/// Says who asks; `None` for a user that can't be told in header fields.
+/// Sets the user; `None` for a user that header fields cannot express.
 ///
 /// Receivers drop spaces and tabs around a value (RFC 9110, section 5.5). A group ` system:masters` would become another one there.
 pub(super) fn identify(headers: &mut HeaderMap, user: &User) -> Option<()> {

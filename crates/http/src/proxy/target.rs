@@ -1,12 +1,12 @@
-//! Paths and queries of requests that are passed on, as upstream's proxy writes them.
+//! Paths and queries of forwarded requests, as upstream's proxy writes them.
 //!
-//! What stands escaped in them is decoded and escaped anew, so that an aggregated server reads what was judged here. The pairs of a
-//! query are sorted by their keys; those that can't be decoded, or hold a semicolon, are dropped, as by every reader in Go.
+//! Escapes are decoded and escaped again, so that an aggregated server reads the path that was authorized. The pairs of a query are
+//! sorted by their keys. Pairs that cannot be decoded, or contain a semicolon, are dropped, as by every reader in Go.
 
 use keelson_outbound::clean_path;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
-/// What Go escapes in a path.
+/// The characters that Go escapes in a path.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
@@ -21,7 +21,7 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b';')
     .remove(b'=')
     .remove(b'@');
-/// What Go escapes in a query, where a space is a plus sign.
+/// The characters that Go escapes in a query, where a space is a plus sign.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b' ');
 
 /// A path, escaped anew.
@@ -35,7 +35,7 @@ pub(crate) fn escaped_path(path: &str) -> String {
     percent_encode(path.as_bytes(), PATH).to_string()
 }
 
-/// The same without empty and relative segments; a slash at its end stays.
+/// The path without empty and relative segments; a slash at its end stays.
 pub(super) fn cleaned(path: &str) -> String {
     let cleaned = clean_path(path);
     if path.ends_with('/') && cleaned != "/" { cleaned + "/" } else { cleaned }
@@ -51,7 +51,7 @@ pub(super) fn query(query: &str) -> String {
             Some((unescaped(key)?, unescaped(value)?))
         })
         .collect();
-    // Those of one key stay in their order.
+    // Pairs of one key keep their order.
     pairs.sort_by(|left, right| left.0.cmp(&right.0));
     let written = pairs.iter().map(|(key, value)| format!("{}={}", escaped(key), escaped(value)));
     written.collect::<Vec<_>>().join("&")

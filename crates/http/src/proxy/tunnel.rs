@@ -25,16 +25,16 @@ use crate::body::{ResponseBody, empty};
 use crate::filters::panics;
 use crate::respond;
 
-/// How many bytes wait in a tunnel, in each direction.
+/// The number of bytes buffered in a tunnel, in each direction.
 const BUFFER_BYTES: usize = 64 << 10;
-/// How long both sides may take to begin once they agreed.
+/// The time that both sides may take to begin after they agreed.
 const BEGIN_TIME: Duration = Duration::from_secs(10);
 /// After how long without a byte a tunnel ends: as long as kubelets leave a session without input.
 const IDLE_TIME: Duration = Duration::from_secs(4 * 60 * 60);
-/// How long one side may take to end when the other has.
+/// The time that one side may take to end after the other has.
 const END_TIME: Duration = Duration::from_secs(5);
 
-/// What is held as long as the client's connection is in use, in the extensions of its requests.
+/// A value held as long as the client's connection is in use, in the extensions of its requests.
 #[derive(Clone)]
 pub(crate) struct Held {
     _place: Arc<dyn Any + Send + Sync>,
@@ -52,7 +52,7 @@ pub(crate) fn wanted(parts: &mut Parts) -> Option<OnUpgrade> {
     parts.extensions.remove::<OnUpgrade>().filter(|_| is_asked_for)
 }
 
-/// Opens the tunnel that the server agreed to, or tells its refusal.
+/// Opens the tunnel that the server agreed to, or returns its refusal.
 pub(crate) fn open(
     client: OnUpgrade,
     mut answer: Response<Incoming>,
@@ -117,7 +117,7 @@ async fn pass(client: Upgraded, server: Upgraded) {
         ended = &mut back => ended.map(|()| Side::Server),
         () = idle(&passed) => Err(io::ErrorKind::TimedOut.into()),
     };
-    // Whoever had still something to say when the other ended may say it.
+    // The other side may still send its last bytes.
     let _ = match ended {
         Ok(Side::Client) => timeout(END_TIME, back).await,
         Ok(Side::Server) => timeout(END_TIME, there).await,
@@ -125,13 +125,13 @@ async fn pass(client: Upgraded, server: Upgraded) {
     };
 }
 
-/// Who ended.
+/// The side that ended.
 enum Side {
     Client,
     Server,
 }
 
-/// Passes bytes one way to their end, which is told too.
+/// Copies bytes one way to their end, and closes that side.
 async fn copy<R: AsyncRead, W: AsyncWrite>(
     mut from: ReadHalf<R>,
     mut to: WriteHalf<W>,

@@ -1,6 +1,6 @@
-//! Audit of requests that end badly, and the id by which any request is found in the events.
+//! Audit of requests that fail, and the id that finds any request in the events.
 //!
-//! What is written down of requests that go well is tested on whole servers.
+//! Tests on whole servers cover requests that succeed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl Sink for Telling {
     }
 }
 
-/// An auditor that tells of all requests, and what it tells.
+/// An auditor of all requests, and its events.
 fn auditor() -> (Arc<Auditor>, mpsc::UnboundedReceiver<Value>) {
     let (sender, told) = mpsc::unbounded_channel();
     let policy = json!({ "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{ "level": "Metadata" }] });
@@ -105,7 +105,7 @@ async fn every_answer_names_the_id_of_its_request() {
         let named = [("audit-id", "mine"), ("authorization", "Bearer made-up")];
         assert_eq!(nobody.send("GET", "/livez", &named, "").await.headers["audit-id"], "mine");
     }
-    // A list that nobody reads has the one place.
+    // An unread list takes the only place.
     let shut = server.connect(Protocol::Shut, Credentials::Token("ann")).await;
     let list = shut.beside().open("/api/v1/namespaces/large/configmaps").await;
     let mut admin = server.connect(Protocol::Http2, Credentials::Token("ann")).await;

@@ -107,7 +107,7 @@ async fn a_request_waits_for_its_place() {
     assert_eq!(server.metric(queued).await, "0.0");
 }
 
-/// What is left unread by strangers would otherwise be theirs to choose.
+/// Unauthenticated clients could otherwise choose how much stays unread.
 #[tokio::test]
 async fn strangers_who_leave_many_answers_unread_are_told_the_code_alone() {
     let server = Server::start().await;
@@ -126,7 +126,7 @@ async fn strangers_who_leave_many_answers_unread_are_told_the_code_alone() {
     drop(unread);
 }
 
-/// A stop waits for answers that move, not for those that nobody takes.
+/// A stop waits for responses that move, not for unread ones.
 #[tokio::test]
 async fn an_answer_that_is_not_read_does_not_hold_up_the_end() {
     let stop = async |path: &'static str, credentials| {
@@ -283,7 +283,7 @@ async fn heads_that_can_be_read_in_two_ways_are_refused() {
     assert_eq!(admin.send_bare("GET", SMALL, &[("host", "localhost")]).await.status, 200);
 }
 
-/// Whoever asks for health over a new connection does not wait for threads that requests hold.
+/// A health check over a new connection does not wait for blocked threads.
 #[test]
 fn health_is_told_while_requests_hold_all_threads() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -299,7 +299,7 @@ fn health_is_told_while_requests_hold_all_threads() {
         assert_eq!(probe.get("/livez").await.text, "ok");
         assert!(started.elapsed() < HELD, "{:?}", started.elapsed());
 
-        // What the runtime has to answer comes over such a connection too, when it can.
+        // Requests for the runtime over such a connection are answered too, when it can.
         let mut late = server.connect(Protocol::Http2, Credentials::Admin).await;
         assert_eq!(late.get(SMALL).await.status, 200);
         assert_eq!(held.await.unwrap(), "held\n");

@@ -79,7 +79,7 @@ impl Authorizer for HealthToo {
     }
 }
 
-/// How long a test waits at most for what the server owes it, on a machine that does much else.
+/// The timeout of a test on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -92,9 +92,9 @@ pub(crate) struct Setup {
     pub(crate) flow: FlowLimits,
     /// The seats of users, and the number of their requests that may wait, if they are not the usual ones.
     pub(crate) users: Option<(usize, u32)>,
-    /// Who knows what users may do, if it is not the one that knows administrators.
+    /// The authorizer, if it is not the one that knows administrators.
     pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
-    /// Who writes down what is asked.
+    /// The auditor.
     pub(crate) auditor: Option<Arc<Auditor>>,
 }
 
@@ -290,7 +290,7 @@ impl Client {
         Ok(Self { sender, token })
     }
 
-    /// The same connection, for another request at the same time.
+    /// A handle on this connection, for a concurrent request.
     pub(crate) fn beside(&self) -> Self {
         match &self.sender {
             Sender::Http2(sender) => Self { sender: Sender::Http2(sender.clone()), token: self.token },
@@ -338,7 +338,7 @@ impl Client {
         answer(self.raw(request).await.unwrap()).await.unwrap()
     }
 
-    /// Begins a request whose body never comes whole. Whoever gives the result up resets it.
+    /// Begins a request whose body never arrives whole. Dropping the result resets it.
     pub(crate) fn begin(mut self, path: &str) -> JoinHandle<()> {
         let first = stream::iter([Ok(Frame::data(Bytes::from_static(b"half of it")))]);
         let body = StreamBody::new(futures::StreamExt::chain(first, stream::pending()));
@@ -384,10 +384,10 @@ impl Client {
     }
 }
 
-/// What has to come without anybody doing more for it, so that a test whose server never does it fails.
+/// Waits for something that must happen by itself, so that a test whose server never does it fails.
 ///
 /// # Panics
-/// When it does not come.
+/// It does not happen.
 pub(crate) async fn soon<T>(what: &str, wait: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{what} did not come within {PATIENCE:?}"))
 }
@@ -434,7 +434,7 @@ fn tls_config(pki: &Pki, credentials: Credentials, alpn: &[u8]) -> ClientConfig 
     config
 }
 
-/// What describes the resources of a catalogue.
+/// The documents of a catalogue.
 fn documents(catalogue: &Catalogue) -> Arc<ServedDocuments> {
     let versions = VersionDescription::all(catalogue);
     let shared = SharedDefinitions::new(keelson_schema::Schemas::builtin(), &versions, "v1");

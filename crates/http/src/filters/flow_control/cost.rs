@@ -12,9 +12,9 @@ use crate::body::RequestBody;
 use crate::negotiation::wants_pretty;
 use crate::request_info::{RequestInfo, RequestVerb};
 
-/// How many bytes of an answer one seat stands for: about two chunks of 500 pods.
+/// The number of response bytes of one seat: about two chunks of 500 pods.
 const SEAT_BYTES: u64 = 4 * 1024 * 1024;
-/// How many objects one seat stands for, of those that are looked at.
+/// The number of scanned objects of one seat.
 const SEAT_ROWS: u64 = 5_000;
 
 /// Bodies of more bytes are long work: to read, check and encode takes about a millisecond for each 50 KiB.
@@ -27,25 +27,25 @@ const LONG_MADE_BYTES: u64 = 32 * 1024;
 const LONG_ROWS: u64 = 5_000;
 /// To delete more objects by one request is: some at a time are changed at once.
 const LONG_DELETED_ROWS: u64 = 32;
-/// What a query of more bytes asks for is: selectors of many terms.
+/// A query above this size counts as its bytes say: selectors of many terms.
 const LONG_QUERY_BYTES: usize = 4 * 1024;
 
-/// To lay a body over an object may take as long as the product of their lengths asks for, such as a patch that goes through a long
-/// list again and again. In bytes times bytes.
+/// Merging a body into an object may take time by the product of their sizes, such as a patch that walks a long list repeatedly. In
+/// bytes times bytes.
 const LONG_PRODUCT: u64 = 256 << 20;
-/// To judge an object by its schema does so much, in bytes times how often each may be looked at.
+/// The same limit for the validation of an object by its schema, in bytes times the number of times that each may be read.
 const LONG_JUDGED: u64 = 1 << 20;
-/// The only patches that make much of little: they can copy what is there already. What they copy is written as it is or with escapes.
+/// The only patches that make much of little: they copy existing values. The operation is written plainly or with escapes.
 const COPYING: (&str, [&[u8]; 2]) = ("application/json-patch+json", [b"copy", b"\\u"]);
 /// Pages that are made when they are asked for, from all that there is.
 const LONG_PAGES: [&str; 2] = ["/openapi/", "/metrics"];
 
-/// What a request sends.
+/// The body of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sent {
-    /// How many bytes its body has, as far as that is known.
+    /// Its size in bytes, as far as it is known.
     pub(crate) bytes: u64,
-    /// Whether these are more than [`LONG_BODY_BYTES`], or make more than they are.
+    /// True if it is larger than [`LONG_BODY_BYTES`], or makes more than its own size.
     pub(crate) much: bool,
 }
 
@@ -63,12 +63,12 @@ impl Sent {
     }
 }
 
-/// What a request will cost.
+/// The cost of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cost {
     /// The number of seats that it takes.
     pub(crate) seats: usize,
-    /// Whether it may hold a thread for longer than requests may.
+    /// True if it may block a thread for too long.
     pub(crate) is_long: bool,
 }
 
@@ -97,17 +97,17 @@ pub(crate) fn of(info: &RequestInfo, parts: &Parts, about: &Estimate, sent: Sent
     Cost { seats: usize::try_from(seats).unwrap_or(usize::MAX), is_long }
 }
 
-/// Whether to read the query, and to select by it, is long work.
+/// Returns true if parsing the query, or selecting by it, is long work.
 pub(crate) fn has_long_query(parts: &Parts) -> bool {
     parts.uri.query().is_some_and(|query| query.len() > LONG_QUERY_BYTES)
 }
 
-/// Whether an answer with one object holds its bytes as they are.
+/// Returns true if a response with one object copies its stored bytes.
 pub(crate) fn is_copied(parts: &Parts) -> bool {
     !is_made(parts) && !wants_pretty(parts)
 }
 
-/// Whether the answer is made from objects rather than copied: a table, bare metadata, indented JSON, YAML, protobuf.
+/// Returns true if the response is encoded from objects rather than copied: a table, metadata, indented JSON, YAML, protobuf.
 fn is_made(parts: &Parts) -> bool {
     parts
         .headers

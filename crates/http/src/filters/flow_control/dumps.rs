@@ -1,6 +1,6 @@
-//! What flow control does at this moment, for operators: levels, queues and requests, in upstream's tables.
+//! The present state of flow control for operators: levels, queues and requests, in upstream's tables.
 //!
-//! Authorization has decided before: `nonResourceURLs` of a role name these paths.
+//! Authorization comes before: `nonResourceURLs` of a role name these paths.
 
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};

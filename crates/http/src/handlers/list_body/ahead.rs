@@ -1,7 +1,7 @@
 //! Encodes large lists ahead of the stream, in blocks, on all cores.
 //!
 //! It knows no shapes and no encodings. Blocks are sent in the order of their items. One list has at most [`BLOCKS_AHEAD`] blocks
-//! in work or waiting to be sent, however large it is and however slow its client, and all lists together have at most one block in
+//! in work or waiting to be sent, however large it is and however slow its client. All lists together have at most one block in
 //! work for each core.
 //!
 //! Blocks run on threads beside those of requests, so that requests keep their part of every core. A list without a share encodes

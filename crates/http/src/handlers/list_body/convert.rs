@@ -1,8 +1,8 @@
 //! Converts the items of a list to the requested version before they are encoded.
 //!
 //! Items are converted in blocks, a few of them ahead of the stream; leaves without need for conversion pass unchanged. The first
-//! block is converted before the head of the response, and so are all blocks of a list of one usual chunk that is small enough to
-//! keep, so that a failure becomes a status. A later failure breaks the body, which no client takes for the whole. A list that is
+//! block is converted before the head of the response, so that a failure becomes a status. A list of one usual chunk that is small
+//! enough to keep is converted whole before. A later failure breaks the body, which no client takes for the whole. A list that is
 //! measured first is converted twice, a few blocks at a time, rather than kept.
 
 use std::collections::VecDeque;

@@ -224,7 +224,7 @@ impl EventEncoder {
     /// An event around an object of this apiVersion and kind, which `write` appends in JSON.
     ///
     /// # Errors
-    /// Those of `write`, and 500 when the object does not fit its message.
+    /// The errors of `write`, and 500 when the object does not fit its message.
     fn framed(
         &self,
         event: EventType,
