@@ -281,7 +281,7 @@ impl Supervisor {
     }
 }
 
-const ENDED: &str = "has ended unexpectedly";
+const ENDED: &str = "has ended although nothing told it to";
 
 fn panicked(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
@@ -310,7 +310,8 @@ mod tests {
             "fatal: compactor has panicked: no disk; the server can't go on without it",
         )
         .await;
-        check(async {}, "fatal: compactor has ended unexpectedly; the server can't go on without it").await;
+        check(async {}, "fatal: compactor has ended although nothing told it to; the server can't go on without it")
+            .await;
     }
 
     #[tokio::test]
