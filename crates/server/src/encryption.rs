@@ -155,7 +155,11 @@ pub(crate) fn encrypted(
 pub(crate) fn prefix(config: &StoreConfig) -> Option<String> {
     match config {
         StoreConfig::Etcd(etcd) => Some(etcd.prefix.clone()),
-        StoreConfig::Memory | StoreConfig::Sqlite(_) | StoreConfig::Postgres(_) | StoreConfig::Shared(_) => None,
+        StoreConfig::Memory
+        | StoreConfig::InMemory(_)
+        | StoreConfig::Sqlite(_)
+        | StoreConfig::Postgres(_)
+        | StoreConfig::Shared(_) => None,
     }
 }
 
