@@ -112,6 +112,8 @@ pub struct Config {
     pub unread: Duration,
     /// How many bytes of replaced objects the snapshots of lists may keep that are being sent.
     pub pinned_bytes: u64,
+    /// Whether another server of this process has made in this store what every cluster has, so that this one need not look.
+    pub bootstrapped: bool,
     /// How many requests are answered and wait at once.
     pub flow: FlowLimits,
     /// Services that are reached elsewhere than at their endpoints.
@@ -172,6 +174,7 @@ impl Default for Config {
             outbound_connections: Outbound::CONNECTIONS,
             unread: Limits::default().unread,
             pinned_bytes: Limits::default().pinned_bytes,
+            bootstrapped: false,
             flow: FlowLimits::default(),
             service_routes: ServiceRoutes::default(),
             proxy: None,
