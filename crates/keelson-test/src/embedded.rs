@@ -83,6 +83,8 @@ impl Embedded {
             let switches = Switches::parse(controllers.split(',').filter(|name| !name.is_empty()));
             config.controllers = switches.map_err(|error| Error::Argument(format!("the controllers: {error}")))?;
         }
+        // An alpha API of Kubernetes, off there too: nearly a hundred writes of each start.
+        config.registry.storage_version_api = false;
         config.history = settings.history.unwrap_or(config.history);
         Self::run(config, MemoryStore::new(), clock).await
     }
@@ -105,7 +107,12 @@ impl Embedded {
     /// Another server with the same keys, which begins with a snapshot.
     pub(crate) async fn fork(&self, snapshot: &Snapshot) -> Result<(Self, String), Error> {
         let clock = self.clock.copied();
-        let config = Config { clock: Arc::new(clock.clone()), made_pki: Some(self.pki.clone()), ..self.config.clone() };
+        let config = Config {
+            clock: Arc::new(clock.clone()),
+            made_pki: Some(self.pki.clone()),
+            bootstrapped: true,
+            ..self.config.clone()
+        };
         Self::run(config, MemoryStore::from_snapshot(&snapshot.0), clock).await
     }
 

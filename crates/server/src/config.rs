@@ -118,6 +118,8 @@ pub struct Config {
     pub unread: Duration,
     /// How many bytes of replaced objects the snapshots of lists may keep that are being sent.
     pub pinned_bytes: u64,
+    /// True if another server of this process has created the default objects in this store, so that this one need not check them.
+    pub bootstrapped: bool,
     /// How many requests are answered at once.
     pub flow: FlowLimits,
     /// The time between two looks at the default flow schemas and priority levels.
@@ -182,6 +184,7 @@ impl Default for Config {
             nodes: NodeOptions::default(),
             unread: Limits::default().unread,
             pinned_bytes: Limits::default().pinned_bytes,
+            bootstrapped: false,
             flow: FlowLimits::default(),
             flow_object_interval: FlowObjects::INTERVAL,
             service_routes: ServiceRoutes::default(),

@@ -147,8 +147,12 @@ pub(crate) fn spawn(
         progress
     });
     let (may_write, told) = (Starting::may_write(publication.clone()), stopping.clone());
+    let is_done = config.bootstrapped;
+    if is_done {
+        bootstrap.skip();
+    }
     background.spawn_finite("bootstrap", async move {
-        if told.run_until_cancelled(may_write).await.is_some() {
+        if !is_done && told.run_until_cancelled(may_write).await.is_some() {
             bootstrap.run(told).await;
         }
     });
