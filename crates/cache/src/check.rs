@@ -5,7 +5,7 @@
 //! revision, at one revision; small ones share a read of the store. There are pauses between the reads, so that nobody
 //! feels it.
 //!
-//! Invariant: what is equal is never touched.
+//! Invariant: what is equal is never touched, and nothing is taken from the cache that the store has lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +54,7 @@ impl Checker {
             tokio::time::sleep(self.interval.mul_f64(share)).await;
             last = group.last().map_or_else(String::new, |collection| collection.prefix().to_owned());
             match self.check(&group).await {
+                Ok(differing) if !differing.is_empty() && self.has_lost_rows(&differing).await => {}
                 Ok(differing) => {
                     for Compared { collection, differences, named, .. } in differing {
                         let prefix = collection.prefix();
@@ -69,6 +70,19 @@ impl Checker {
                 }
                 // Whoever needs the store says so; a check can wait.
                 Err(error) => tracing::debug!(%error, "the cache could not be compared with the store"),
+            }
+        }
+    }
+
+    /// Returns true where the store has lost rows, or can't be asked. Then the cache has what it lacks, and clients are not told that
+    /// these objects were deleted.
+    async fn has_lost_rows(&self, differing: &[Compared]) -> bool {
+        match self.store.verify().await {
+            Ok(()) => false,
+            Err(error) => {
+                let named: Vec<_> = differing.iter().flat_map(|compared| &compared.named).take(NAMED).collect();
+                error_repeated!(""; %error, ?named, "the cache differs from a damaged store; the cache is kept");
+                true
             }
         }
     }
