@@ -4,7 +4,7 @@
 //! next write. Each collection is compared once in an interval, by key and revision, at one revision. Small ones share
 //! a read of the store. Pauses between the reads limit the load.
 //!
-//! Invariant: an equal collection is never changed.
+//! Invariant: an equal collection is never changed, and the cache keeps every object that the store has lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +54,7 @@ impl Checker {
             tokio::time::sleep(self.interval.mul_f64(share)).await;
             last = group.last().map_or_else(String::new, |collection| collection.prefix().to_owned());
             match self.check(&group).await {
+                Ok(differing) if !differing.is_empty() && self.has_lost_rows(&differing).await => {}
                 Ok(differing) => {
                     for Compared { collection, differences, named, .. } in differing {
                         let prefix = collection.prefix();
@@ -69,6 +70,18 @@ impl Checker {
                 }
                 // Failures of the store are reported elsewhere, and a check can wait.
                 Err(error) => tracing::debug!(%error, "comparing the cache with the store failed"),
+            }
+        }
+    }
+
+    /// Returns true if the store has lost rows, or cannot be read. The cache then keeps these objects, so that clients see no deletions.
+    async fn has_lost_rows(&self, differing: &[Compared]) -> bool {
+        match self.store.verify().await {
+            Ok(()) => false,
+            Err(error) => {
+                let named: Vec<_> = differing.iter().flat_map(|compared| &compared.named).take(NAMED).collect();
+                error_repeated!(""; %error, ?named, "the cache differs from a damaged store; the cache is kept");
+                true
             }
         }
     }

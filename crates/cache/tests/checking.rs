@@ -140,3 +140,22 @@ async fn a_cache_that_shows_what_the_store_has_is_left_alone() {
     assert!(cache.stats().checks > before);
     assert_eq!(cache.stats().repairs, 0);
 }
+
+/// Objects that a damaged store lacks stay in the cache, so that no client takes them for deleted.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_taken_from_the_cache_that_the_store_has_lost() {
+    let (store, cache) = start().await;
+    store.lose_rows(true);
+    // As a row that is deleted by hand: the store lacks it, and no event says so.
+    swallow(&store, "a/p0007", None).await;
+    let newest = commit(&store, "b/later", Some(&body(1))).await;
+    catch_up(&store, &cache).await;
+    let mut watch = pods(&cache).watch(newest, Scope::All).unwrap();
+    tokio::time::sleep(INTERVAL * 3).await;
+    assert!(pods(&cache).get("a/p0007").is_some());
+    assert_eq!(cache.stats().repairs, 0);
+    assert!(watch.try_next(10).unwrap().events.is_empty(), "the watch goes on");
+    store.lose_rows(false);
+    tokio::time::sleep(INTERVAL * 3).await;
+    assert!(pods(&cache).get("a/p0007").is_none());
+}

@@ -101,6 +101,21 @@ impl Default for Switches {
     }
 }
 
+/// The settings as the flag takes them: `*,-namespace-controller`.
+impl fmt::Display for Switches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, switch) in self.settings.iter().enumerate() {
+            let comma = if number > 0 { "," } else { "" };
+            match switch {
+                Switch::AllByDefault => write!(f, "{comma}*")?,
+                Switch::On(controller) => write!(f, "{comma}{controller}")?,
+                Switch::Off(controller) => write!(f, "{comma}-{controller}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
 impl FromStr for Switch {
     type Err = String;
 
@@ -182,5 +197,13 @@ mod tests {
         let error = Switches::parse(["*", "-deployment-controller"]).unwrap_err();
         assert!(error.starts_with("\"deployment-controller\" is not in the list of known controllers: "), "{error}");
         assert!(Controller::Namespace.to_string() == "namespace-controller");
+    }
+
+    #[test]
+    fn switches_are_shown_as_the_flag_takes_them() {
+        for settings in ["*", "", "-serviceaccount-controller,*,pod-garbage-collector-controller"] {
+            let switches = Switches::parse(settings.split(',').filter(|name| !name.is_empty())).unwrap();
+            assert_eq!(switches.to_string(), settings);
+        }
     }
 }

@@ -9,6 +9,7 @@ mod served;
 mod service_ranges;
 
 use std::collections::{BTreeMap, HashSet};
+use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,6 +109,17 @@ impl FromStr for PartialRights {
             "next-visible" => Ok(Self::NextVisible),
             _ => Err(format!("{name:?} is none of as-others, none and next-visible")),
         }
+    }
+}
+
+/// The name of the setting, as the flag takes it.
+impl fmt::Display for PartialRights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::AsOthers => "as-others",
+            Self::Whole => "none",
+            Self::NextVisible => "next-visible",
+        })
     }
 }
 

@@ -35,6 +35,10 @@ const MOST_FILE_BYTES: u64 = 4 * 1024 * 1024;
 /// The most settings that are read of another server, and the most differences with a sample in the metrics.
 const MOST: usize = 500;
 
+/// Settings that release 0.1.0 publishes in Rust's form: `AsOthers`, and `Switches { settings: [AllByDefault] }`.
+const PARTIAL_RIGHTS: &str = "chunks-for-partial-rights";
+const CONTROLLERS: &str = "controllers";
+
 /// Settings by the names of their flags.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settings(BTreeMap<String, String>);
@@ -69,7 +73,7 @@ impl Settings {
             ("history", format!("{:?}", config.history)),
             ("max-object-bytes", config.max_object_bytes.to_string()),
             ("no-chunking", sorted(registry.unchunked.iter().cloned())),
-            ("chunks-for-partial-rights", format!("{:?}", registry.partial_rights)),
+            (PARTIAL_RIGHTS, registry.partial_rights.to_string()),
             ("limit-at-any-version", registry.limit_at_any_version.to_string()),
             ("skip-unreadable", registry.skip_unreadable.to_string()),
             ("feature-gates/APIListChunking", registry.chunking.to_string()),
@@ -89,7 +93,7 @@ impl Settings {
             ("encryption-provider-config", given(config.encryption.file.is_some())),
             ("enable-bootstrap-token-auth", config.bootstrap_tokens.to_string()),
             ("identity-lease", format!("{:?}", config.identity_duration)),
-            ("controllers", format!("{:?}", config.controllers)),
+            (CONTROLLERS, config.controllers.to_string()),
             ("client-ca-file", given(config.pki.client_ca.is_some())),
             ("peer-ca-file", given(config.peer_ca_file.is_some())),
         ];
@@ -106,7 +110,10 @@ impl Settings {
     fn read(annotations: &BTreeMap<String, String>) -> Self {
         let text = annotations.get(ANNOTATION).map_or("", String::as_str);
         let read: BTreeMap<String, serde_json::Value> = serde_json::from_str(text).unwrap_or_default();
-        let texts = read.into_iter().filter_map(|(name, value)| Some((name, value.as_str()?.to_owned())));
+        let texts = read.into_iter().filter_map(|(name, value)| {
+            let value = as_flag(&name, value.as_str()?)?;
+            Some((name, value))
+        });
         Self(texts.take(MOST).collect())
     }
 
@@ -118,6 +125,19 @@ impl Settings {
         };
         self.0.iter().filter_map(differ).collect()
     }
+}
+
+/// The published value of a setting as its flag takes it; `None` where release 0.1.0 published what no flag takes.
+fn as_flag(setting: &str, published: &str) -> Option<String> {
+    let value = match (setting, published) {
+        (PARTIAL_RIGHTS, "AsOthers") => "as-others",
+        (PARTIAL_RIGHTS, "Whole") => "none",
+        (PARTIAL_RIGHTS, "NextVisible") => "next-visible",
+        (CONTROLLERS, "Switches { settings: [AllByDefault] }") => "*",
+        (CONTROLLERS, formatted) if formatted.starts_with("Switches {") => return None,
+        (_, other) => other,
+    };
+    Some(value.to_owned())
 }
 
 /// A digest of the settings of admission plugins. The credentials of webhooks are files of each host, and may differ.
@@ -220,8 +240,16 @@ impl SettingsComparison {
     }
 }
 
+/// The differences as an operator writes the values, such as `history is 300s here and 60s there`.
 fn shown(differences: &[Difference]) -> String {
-    let each = differences.iter().map(|one| format!("{} is {:?} here and {:?} there", one.setting, one.own, one.other));
+    let value = |text: &str| {
+        let is_plain = !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control());
+        if is_plain { text.to_owned() } else { format!("{text:?}") }
+    };
+    let each = differences.iter().map(|one| {
+        let (own, other) = (value(&one.own), value(&one.other));
+        format!("{} is {own} here and {other} there", one.setting)
+    });
     each.collect::<Vec<_>>().join("; ")
 }
 
@@ -281,6 +309,42 @@ mod tests {
         check(|config| config.admission = plugins, &["admission-plugins"]);
         check(|config| config.authorization = AuthorizationSource::File("/none".into()), &["authorization-mode"]);
         check(|config| config.token_key_file = Some("/none".into()), &["token-key-file"]);
+    }
+
+    #[test]
+    fn values_are_shown_as_an_operator_writes_them() {
+        let mut config = Config {
+            controllers: keelson_controllers::Switches::parse(["*", "-serviceaccount-controller"]).unwrap(),
+            history: Duration::from_secs(60),
+            ..Config::default()
+        };
+        config.registry.partial_rights = keelson_registry::PartialRights::NextVisible;
+        config.registry.unchunked = ["secrets".to_owned()].into();
+        let (own, other) = (Settings::of(&Config::default()), Settings::of(&config));
+        let told = shown(&own.differences(&other));
+        assert_eq!(
+            told,
+            "chunks-for-partial-rights is as-others here and next-visible there; \
+             controllers is * here and *,-serviceaccount-controller there; history is 300s here and 60s there; \
+             no-chunking is \"\" here and secrets there"
+        );
+        // No setting of any kind is published in the form of Rust's types.
+        for (setting, value) in own.0.iter().chain(&other.0) {
+            let is_rust =
+                value.contains(['{', '[', '"']) || value.starts_with(char::is_uppercase) && !value.contains(',');
+            assert!(!is_rust || setting == "authorization-mode", "{setting}: {value}");
+        }
+    }
+
+    #[test]
+    fn settings_of_the_first_release_are_read_in_their_form_of_then() {
+        let own = Settings::of(&Config::default());
+        let before = |partial: &str, controllers: &str| {
+            let published = serde_json::json!({"chunks-for-partial-rights": partial, "controllers": controllers});
+            own.differences(&Settings::read(&BTreeMap::from([(ANNOTATION.to_owned(), published.to_string())])))
+        };
+        assert_eq!(before("AsOthers", "Switches { settings: [AllByDefault] }"), []);
+        assert_eq!(before("Whole", "Switches { settings: [On(Namespace)] }").len(), 1);
     }
 
     #[test]

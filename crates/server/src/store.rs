@@ -243,6 +243,7 @@ impl StoreConfig {
                 let mut config = (**config).clone();
                 config.least_revision = least;
                 config.existing = existing;
+                config.accept_loss = accept_loss;
                 config.first = first;
                 config.supervisor = supervisor.clone();
                 let store = PostgresStore::open(config).await.context("opening the store in PostgreSQL")?;

@@ -81,8 +81,10 @@ impl From<Status> for Failure {
             Code::InvalidArgument if text.contains("request is too large") => Self::TooLarge(too_many_bytes()),
             Code::ResourceExhausted if text.contains("larger than max") => Self::TooLarge(too_many_bytes()),
             Code::ResourceExhausted if text.contains("space exceeded") => Self::NoSpace(plain(text).to_owned()),
-            Code::ResourceExhausted => Self::Exhausted(plain(text).to_owned()),
-            // Sent for requests that need a leader, before they are processed.
+            // Said before a request is looked at. The code alone is also that of a connection that ends with ENHANCE_YOUR_CALM, which
+            // leaves open what became of the requests on it.
+            Code::ResourceExhausted if text.contains("too many requests") => Self::Exhausted(plain(text).to_owned()),
+            // Said to requests that need a leader, before they are looked at.
             Code::Unavailable if plain(text) == "no leader" => {
                 Self::Unavailable { cause: "the member has no leader".to_owned(), sent: false }
             }
@@ -234,6 +236,23 @@ mod tests {
         ];
         for (status, expected) in cases {
             assert_eq!(Failure::from(status), expected);
+        }
+        // What ends a connection, or comes from something between, leaves open whether a write was taken up.
+        for open in [
+            Status::resource_exhausted("h2 protocol error: http2 error"),
+            Status::resource_exhausted("grpc: trying to send message larger than its limit"),
+            Status::cancelled("operation was canceled"),
+            Status::internal("h2 protocol error"),
+            Status::unknown("transport error"),
+            Status::deadline_exceeded("context deadline exceeded"),
+            Status::unavailable("etcdserver: request timed out"),
+            Status::unavailable("etcdserver: request timed out, possibly due to connection lost"),
+            Status::aborted("x"),
+            Status::data_loss("x"),
+            Status::out_of_range("Error, decoded message length too large: found 5 bytes, the limit is: 4 bytes"),
+        ] {
+            let text = open.to_string();
+            assert!(matches!(Failure::from(open), Failure::Unavailable { sent: true, .. }), "{text}");
         }
         for too_large in [
             Status::invalid_argument("etcdserver: request is too large"),

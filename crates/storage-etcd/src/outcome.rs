@@ -64,7 +64,7 @@ async fn look(shared: &Shared, transaction: &Transaction, before: i64, cause: &s
         Ok(None) => {}
         Err(_) => return Err(unknown("and the versions since could not be read")),
     }
-    match refusal(transaction, &now.compared) {
+    match refusal(transaction, &now) {
         Some(refusal) => Err(refusal),
         None => Err(unknown("and it may still take effect")),
     }
@@ -182,9 +182,19 @@ fn is_at(write: &Write, found: Option<KeyValue>, at: Revision) -> bool {
 }
 
 /// The first compare that does not hold, if one of them never will again: no key gets a revision back that it no longer has.
-fn refusal(transaction: &Transaction, compared: &[Option<KeyValue>]) -> Option<CommitError> {
+///
+/// A key that is absent, as the transaction wants it, may have been made by it and deleted by others since: then nothing is known.
+fn refusal(transaction: &Transaction, now: &Now) -> Option<CommitError> {
+    let is_absent = |key: &StoreKey| {
+        let mut compares = transaction.compares.iter().zip(&now.compared);
+        compares.any(|(compare, current)| compare.key == *key && current.is_none() && compare.condition.holds(None))
+    };
+    let puts = transaction.writes.iter().filter(|write| matches!(write, Write::Put { .. }));
+    if puts.map(Write::key).all(is_absent) {
+        return None;
+    }
     let failing = || {
-        let pairs = transaction.compares.iter().zip(compared).enumerate();
+        let pairs = transaction.compares.iter().zip(&now.compared).enumerate();
         pairs.filter(|(_, (compare, current))| !compare.condition.holds(current.as_ref().map(|entry| entry.revision)))
     };
     let for_good = failing().any(|(_, (compare, _))| matches!(compare.condition, Condition::At(_)));
@@ -207,6 +217,10 @@ mod tests {
         Some(KeyValue::new(key(name), "v".into(), Revision::new(revision)))
     }
 
+    fn refusal(transaction: &Transaction, compared: &[Option<KeyValue>]) -> Option<CommitError> {
+        super::refusal(transaction, &Now { written: Vec::new(), compared: compared.to_vec() })
+    }
+
     #[test]
     fn only_a_compare_that_never_holds_again_shows_a_refusal() {
         let update = Transaction::default().when(key("a"), Condition::At(Revision::new(5))).put(key("a"), "w");
@@ -221,6 +235,8 @@ mod tests {
         assert!(refusal(&fenced, &[at("a", 7), at("lease", 3)]).is_none());
         let refused = refusal(&fenced, &[at("a", 7), at("lease", 4)]);
         assert!(matches!(refused, Some(CommitError::Compare { index: 0, current: Some(_) })), "{refused:?}");
+        // Another client may have deleted the object. If the caller got the fence's refusal, it would create the object again.
+        assert!(refusal(&fenced, &[None, at("lease", 4)]).is_none());
         // Its deletion by any client.
         let delete = Transaction::default().when(key("a"), Condition::At(Revision::new(5))).delete(key("a"));
         assert!(refusal(&delete, &[None]).is_none());

@@ -17,6 +17,7 @@ mod maintenance;
 mod password;
 mod read;
 mod refusal;
+mod rows;
 mod scan;
 mod seen;
 mod session;

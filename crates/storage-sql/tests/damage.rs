@@ -397,3 +397,21 @@ async fn commands_that_read_a_store_make_none_and_say_that_there_is_none() {
     fs::write(nothing.join("keelson.db"), "").unwrap();
     assert!(said(check(&nothing).unwrap_err()).contains("keelson.db is empty"));
 }
+
+/// Rows that another program deletes under a running server, which has the store open all the time.
+#[tokio::test]
+async fn rows_that_are_gone_from_a_running_store_are_found_by_counting() {
+    for statement in ["DELETE FROM history WHERE revision % 2 = 0", "DELETE FROM history WHERE revision = 100"] {
+        let directory = TempDir::new().unwrap();
+        let open = SqliteStore::open(SqliteConfig::directory(directory.path())).unwrap();
+        for number in 0..200 {
+            let put = Transaction::default().put(StoreKey::new(format!("/objects/{number:04}")), "v");
+            open.commit(put).await.unwrap();
+        }
+        open.verify().await.unwrap();
+        let other = Connection::open(directory.path().join("keelson.db")).unwrap();
+        assert!(other.execute(statement, []).unwrap() > 0);
+        let error = open.verify().await.unwrap_err();
+        assert!(matches!(error, keelson_storage::StoreError::Corrupt(_)), "{error}");
+    }
+}

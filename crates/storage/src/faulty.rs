@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -47,7 +47,9 @@ struct Controls {
     answers_to_lose: Mutex<(String, usize)>,
     /// Keys whose next event is left out of tails.
     swallowed: Mutex<HashSet<StoreKey>>,
-    /// The places where the engine panics.
+    /// Whether rows of the history are gone.
+    lossy: AtomicBool,
+    /// Where the engine's code is to panic.
     panics: Mutex<HashSet<Panic>>,
     /// The key whose deletion is held, and true while one is.
     held: watch::Sender<(Option<StoreKey>, bool)>,
@@ -74,6 +76,7 @@ impl FaultyStore {
             tails: watch::Sender::default(),
             answers_to_lose: Mutex::default(),
             swallowed: Mutex::default(),
+            lossy: AtomicBool::new(false),
             panics: Mutex::default(),
             held: watch::Sender::default(),
             revision_reads: AtomicU64::new(0),
@@ -108,7 +111,12 @@ impl FaultyStore {
         self.controls.swallowed.lock().insert(key);
     }
 
-    /// Holds commits that delete this key until [`let_go`](Self::let_go).
+    /// Whether the engine says that rows of its history are gone.
+    pub fn lose_rows(&self, lossy: bool) {
+        self.controls.lossy.store(lossy, Ordering::SeqCst);
+    }
+
+    /// Commits that delete this key wait from now on, until [`let_go`](Self::let_go).
     pub fn hold_deletion(&self, key: StoreKey) {
         self.controls.held.send_replace((Some(key), false));
     }
@@ -279,6 +287,13 @@ impl Store for FaultyStore {
     async fn expire(&self, now: SystemTime) -> Result<usize, StoreError> {
         self.controls.pass(|place| *place == Panic::Expire);
         self.call(self.inner.expire(now)).await
+    }
+
+    async fn verify(&self) -> Result<(), StoreError> {
+        if self.controls.lossy.load(Ordering::SeqCst) {
+            return Err(StoreError::Corrupt("rows of the history are gone".to_owned()));
+        }
+        self.call(self.inner.verify()).await
     }
 
     fn refusal(&self) -> Option<String> {

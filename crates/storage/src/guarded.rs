@@ -140,6 +140,10 @@ impl<G: CommitGuard> Store for GuardedStore<G> {
         self.store.expire(now).await
     }
 
+    async fn verify(&self) -> Result<(), StoreError> {
+        self.store.verify().await
+    }
+
     fn refusal(&self) -> Option<String> {
         self.store.refusal().or_else(|| self.guard.refusal())
     }

@@ -40,6 +40,8 @@ pub struct PostgresConfig {
     pub least_revision: Revision,
     /// Refuses a database without tables, rather than to make them.
     pub existing: bool,
+    /// Goes on with what is left where rows are gone.
+    pub accept_loss: bool,
     /// The first object of a store that is made, in one step with its tables.
     pub first: Option<(StoreKey, Bytes)>,
     /// Is told when a task of the store dies.
@@ -86,6 +88,7 @@ impl PostgresConfig {
             recent_bytes: 8 * 1024 * 1024,
             least_revision: Revision::ZERO,
             existing: false,
+            accept_loss: false,
             first: None,
             supervisor: Supervisor::default(),
         })

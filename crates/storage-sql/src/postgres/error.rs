@@ -48,6 +48,9 @@ pub enum PostgresError {
     /// The database can't hold every name.
     #[error("the database's encoding is {0}, and names need UTF8: create it with ENCODING 'UTF8' TEMPLATE template0")]
     Encoding(String),
+    /// Rows are gone.
+    #[error("{0}")]
+    Lost(String),
     /// A statement failed.
     #[error("PostgreSQL: {0}")]
     Statement(String),
@@ -62,6 +65,7 @@ impl From<PostgresError> for StoreError {
             | PostgresError::Password { .. }
             | PostgresError::NewerFormat { .. }
             | PostgresError::NoStore
+            | PostgresError::Lost(_)
             | PostgresError::Encoding(_) => Self::Corrupt(error.to_string()),
         }
     }

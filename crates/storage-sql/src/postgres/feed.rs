@@ -15,6 +15,7 @@ use tokio_postgres::Error;
 use super::access::Purpose;
 use super::error::Trouble;
 use super::read;
+use super::rows;
 use super::session::{Link, SHORT, Session};
 use super::store::Shared;
 use crate::tail::{BATCH_BYTES, BATCH_EVENTS, Changes, History};
@@ -101,6 +102,10 @@ async fn look(shared: &Shared, link: &Link, listening: &mut Option<Arc<Session>>
         seen.tell(|timeline| timeline.begin_at(state.oldest));
         return Ok(Looked::More);
     }
+    if let Some(loss) = rows::loss_among(&events, after, reached) {
+        shared.loss.note(Some(loss));
+        return shared.loss.check().map(|()| Looked::AtRest);
+    }
     let changed = reached > after;
     seen.tell(|timeline| timeline.add_read(after, events, reached));
     Ok(match (seen.newest() < state.revision, changed) {
@@ -138,6 +143,10 @@ impl History for Shared {
         });
         let (state, changes) = found.await?;
         state.check_readable(after)?;
+        if let Some(loss) = rows::loss_among(&changes.0, after, changes.1) {
+            self.loss.note(Some(loss));
+            self.loss.check()?;
+        }
         Ok(changes)
     }
 }

@@ -6,6 +6,7 @@ use keelson_meta::Revision;
 use keelson_storage::{CommitError, Condition, StoreError, StoreKey, Transaction};
 use tokio_postgres::types::ToSql;
 
+use super::rows;
 use super::statements::{Query, number, revision};
 use super::store::PostgresStore;
 
@@ -26,7 +27,21 @@ impl PostgresStore {
             return Err(StoreError::Future { requested: oldest, current: state.revision });
         }
         let maintenance = &self.shared.maintenance;
+        if self.shared.loss.is_due() {
+            match self.count_rows().await {
+                Err(error @ StoreError::Corrupt(_)) => return Err(error),
+                Err(error) => tracing::debug!(%error, "the rows of the history could not be counted"),
+                Ok(()) => {}
+            }
+        }
         if oldest > state.oldest {
+            // ORDER: before the history is cut. From then on the rows below are compared by their number alone.
+            let loss =
+                maintenance.read(|session| async move { rows::loss_below(&session.client, oldest).await }).await?;
+            if loss.is_some() {
+                self.shared.loss.note(loss);
+                return self.shared.loss.check();
+            }
             let (incarnation, oldest) = (self.shared.seen().incarnation(), number(oldest));
             let raised = maintenance.read(|session| async move {
                 let parameters: [&(dyn ToSql + Sync); 2] = [&incarnation, &oldest];
@@ -42,6 +57,13 @@ impl PostgresStore {
         };
         while sweep().await? == Some(true) {}
         Ok(())
+    }
+
+    /// Counts the rows of the history, and notes a loss until it is found to be mended.
+    pub(super) async fn count_rows(&self) -> Result<(), StoreError> {
+        let loss = self.shared.maintenance.read(|session| async move { rows::loss(&session.client).await }).await?;
+        self.shared.loss.note(loss);
+        self.shared.loss.check()
     }
 
     /// Deletes what ended at or before `now` (seconds since 1970), unless another server does.

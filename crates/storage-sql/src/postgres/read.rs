@@ -201,7 +201,7 @@ mod tests {
         let config = PostgresConfig::from_url(&server.create_database("plans")).unwrap();
         let connector = Connector::new(&config);
         let (client, _driver) = connector.connect(Purpose::Write).await.unwrap();
-        setup::prepare(&client, Revision::ZERO, false, None).await.unwrap();
+        setup::prepare(&client, Revision::ZERO, false, None, false).await.unwrap();
         let fill = "INSERT INTO keelson_history SELECT n, '/registry/pods/' || lpad(n::text, 6, '0'), NULL, false, 'v' \
             FROM generate_series(2, 20001) n; UPDATE keelson_state SET revision = 20001";
         client.batch_execute(fill).await.unwrap();

@@ -32,6 +32,7 @@ const PIECES_AHEAD: usize = 32;
 pub(super) fn stream(shared: Arc<Shared>, request: ScanRequest) -> Scan {
     let ScanRequest { ranges, revision } = request;
     let reading = async move {
+        shared.loss.check()?;
         let parts = parts(&shared, ranges, revision).await?;
         let reading = Reading { shared, at: revision, parts, pieces: VecDeque::new(), asked: FuturesUnordered::new() };
         Ok::<_, StoreError>(stream::try_unfold(reading, Reading::next))

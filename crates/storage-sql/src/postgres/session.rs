@@ -257,7 +257,7 @@ async fn statements(client: &Client) -> Result<Vec<Statement>, Trouble> {
     let prepare = || try_join_all(Query::ALL.map(|query| client.prepare(query.sql())));
     match prepare().await {
         Err(error) if meaning(&error) == Meaning::Incomplete => {
-            let ready = setup::prepare(client, Revision::ZERO, true, None).await;
+            let ready = setup::prepare(client, Revision::ZERO, true, None, false).await;
             let missing = text(&error);
             ready.map_err(|error| Trouble::Unready(format!("{missing}, and it can't be made: {error}")))?;
             tracing::warn!(missing, "a function was missing in the database and has been made again");

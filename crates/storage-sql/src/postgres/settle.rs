@@ -14,6 +14,7 @@ use tokio_postgres::types::ToSql;
 
 use super::error::Trouble;
 use super::read;
+use super::rows;
 use super::seen::{Found, Line, Loss, Seen, Verdict, WITNESSES};
 use super::session::Session;
 use super::statements::number;
@@ -81,6 +82,12 @@ pub(crate) async fn settle(session: &Session, seen: &Seen, counters: &PostgresCo
             Verdict::Lost(_) if !holds_objects(session).await? => return Err(exchanged("no objects")),
             Verdict::Foreign => return Err(exchanged("another store")),
             Verdict::Lost(loss) => {
+                // Commits that a failover has lost leave no gap. Rows that are missing between others are another loss, which is not
+                // told to clients as deletions.
+                if let Some(loss) = rows::loss(&session.client).await? {
+                    error_repeated!(""; loss, "rows of the history are gone, and nothing of keelson has deleted them");
+                    return Err(Trouble::Unready(loss));
+                }
                 raise(session, &found, &loss, counters).await?;
                 None
             }

@@ -10,13 +10,22 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use super::error::{PostgresError, text};
+use super::rows;
 use super::statements::number;
 
 /// The steps from each form of the tables to the next. The newest form is their number.
 const STEPS: [&str; 1] = [include_str!("schema_1.sql")];
 
-/// Tables that newer code has beside a form's own, by name. Older code does not mind them.
-const TABLES: [(&str, &str); 1] = [("keelson_name", include_str!("name.sql"))];
+/// Tables that newer code has beside a form's own, by name, with the condition under which they are made. Older code does not mind them.
+const TABLES: [(&str, &str, &str); 2] = [
+    ("keelson_name", "true", include_str!("name.sql")),
+    // A function is replaced with it, which takes its owner.
+    (
+        "keelson_rows",
+        "(SELECT pg_has_role(p.proowner, 'USAGE') FROM pg_proc p WHERE p.oid = 'keelson_sweep_1'::regproc)",
+        include_str!("rows.sql"),
+    ),
+];
 
 /// Functions that newer code needs beside a form's own, by name. Older code does not mind them, so they are no step.
 const FUNCTIONS: [(&str, &str); 1] = [("keelson_commit_3", include_str!("commit_3.sql"))];
@@ -34,17 +43,24 @@ pub(crate) async fn prepare(
     least: Revision,
     existing: bool,
     first: Option<&(StoreKey, Bytes)>,
+    accept_loss: bool,
 ) -> Result<(), PostgresError> {
     check_server(client).await?;
     let cluster = cluster(client).await?;
     if one(client, "SELECT current_setting('transaction_read_only') = 'on'").await? {
-        return check_read_only(client, least, &cluster).await;
+        run(client, "BEGIN").await?;
+        check_read_only(client, least, &cluster).await?;
+        check_rows(client, accept_loss).await?;
+        return run(client, "ROLLBACK").await;
     }
     run(client, &format!("BEGIN; SELECT pg_advisory_xact_lock({SETUP_LOCK}, 0)")).await?;
     let formed: bool = one(client, "SELECT to_regclass('keelson_state') IS NOT NULL").await?;
     if existing && !formed {
         return Err(PostgresError::NoStore);
     }
+    // ORDER: under the lock, since a look at tables that another server is making is remembered. And before a copy begins a history of
+    // its own, behind which nothing of before is compared.
+    let accepted = formed && check_rows(client, accept_loss).await?;
     let found: i32 = if formed { one(client, "SELECT format FROM keelson_state").await? } else { 0 };
     let step = usize::try_from(found).unwrap_or_default();
     let known = i32::try_from(STEPS.len()).unwrap_or(i32::MAX);
@@ -65,17 +81,43 @@ pub(crate) async fn prepare(
     }
     // A role that may make no tables leaves the store without a name.
     if one(client, "SELECT has_schema_privilege(current_schema(), 'CREATE')").await? {
-        for (name, sql) in TABLES {
-            if one(client, &format!("SELECT to_regclass('{name}') IS NULL")).await? {
+        for (name, condition, sql) in TABLES {
+            if one(client, &format!("SELECT to_regclass('{name}') IS NULL AND {condition}")).await? {
                 run(client, sql).await?;
             }
         }
+    }
+    if accepted {
+        let begins: i64 = one(client, "SELECT keelson_restored()").await?;
+        tracing::warn!(revision = begins, "going on with what is left, at a higher revision");
     }
     note_home(client, &cluster).await?;
     let least = number(least);
     run(client, &format!("UPDATE keelson_state SET revision = {least}, oldest = {least} WHERE revision < {least}"))
         .await?;
     run(client, "COMMIT").await
+}
+
+/// Counts the rows of a database that has tables, in a transaction. Returns true for a loss that is accepted.
+async fn check_rows(client: &Client, accept_loss: bool) -> Result<bool, PostgresError> {
+    run(client, "SAVEPOINT counting").await?;
+    match rows::loss(client).await {
+        Ok(None) => Ok(false),
+        Ok(Some(loss)) if accept_loss => {
+            tracing::warn!(loss, "the loss is accepted");
+            Ok(true)
+        }
+        Ok(Some(loss)) => Err(PostgresError::Lost(loss)),
+        // Very many rows on a slow disk take longer than a statement may.
+        Err(error) => {
+            tracing::warn!(
+                error = text(&error),
+                "the rows of the history could not be counted, so a loss of rows is not noticed"
+            );
+            run(client, "ROLLBACK TO SAVEPOINT counting").await?;
+            Ok(false)
+        }
+    }
 }
 
 /// Puts the first object of a new store.

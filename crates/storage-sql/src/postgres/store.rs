@@ -25,6 +25,7 @@ use super::error::{PostgresError, Trouble, stopped, unheard};
 use super::feed;
 use super::read::{self, State};
 use super::refusal::Refusal;
+use super::rows::FoundLoss;
 use super::scan;
 use super::seen::Seen;
 use super::session::{Connector, LONG, Link, Pool, SHORT, Session};
@@ -60,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) maintenance: Link,
     /// The refusal of writes, if there is one.
     pub(crate) refusal: Refusal,
+    /// The rows that are gone, if any are.
+    pub(crate) loss: FoundLoss,
     /// How the writer stands, for whoever would rather read after it than beside it.
     pub(crate) turn: watch::Sender<Turn>,
 }
@@ -104,13 +107,15 @@ impl PostgresStore {
         let connector = Arc::new(Connector::new(&config));
         let connected = connector.patiently(|| connector.connect(Purpose::Read)).await;
         let (client, driver) = connected.map_err(|unreached| PostgresError::Connect(unreached.why))?;
-        setup::prepare(&client, config.least_revision, config.existing, config.first.as_ref()).await?;
+        let (least, first) = (config.least_revision, config.first.as_ref());
+        setup::prepare(&client, least, config.existing, first, config.accept_loss).await?;
         drop((client, driver));
         let shared = Arc::new(Shared {
             front: Link::new(connector.clone(), SHORT, Purpose::Read),
             readers: Pool::new(&connector, config.readers),
             maintenance: Link::new(connector.clone(), LONG, Purpose::Write),
             refusal: Refusal::default(),
+            loss: FoundLoss::default(),
             turn: watch::Sender::default(),
             connector,
         });
@@ -176,6 +181,7 @@ impl Store for PostgresStore {
     }
 
     async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError> {
+        self.shared.loss.check()?;
         let request = &request;
         let asked = |session: Arc<Session>| self.shared.believed(async move { read::range(&session, request).await });
         let (state, (entries, more)) = self.shared.readers.read(asked).await?;
@@ -190,6 +196,7 @@ impl Store for PostgresStore {
     }
 
     async fn count(&self, request: RangeRequest) -> Result<u64, StoreError> {
+        self.shared.loss.check()?;
         let request = &request;
         let asked = |session: Arc<Session>| self.shared.believed(async move { read::count(&session, request).await });
         let (state, count) = self.shared.readers.read(asked).await?;
@@ -224,8 +231,12 @@ impl Store for PostgresStore {
 
     async fn check(&self) -> Result<(), StoreError> {
         match tokio::time::timeout(CHECK, self.state()).await {
-            Ok(state) => state.and_then(|_| self.shared.refusal.check()),
+            Ok(state) => state.and_then(|_| self.shared.refusal.check()).and_then(|()| self.shared.loss.check()),
             Err(_) => Err(StoreError::Unavailable(format!("PostgreSQL gave no answer within {CHECK:?}"))),
         }
+    }
+
+    async fn verify(&self) -> Result<(), StoreError> {
+        self.count_rows().await
     }
 }

@@ -25,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::recent::Recent;
 use crate::sqlite::checkpoint::Checkpoints;
 use crate::sqlite::error::{OpenError, stopped};
+use crate::sqlite::index;
 use crate::sqlite::mark::MarkFile;
 use crate::sqlite::noting::Noting;
 use crate::sqlite::open::{
@@ -345,6 +346,16 @@ impl Store for SqliteStore {
                 return Ok(count);
             }
         }
+    }
+
+    async fn verify(&self) -> Result<(), StoreError> {
+        let compared = |connection: &rusqlite::Connection| {
+            // One moment for the index and what was counted.
+            let moment = connection.unchecked_transaction()?;
+            index::check(&moment)?;
+            moment.commit()
+        };
+        self.shared.readers.read(compared).await
     }
 
     fn refusal(&self) -> Option<String> {
