@@ -94,7 +94,7 @@ async fn a_server_written_with_the_library_is_used_with_kubectl() {
     let published = |index: &Value| index["paths"].get("apis/wardle.example.com/v1").is_some();
     until(&main.raw(), "/openapi/v3", published).await;
     let explained = main.kubectl(["explain", "flunder.spec.size"]).await.ok();
-    assert!(explained.contains("How large it is, in metres."), "{explained}");
+    assert!(explained.contains("The size in metres."), "{explained}");
     let resources = main.kubectl(["api-resources", "--api-group=wardle.example.com", "--no-headers"]).await.ok();
     assert_eq!(words(&resources), [["flunders", "fl", "wardle.example.com/v1", "true", "Flunder"]]);
 }
@@ -224,7 +224,7 @@ async fn two_main_servers_on_one_postgresql_lead_to_it() {
     let published = |index: &Value| index["paths"].get("apis/wardle.example.com/v1").is_some();
     until(&right.raw(), "/openapi/v3", published).await;
     let explained = right.kubectl(["explain", "flunder.spec.size"]).await.ok();
-    assert!(explained.contains("How large it is, in metres."), "{explained}");
+    assert!(explained.contains("The size in metres."), "{explained}");
     left.kubectl(["create", "namespace", "n"]).await.ok();
     let mut watch = right.kubectl(["get", "fl", "-n", "n", "-w", "-o", "name"]).spawn().await;
     left.kubectl(["create", "-n", "n", "-f", "-"]).stdin(manifest("one", "red", 3)).await.ok();
