@@ -119,7 +119,7 @@ impl Writer {
 pub(super) fn data_head(stream: u32, is_last: bool, bytes: usize) -> [u8; HEAD_BYTES] {
     let [a, b, c, d] = (stream & 0x7fff_ffff).to_be_bytes();
     let [_, x, y, z] = u32::try_from(bytes).unwrap_or(u32::MAX).to_be_bytes();
-    [a, b, c, d, u8::from(is_last) * FIN, x, y, z]
+    [a, b, c, d, if is_last { FIN } else { 0 }, x, y, z]
 }
 
 /// The answer to a ping.

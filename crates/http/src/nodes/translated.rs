@@ -23,7 +23,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, ReadHalf, WriteHalf};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::{Error, Message};
+use tokio_tungstenite::tungstenite::Message;
 
 use super::spdy::{self, ControlKind, FrameHead};
 use super::{NodeAccess, unwritable, websocket};
@@ -167,7 +167,7 @@ async fn input(
             Some(Ok(Message::Binary(data))) => data,
             Some(Ok(Message::Text(text))) => text.into(),
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
-            Some(Ok(Message::Close(_)) | Err(Error::Capacity(_) | _)) | None => return,
+            Some(Ok(Message::Close(_)) | Err(_)) | None => return,
         };
         let Some((channel, data)) = data.split_first() else { continue };
         counted(passed, 1 + data.len());

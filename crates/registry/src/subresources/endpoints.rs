@@ -162,8 +162,8 @@ pub(super) fn kubelet(
     container: String,
 ) -> Result<KubeletEndpoint, ApiError> {
     let (host, port) = kubelet_address(node, nodes)?;
-    let declared = node.get(&["status", "declaredFeatures"]).and_then(Value::as_array).into_iter().flatten();
-    let takes_websockets = declared.into_iter().any(|feature| feature == WEBSOCKETS);
+    let mut declared = node.get(&["status", "declaredFeatures"]).and_then(Value::as_array).into_iter().flatten();
+    let takes_websockets = declared.any(|feature| feature == WEBSOCKETS);
     Ok(KubeletEndpoint { host, port, namespace, pod, container, takes_websockets })
 }
 
@@ -237,10 +237,9 @@ impl Registry {
             unavailable(format!("no endpoints available for service {}", quote(&name)))
         };
         let first = usize::try_from(self.random.u64() % (found.len() as u64).max(1)).unwrap_or_default();
-        let in_order = found.iter().skip(first).chain(found.iter().take(first));
-        let chosen = in_order
-            .filter_map(|(endpoint, address, port)| is_of_pod(endpoint, address).map(|()| (address.clone(), *port)));
-        let (host, port) = chosen.into_iter().next().ok_or_else(none)?;
+        let mut in_order = found.iter().skip(first).chain(found.iter().take(first));
+        let chosen = in_order.find(|(endpoint, address, _)| is_of_pod(endpoint, address).is_some());
+        let (host, port) = chosen.map(|(_, address, port)| (address.clone(), *port)).ok_or_else(none)?;
         Ok(ProxiedEndpoint { is_tls: asked.is_tls(), host, port, is_kubelet: false })
     }
 }
