@@ -564,7 +564,7 @@ mod tests {
         let value = Bytes::from(format!(r#"{{"kind":"K","apiVersion":"v1","metadata":{{"name":"n{number}"}}}}"#));
         let revision = Revision::new(revision);
         let key = format!("n{number}").into();
-        let entry = collection.decoder.decode(key, &value, revision).unwrap();
+        let entry = collection.decoder.decode(key, &value, (revision, keelson_storage::Seal::PLAIN)).unwrap();
         Change { key: entry.key.clone(), revision, content: Content::Entry(Arc::new(entry)) }
     }
 

@@ -1,7 +1,7 @@
 //! `EncryptionConfiguration` of `apiserver.config.k8s.io/v1`: the rules of an operator, as they stand in a file.
 //!
-//! Read strictly and validated in upstream's words. Secrets are decoded once and have no text: no error and no log line shows them. Upstream
-//! repeats a whole provider in one error; here its secrets are replaced.
+//! Read strictly and validated in upstream's words. Secrets are decoded once and have no text: no error and no log line shows them.
+//! Upstream repeats a whole provider in one error; here its secrets are replaced.
 
 mod document;
 mod duration;

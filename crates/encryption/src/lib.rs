@@ -17,7 +17,7 @@ mod transformers;
 pub use config::{ConfigError, ConfigurationFile, EncryptionConfiguration};
 pub use error::TransformError;
 pub use metrics::{EncryptionMetrics, KeyUse, KmsCall, Operation};
-pub use reload::Reloader;
+pub use reload::{Check, Reloader};
 pub use resources::Resources;
 pub use store::EncryptedStore;
 pub use transformers::{Environment, Transformers};

@@ -1,7 +1,7 @@
 //! The configuration while a server runs: key services are called, and the file is read again when it changes.
 //!
-//! New providers take the place of the old ones only when all of their key services are well. A file that can't be used leaves the old ones,
-//! and is tried again. Nothing of the file is kept but its hash.
+//! New providers take the place of the old ones only when all of their key services are well. A file that can't be used leaves the old
+//! ones, and is tried again. Nothing of the file is kept but its hash.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,6 +21,9 @@ const LOOK: Duration = Duration::from_secs(5);
 const LEAST_GRACE: Duration = Duration::from_secs(10);
 /// The pause between checks of new providers.
 const CHECK: Duration = Duration::from_millis(100);
+
+/// A check of health.
+pub type Check = Box<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// Follows the configuration of a store.
 pub struct Reloader {
@@ -65,7 +68,7 @@ impl Reloader {
     }
 
     /// The checks of health, by name. With reloads, or with key services of KMS v2 alone, there is one for all.
-    pub fn checks(self: &Arc<Self>) -> Vec<(String, Box<dyn Fn() -> Result<(), String> + Send + Sync>)> {
+    pub fn checks(self: &Arc<Self>) -> Vec<(String, Check)> {
         let (count, has_first) = self.sealing.transformers().services();
         if self.file.is_some() || count > 0 && !has_first {
             let reloader = self.clone();
@@ -74,8 +77,7 @@ impl Reloader {
         }
         let one = |place: usize| {
             let reloader = self.clone();
-            let check: Box<dyn Fn() -> Result<(), String> + Send + Sync> =
-                Box::new(move || reloader.sealing.transformers().health_of(place));
+            let check: Check = Box::new(move || reloader.sealing.transformers().health_of(place));
             (format!("kms-provider-{place}"), check)
         };
         (0..count).map(one).collect()

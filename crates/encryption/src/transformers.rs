@@ -145,7 +145,7 @@ impl Transformers {
             return keys("k8s:enc:aesgcm:v1:", "AES", given, |key| Gcm::new(key).map(Cipher::Gcm));
         }
         if let Some(given) = &entry.aescbc {
-            return keys("k8s:enc:aescbc:v1:", "AES", given, |key| Cbc::new(key).map(Cipher::Cbc));
+            return keys("k8s:enc:aescbc:v1:", "AES", given, |key| Cbc::new(key).map(Box::new).map(Cipher::Cbc));
         }
         if let Some(given) = &entry.secretbox {
             let cipher = |key: &[u8]| SecretBox::new(key).map(Cipher::SecretBox);

@@ -1,5 +1,5 @@
-//! The providers and the store of encryption, without a server: upstream's errors, values that other programs have encrypted, and the contract
-//! of stores with each provider.
+//! The providers and the store of encryption, without a server: upstream's errors, values that other programs have encrypted, and the
+//! contract of stores with each provider.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
@@ -11,6 +11,7 @@ use bytes::Bytes;
 use keelson_encryption::{
     ConfigurationFile, EncryptedStore, EncryptionConfiguration, Environment, Resources, Transformers,
 };
+use keelson_meta::clock::ManualClock;
 use keelson_meta::random::SystemRandom;
 use keelson_meta::{GroupResource, SystemClock};
 use keelson_storage::conformance::{Factory, run};
@@ -193,4 +194,23 @@ async fn a_seed_serves_all_values_and_a_dead_service_what_is_known() {
     assert!(why.starts_with("failed to decrypt DEK, error: rpc error: code = Unavailable"), "{why}");
     assert!(third.commit(Transaction::default().put(key(1), "x")).await.is_err());
     assert_eq!(memory.get(&key(1)).await.unwrap().unwrap().revision, lost.revision);
+}
+
+/// An operator who changed the key of a service relies on it.
+#[tokio::test]
+async fn a_seed_is_not_written_with_for_longer_than_three_minutes_without_a_status() {
+    let (memory, kms) = (MemoryStore::new(), KmsDouble::start("kek-1"));
+    let clock = Arc::new(ManualClock::new(std::time::SystemTime::UNIX_EPOCH));
+    let providers = format!("{{kms: {{apiVersion: v2, name: one, endpoint: '{}'}}}}", kms.endpoint());
+    let made = transformers(&secrets(&providers), Environment { clock: clock.clone(), ..environment() }).unwrap();
+    made.prime().await;
+    let store = EncryptedStore::new(Arc::new(memory.clone()), Arc::new(made), resources(), None);
+    let put = || store.commit(Transaction::default().put(StoreKey::new("/registry/secrets/a"), "value"));
+    clock.advance(Duration::from_secs(180));
+    put().await.unwrap();
+    clock.advance(Duration::from_secs(1));
+    let refused = put().await.unwrap_err().to_string();
+    let end = "expired at 1970-01-01T00:03:00Z (current time is 1970-01-01T00:03:01Z)";
+    assert!(refused.starts_with("encryptedDEKSource with keyID hash \"sha256:") && refused.ends_with(end), "{refused}");
+    assert_eq!(store.get(&StoreKey::new("/registry/secrets/a")).await.unwrap().unwrap().value, "value");
 }

@@ -223,8 +223,6 @@ fn registry_config(args: &Serve, versions: &StorageVersions) -> anyhow::Result<R
 
 fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -> anyhow::Result<Config> {
     let registry = registry_config(&args, versions)?;
-    let gates = args.feature_gates.clone().joined();
-    let first_kms = gates.iter().rev().find(|(gate, _)| *gate == FeatureGate::KmsV1).is_some_and(|(_, on)| *on);
     let store = match args.store.as_deref() {
         None if args.startup.ephemeral => StoreConfig::Memory,
         Some(url) => StoreConfig::parse(url).context("reading --store")?,
@@ -295,7 +293,7 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     config.pki.front_proxy = args.front_proxy.into_options();
     config.nodes = args.nodes.into_options();
     config.audit = args.audit.into_config();
-    config.encryption = args.encryption.into_config(first_kms);
+    config.encryption = args.encryption.into_config(&args.feature_gates.joined());
     Ok(config)
 }
 

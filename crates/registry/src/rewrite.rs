@@ -36,7 +36,8 @@ impl Registry {
         Ok(())
     }
 
-    /// The next objects of a collection that are stored otherwise than as this kind, or under another seal than today's, and can be read, from a key on: so many at the most.
+    /// The next objects of a collection that are stored otherwise than as this kind, or under another seal than today's, and can be read,
+    /// from a key on: so many at the most.
     pub fn stale(&self, stored: &StoredCollection, kind: &GroupVersionKind, from: &str, most: usize) -> StalePage {
         self.counters().count_stale_page();
         let current = self.current(stored.cached.prefix(), kind);

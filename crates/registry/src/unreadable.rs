@@ -9,6 +9,7 @@
 
 use keelson_access::{Attributes, ResourceAttributes};
 use keelson_cache::Collection;
+use keelson_codec::DecodeError;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::gvk::GroupKind;
 use keelson_meta::options::DeleteOptions;
@@ -53,7 +54,12 @@ impl Registry {
             .into_iter()
             .map(|(key, error)| {
                 let field = format!("{}{key}", collection.prefix());
-                cause("UnexpectedServerResponse", format!("object not decodable: {error}"), field)
+                // In upstream's words.
+                let what = match error {
+                    DecodeError::Encrypted | DecodeError::Sealed(_) => "data from the storage is not transformable",
+                    _ => "object not decodable",
+                };
+                cause("UnexpectedServerResponse", format!("{what}: {error}"), field)
             })
             .collect();
         if more {

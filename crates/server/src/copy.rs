@@ -28,8 +28,9 @@ const REVISION_MARGIN: u64 = 1_000_000;
 /// The copy's revisions go on above those of its source, so that clients which knew that see none go back; only etcd can't.
 ///
 /// # Errors
-/// When a store can't be opened or fails, or the source is still being written. When a value can't be decrypted by `encryption`. When the source is not there, or is empty without
-/// `allow_empty`, and when the target holds something else. What was copied stays, and the same call goes on from it.
+/// When a store can't be opened or fails, or the source is still being written. When a value can't be decrypted by `encryption`. When the
+/// source is not there, or is empty without `allow_empty`, and when the target holds something else. What was copied stays, and the same
+/// call goes on from it.
 pub async fn copy_store(
     from: &StoreConfig,
     to: &StoreConfig,

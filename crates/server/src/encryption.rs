@@ -85,9 +85,13 @@ impl Loaded {
         Ok(Some(Self { file, transformers, environment }))
     }
 
-    /// Puts encryption before an engine.
-    pub(crate) async fn over(self, config: &Config, store: Arc<dyn Store>) -> (Arc<dyn Store>, Encryption) {
-        let Self { file, transformers, environment } = self;
+    /// Puts encryption before an engine, if a configuration was read.
+    pub(crate) async fn over(
+        loaded: Option<Self>,
+        config: &Config,
+        store: Arc<dyn Store>,
+    ) -> (Arc<dyn Store>, Option<Encryption>) {
+        let Some(Self { file, transformers, environment }) = loaded else { return (store, None) };
         transformers.prime().await;
         let store = encrypted(store, transformers, &config.store);
         let settings = &config.encryption;
@@ -97,7 +101,7 @@ impl Loaded {
         if let Some(pauses) = settings.pauses {
             reloader = reloader.looking(pauses.file);
         }
-        (Arc::new(store), Encryption { reloader: Arc::new(reloader), metrics })
+        (Arc::new(store), Some(Encryption { reloader: Arc::new(reloader), metrics }))
     }
 }
 

@@ -81,11 +81,7 @@ impl PipelineParts {
         metrics.add_source(move || registry_samples(&measured));
         metrics.add_source(store_metrics);
         measure_store(&metrics, &registry, store_requests);
-        if let Some(Encryption { metrics: numbers, .. }) = encryption {
-            let (told, id) = (numbers.clone(), config.server_id.clone());
-            metrics.add_source(move || encryption_samples(&told, &id));
-            metrics.add_histograms(move || encryption_times(&numbers));
-        }
+        measure_encryption(&metrics, encryption, config);
         let gates = feature_gates(&config.registry);
         metrics.add_source(move || gates.clone());
         measure_calls(&metrics, &outbound);
@@ -139,6 +135,14 @@ impl PipelineParts {
             .with_console(config.console.then_some(console::answer as OpenPages))
             .with_auditor(auditor)
     }
+}
+
+/// Adds the numbers of encryption, where there is any.
+fn measure_encryption(metrics: &Metrics, encryption: Option<Encryption>, config: &Config) {
+    let Some(Encryption { metrics: numbers, .. }) = encryption else { return };
+    let (told, id) = (numbers.clone(), config.server_id.clone());
+    metrics.add_source(move || encryption_samples(&told, &id));
+    metrics.add_histograms(move || encryption_times(&numbers));
 }
 
 /// The definitions of custom resources, as requests wait for them.

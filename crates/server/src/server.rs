@@ -174,13 +174,7 @@ impl Prepared {
                 "new keys were made for a store that holds objects; tokens and certificates of other keys are refused"
             );
         }
-        let (store, encryption) = match encryption {
-            Some(loaded) => {
-                let (store, encryption) = loaded.over(&config, store).await;
-                (store, Some(encryption))
-            }
-            None => (store, None),
-        };
+        let (store, encryption) = Loaded::over(encryption, &config, store).await;
         let specs = keelson_builtin::collection_specs_for(&config.registry.service_ranges);
         let cache = Cache::start(store.clone(), specs, cache_config(&config, &supervisor))
             .await

@@ -77,7 +77,7 @@ fn entry(key: &str, (app, node): Body, decoder: &Decoder) -> Arc<Entry> {
     let value = format!(
         r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"p","labels":{{{label}"all":"x"}}}},"spec":{{"nodeName":"{node}"}}}}"#
     );
-    Arc::new(decoder.decode(key.into(), &Bytes::from(value), Revision::new(1)).unwrap())
+    Arc::new(decoder.decode(key.into(), &Bytes::from(value), (Revision::new(1), keelson_storage::Seal::PLAIN)).unwrap())
 }
 
 /// Trees and their expected contents.

@@ -47,7 +47,11 @@ fn entry(decoder: &Decoder, number: u16, letters: &str, revision: u64) -> Arc<En
     let value = Bytes::from(format!(
         r#"{{"kind":"K","apiVersion":"v1","metadata":{{"name":"n{number:04}","labels":{{"letters":"{letters}"}}}}}}"#
     ));
-    Arc::new(decoder.decode(format!("n{number:04}").into(), &value, Revision::new(revision)).unwrap())
+    Arc::new(
+        decoder
+            .decode(format!("n{number:04}").into(), &value, (Revision::new(revision), keelson_storage::Seal::PLAIN))
+            .unwrap(),
+    )
 }
 
 fn gathered(snapshot: &Snapshot, parts: usize) -> View {

@@ -1,7 +1,7 @@
 //! A provider of KMS v1, which upstream has deprecated: a data key for each value, encrypted by a call for each write.
 //!
-//! The envelope is the length of the encrypted data key in two bytes, the encrypted data key, and the value in AES-GCM. Values in AES-CBC of
-//! old servers are read, and count as sealed otherwise.
+//! The envelope is the length of the encrypted data key in two bytes, the encrypted data key, and the value in AES-GCM. Values in AES-CBC
+//! of old servers are read, and count as sealed otherwise.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -49,7 +49,7 @@ pub(crate) struct FirstKms {
 
 impl DataKey {
     fn new(key: &[u8]) -> Result<Self, TransformError> {
-        Ok(Self { gcm: Cipher::Gcm(Gcm::new(key)?), cbc: Cipher::Cbc(Cbc::new(key)?) })
+        Ok(Self { gcm: Cipher::Gcm(Gcm::new(key)?), cbc: Cipher::Cbc(Box::new(Cbc::new(key)?)) })
     }
 }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use arc_swap::ArcSwapOption;
+use keelson_meta::clock::rfc3339;
 use keelson_meta::{Clock, Random};
 use keelson_storage::Seal;
 use keelson_supervision::{info_repeated, warn_repeated};
@@ -280,8 +281,9 @@ impl Kms {
         let (now, expires) = (self.clock.now(), *self.expires.lock());
         if expires.is_none_or(|expires| now > expires) {
             let hash = hash_of(&state.key_id);
-            let late = expires.and_then(|expires| now.duration_since(expires).ok()).unwrap_or_default();
-            let text = format!("encryptedDEKSource with keyID hash {hash:?} expired {} seconds ago", late.as_secs());
+            let (expired, now) = (rfc3339(expires.unwrap_or(SystemTime::UNIX_EPOCH)), rfc3339(now));
+            let text =
+                format!("encryptedDEKSource with keyID hash {hash:?} expired at {expired} (current time is {now})");
             return Err(TransformError::new(text));
         }
         // It stays cached for as long as it is written with.

@@ -1,10 +1,13 @@
 //! Settings of encryption at rest, under the names that the reference server has for them.
+//!
+//! Keys are never arguments: a process list shows those. They stand in a file.
 
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args as ClapArgs};
 use keelson_server::EncryptionConfig;
 
+use super::FeatureGate;
 use super::kinds::switch;
 
 /// Settings of encryption at rest.
@@ -28,7 +31,9 @@ pub(crate) struct Encryption {
 }
 
 impl Encryption {
-    pub(crate) fn into_config(self, first_kms: bool) -> EncryptionConfig {
+    /// The settings of a server with these feature gates.
+    pub(crate) fn into_config(self, gates: &[(FeatureGate, bool)]) -> EncryptionConfig {
+        let first_kms = gates.iter().rev().find(|(gate, _)| *gate == FeatureGate::KmsV1).is_some_and(|(_, on)| *on);
         EncryptionConfig {
             file: self.encryption_provider_config.filter(|file| !file.as_os_str().is_empty()),
             reloads: self.encryption_provider_config_automatic_reload,

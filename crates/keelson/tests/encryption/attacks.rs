@@ -1,4 +1,6 @@
 //! Values that someone with access to the store has changed, and secrets of the configuration that nobody may see.
+//!
+//! Each value is put into the store as a writer of etcd could put it.
 
 use std::os::unix::fs::PermissionsExt as _;
 

@@ -1,4 +1,6 @@
 //! Configurations, servers with them, and a look at stored bytes.
+//!
+//! Nothing here knows what a test shows.
 
 use std::path::PathBuf;
 use std::sync::Arc;

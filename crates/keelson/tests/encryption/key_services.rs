@@ -1,4 +1,6 @@
 //! Key services: one call for many objects, a service that dies and comes back, keys that change, and the checks of health.
+//!
+//! The service is a double in this process that a test can end, change and count.
 
 use keelson_storage::memory::MemoryStore;
 use keelson_testkit::{KmsDouble, TestServer};

@@ -1,4 +1,6 @@
 //! Keys that are replaced: a migration writes every object under the new one.
+//!
+//! The server makes no migration for a key by itself: other servers may not know the key yet.
 
 use std::sync::Arc;
 

@@ -1,4 +1,6 @@
 //! Values that can't be decrypted: named in upstream's words, never written over, and no harm to others.
+//!
+//! Texts are those that kube-apiserver was recorded with.
 
 use keelson_storage::memory::MemoryStore;
 use keelson_testkit::TestServer;

@@ -1,4 +1,6 @@
 //! Providers on a store: prefixes, rules in their order, and values of one provider read by another.
+//!
+//! The store is in memory. `stores` has the others.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

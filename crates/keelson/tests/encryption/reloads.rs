@@ -1,4 +1,6 @@
 //! The file that changes while a server runs.
+//!
+//! Looks at the file follow each other quickly here.
 
 use std::sync::Arc;
 

@@ -1,4 +1,6 @@
 //! Every store: nothing plain on the disk, and the values of one server read by the next, by a copy and by a backup.
+//!
+//! Servers are processes of their own, which are killed and started again.
 
 use std::path::Path;
 
