@@ -52,6 +52,14 @@ pub(crate) fn ci(workspace: &Workspace) -> Result<ExitCode> {
             return Ok(ExitCode::FAILURE);
         }
     }
+    step("forms of servers for tests, each alone");
+    for feature in ["embedded,latest", "process,latest"] {
+        let mut check = cargo(workspace);
+        check.args(["check", "--locked", "--package", "keelson-test", "--lib", "--no-default-features"]);
+        if !run::shown(check.args(["--features", feature]))? {
+            return Ok(ExitCode::FAILURE);
+        }
+    }
     step("test");
     test::test(workspace, &[])
 }

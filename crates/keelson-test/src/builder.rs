@@ -104,8 +104,3 @@ const fn default_form() -> Result<Form, Error> {
 fn default_form() -> Result<Form, Error> {
     Ok(Form::Process(PathBuf::from("keelson")))
 }
-
-#[cfg(not(any(feature = "process", feature = "embedded")))]
-fn default_form() -> Result<Form, Error> {
-    Err(Error::Start("keelson-test has neither of its features `embedded` and `process`".to_owned()))
-}

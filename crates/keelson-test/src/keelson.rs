@@ -246,7 +246,7 @@ impl Keelson {
         self.fork_from(&snapshot).await
     }
 
-    /// A fork that begins with an earlier snapshot of this server.
+    /// A fork that begins with an earlier snapshot of this server, or of one of its forks.
     ///
     /// # Errors
     /// [`Error::NeedsEmbedded`] for a server that is a process.

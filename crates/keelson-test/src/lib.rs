@@ -12,6 +12,9 @@
 //! # tokio::runtime::Runtime::new().unwrap().block_on(a_test()).unwrap();
 //! ```
 
+#[cfg(not(any(feature = "embedded", feature = "process")))]
+compile_error!("keelson-test needs one of its features `embedded` and `process`");
+
 mod background;
 mod builder;
 mod certificate_request;

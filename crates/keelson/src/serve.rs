@@ -221,6 +221,11 @@ fn registry_config(args: &Serve, versions: &StorageVersions) -> anyhow::Result<R
     Ok(registry)
 }
 
+/// The time for idle clients to read the end of the server.
+fn parting(is_ephemeral: bool) -> Duration {
+    if is_ephemeral { EPHEMERAL_PARTING } else { Config::default().parting }
+}
+
 fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -> anyhow::Result<Config> {
     let registry = registry_config(&args, versions)?;
     let store = match args.store.as_deref() {
@@ -234,6 +239,7 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
         store,
         data_dir: Some(data_dir.to_owned()),
         history: args.history,
+        parting: parting(args.startup.ephemeral),
         accept_loss: args.accept_loss,
         store_room: args.store_room.into_room(args.startup.unsafe_no_fsync),
         max_object_bytes: args.max_object_bytes as usize,
@@ -243,9 +249,6 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     };
     for name in &args.no_chunking.joined() {
         config.never_chunk(catalogue(), name).context("--no-chunking")?;
-    }
-    if args.startup.ephemeral {
-        config.parting = EPHEMERAL_PARTING;
     }
     config.advertise_address = args.advertise_address;
     config.token_file = args.token_auth_file;

@@ -151,3 +151,22 @@ async fn wrong_settings_are_refused() {
     let refused = Keelson::builder().form(Form::Embedded).arg("--v=1").start().await;
     assert!(refused.is_err());
 }
+
+#[test]
+fn the_binary_of_the_variable_takes_the_place_of_the_server_in_this_process() {
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "life::a_start_without_a_form", "--nocapture"])
+        .env("KEELSON_TEST_FORM", "1")
+        .env("KEELSON_BIN", "/nowhere/keelson")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(text.contains("starting /nowhere/keelson failed"), "{text}");
+}
+
+#[tokio::test]
+async fn a_start_without_a_form() {
+    if std::env::var_os("KEELSON_TEST_FORM").is_some() {
+        println!("{}", Keelson::start().await.unwrap_err());
+    }
+}
