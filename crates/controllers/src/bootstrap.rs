@@ -1,8 +1,8 @@
 //! Creates the objects of every cluster: the `kubernetes` service, priority classes, roles and bindings, flow control
 //! levels, and the APIServices of built-in groups. Runs in the background at start, while the server answers requests.
 //!
-//! An object that exists belongs to the operator (`flow_objects.rs` keeps those of flow control). Of it only roles and bindings are touched: what they lack is added, as
-//! long as they carry no `rbac.authorization.kubernetes.io/autoupdate: "false"`. Nothing is ever taken away.
+//! An existing object belongs to the operator, and `flow_objects.rs` maintains those of flow control. Only roles and bindings are
+//! changed: missing rules and subjects are added, unless `rbac.authorization.kubernetes.io/autoupdate` is `"false"`. None are removed.
 //!
 //! No authorizer, webhook or policy is called. An object can still be refused, for example by a quota or because the
 //! stored one can't be read. The bootstrap retries it with backoff, creates the others, and the server becomes ready.

@@ -1,4 +1,6 @@
-//! The demand of a level for seats over a period: the seats in use and those that requests wait for.
+//! The demand of a level for seats over a period.
+//!
+//! It counts the seats in use and the seats that requests wait for.
 
 use std::time::Duration;
 

@@ -6,6 +6,8 @@
 //! guards (counting, seats, stalled bodies) are put on the answer in reverse. Each filter is a plain function; [`Pipeline::answer`] is the
 //! only place that knows their order.
 
+// SIZE: the order of all filters is the subject of the file.
+
 mod audit;
 mod authentication;
 mod authorization;
@@ -305,6 +307,7 @@ impl Pipeline {
         mut parts: Parts,
         body: RequestBody,
     ) -> Response<ResponseBody> {
+        // SIZE: the filters of every request in one readable order.
         let mut info = RequestInfo::parse(&parts.method, &parts.uri);
         let request_id = request_id::of(&parts.headers, self.random.as_ref());
         let (error_form, is_head) = (negotiation::error_form(&parts), parts.method == Method::HEAD);
@@ -421,7 +424,8 @@ impl Pipeline {
         mut body: RequestBody,
         error_form: MediaType,
     ) -> Result<(Response<ResponseBody>, Holds), ApiError> {
-        // Before anybody is asked who he is: it is the page on which he says so.
+        // SIZE: the filters that may refuse, in one readable order.
+        // The console comes before authentication, since its login page asks for credentials.
         if let Some(page) = self.console.and_then(|answer| answer(&info.path, &parts)) {
             return Ok((page, Holds::default()));
         }

@@ -227,6 +227,7 @@ fn parting(is_ephemeral: bool) -> Duration {
 }
 
 fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -> anyhow::Result<Config> {
+    // SIZE: one list of settings.
     let registry = registry_config(&args, versions)?;
     let store = match args.store.as_deref() {
         None if args.startup.ephemeral => StoreConfig::Memory,

@@ -1,4 +1,6 @@
-//! Has the flow control of requests follow the stored flow schemas and priority levels, and lend seats between levels.
+//! The configuration of flow control, read from the stored flow schemas and priority levels.
+//!
+//! A task follows them, and another lends seats between levels.
 
 use std::time::Duration;
 

@@ -60,6 +60,7 @@ pub(crate) struct PipelineParts {
 impl PipelineParts {
     /// The pipeline of a server that is reached at `addr`.
     pub(crate) fn into_pipeline(self, config: &Config, addr: SocketAddr, stopping: CancellationToken) -> Pipeline {
+        // SIZE: one list of the parts of the pipeline and of its metrics.
         let Self {
             supervisor,
             registry,

@@ -152,6 +152,7 @@ impl Prepared {
     }
 
     async fn prepare(config: Config) -> anyhow::Result<Self> {
+        // SIZE: one list of the steps of a start, in their order.
         // ORDER: before anything is made in the directory.
         let least = config.store.check_there(config.data_dir.as_deref(), config.accept_loss)?;
         data_directory::warn_of_other_store(&config);

@@ -2,8 +2,9 @@
 //!
 //! It reads the keys of the transaction back, with reads that see everything that was acknowledged. The transaction took effect if a
 //! key has its value at a revision above the newest one known when it was sent, and all other writes stand at that revision. The
-//! versions between are read too: another server may have written over it, or written the same bytes, such as a quota's state. A compare with a revision that its key no longer has shows that the transaction did not take effect and never
-//! will. Every other finding leaves the outcome unknown: a transaction under way may be applied after any read.
+//! versions between are read too: another server may have written over it, or written the same bytes, such as a quota's state.
+//! A compare with a revision that its key no longer has shows that the transaction did not take effect and never will. Every other
+//! finding leaves the outcome unknown: a transaction under way may be applied after any read.
 
 use keelson_meta::Revision;
 use keelson_storage::{CommitError, Committed, Condition, KeyValue, StoreError, StoreKey, Transaction, Write};

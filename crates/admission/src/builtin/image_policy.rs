@@ -203,10 +203,10 @@ impl Admission for ImagePolicyWebhook {
     }
 
     fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
-        let is_ephemeral = attributes.operation == Operation::Update
-            && attributes.subresource() == EPHEMERAL
-            && is_about(attributes, "pods");
-        if is_ephemeral || is_written(attributes, "pods") { Interest::Object } else { Interest::None }
+        let is_ephemeral = attributes.operation == Operation::Update && attributes.subresource() == EPHEMERAL;
+        let is_pod = is_about(attributes, "pods");
+        let is_written = is_written(attributes, "pods");
+        if is_written || (is_ephemeral && is_pod) { Interest::Object } else { Interest::None }
     }
 
     fn validate<'a>(

@@ -1,4 +1,6 @@
-//! Classification by examples, and against a plain comparison of every rule.
+//! Classification by examples.
+//!
+//! It is also compared with a plain comparison of every rule.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,6 @@
-//! Fair queues by examples, and against a plain model.
+//! Fair queues by examples.
+//!
+//! They are also compared with a plain model.
 
 use hashbrown::HashMap as Map;
 use proptest::prelude::*;

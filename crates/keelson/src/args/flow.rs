@@ -1,4 +1,6 @@
-//! Flags of `serve` for the requests that are answered at once, under the names of kube-apiserver.
+//! Flags of `serve` for concurrent requests.
+//!
+//! They have the names of kube-apiserver.
 
 use clap::Args as ClapArgs;
 use keelson_server::FlowLimits;

@@ -1,4 +1,6 @@
-//! Reviews of images by a backend: what it is shown, what counts of its answers, and what becomes of pods when it hangs, lies or is gone.
+//! Reviews of images by a backend.
+//!
+//! The tests cover its requests, its answers, and pods while it hangs, lies or is gone.
 
 use std::collections::VecDeque;
 use std::path::Path;

@@ -1,4 +1,6 @@
-//! Tolerations that pods get from their namespace and the settings, and the ones that these allow.
+//! Tolerations of pods by their namespace and the settings.
+//!
+//! These add tolerations, and limit the permitted ones.
 
 use keelson_server::{AdmissionConfiguration, AdmissionPlugins};
 use keelson_testkit::{Raw, TestServer};

@@ -1,4 +1,6 @@
-//! The metrics of flow control, in upstream's names: seats and requests of each level, and the times of waiting and holding.
+//! The metrics of flow control, under upstream's names.
+//!
+//! They count the seats and requests of each level, and the times of waiting and execution.
 
 use http::Method;
 

@@ -1,4 +1,6 @@
-//! Histograms and counts of the requests of one flow schema, kept under the lock of their level.
+//! Histograms and counts of the requests of one flow schema.
+//!
+//! The lock of their level guards them.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! Flow control as the filters see it.
+//!
+//! Requests are classified, admitted, queued and rejected.
 
 use http::{Method, Request as HttpRequest};
 use keelson_access::user::{AUTHENTICATED, UNAUTHENTICATED};

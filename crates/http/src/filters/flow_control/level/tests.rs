@@ -1,4 +1,6 @@
 //! A level as its requests see it.
+//!
+//! Seats are taken, waited for, lent and given back.
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
