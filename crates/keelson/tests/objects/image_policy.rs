@@ -46,7 +46,7 @@ fn plugins() -> AdmissionPlugins {
 }
 
 /// The settings, with the fields of a backend beside its kubeconfig.
-fn settings(directory: &Path, url: &str, ca_bundle: &str, with: Value) -> AdmissionConfiguration {
+fn settings(directory: &Path, url: &str, ca_bundle: &str, with: &Value) -> AdmissionConfiguration {
     let file = kubeconfig(directory, "backend", url, ca_bundle);
     let mut own = json!({ "kubeConfigFile": file, "retryBackoff": 1 });
     own.as_object_mut().unwrap().extend(with.as_object().unwrap().clone());
@@ -57,7 +57,7 @@ fn settings(directory: &Path, url: &str, ca_bundle: &str, with: Value) -> Admiss
     AdmissionConfiguration::from_file(&path).unwrap()
 }
 
-async fn server(directory: &Path, backend: &Backend, with: Value) -> TestServer {
+async fn server(directory: &Path, backend: &Backend, with: &Value) -> TestServer {
     let settings = settings(directory, &backend.hook.url("/images"), &backend.hook.ca_bundle(), with);
     let builder = TestServer::builder().configure(move |config| {
         config.admission = plugins();
@@ -99,7 +99,7 @@ fn by_image(review: &Value) -> HookReply {
 async fn a_backend_sees_images_and_its_answer_counts_for_a_while() {
     let backend = Backend::start(by_image).await;
     let files = TempDir::new().unwrap();
-    let server = server(files.path(), &backend, json!({ "denyTTL": -1 })).await;
+    let server = server(files.path(), &backend, &json!({ "denyTTL": -1 })).await;
     let raw = server.raw();
     let mut whole = pod("whole", "good:1");
     whole["spec"]["initContainers"] = json!([{ "name": "i", "image": "good:2" }]);
@@ -153,7 +153,7 @@ async fn a_backend_sees_images_and_its_answer_counts_for_a_while() {
 async fn a_backend_that_lies_dies_or_is_gone_allows_nothing() {
     let backend = Backend::start(by_image).await;
     let files = TempDir::new().unwrap();
-    let server = server(files.path(), &backend, json!({})).await;
+    let server = server(files.path(), &backend, &json!({})).await;
     let raw = server.raw();
     for (image, why) in [
         ("text", "status.allowed of the answer is no boolean"),
@@ -200,7 +200,7 @@ async fn pods_pass_without_a_backend_where_the_settings_say_so() {
     let (policy, log) = (files.path().join("policy.yaml"), files.path().join("audit.log"));
     std::fs::write(&policy, "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n").unwrap();
     let with = json!({ "defaultAllow": true });
-    let settings = settings(files.path(), &backend.hook.url("/images"), &backend.hook.ca_bundle(), with);
+    let settings = settings(files.path(), &backend.hook.url("/images"), &backend.hook.ca_bundle(), &with);
     let written = log.clone();
     let builder = TestServer::builder().configure(move |config| {
         config.admission = plugins();
@@ -236,7 +236,7 @@ async fn credentials_go_to_the_backend_that_the_files_name_now() {
     let (backend, other, stranger) =
         (Backend::start(by_image).await, Backend::start(by_image).await, Backend::start(by_image).await);
     let files = TempDir::new().unwrap();
-    let server = server(files.path(), &backend, json!({ "allowTTL": -1 })).await;
+    let server = server(files.path(), &backend, &json!({ "allowTTL": -1 })).await;
     let raw = server.raw();
     raw.post(format!("{PODS}?dryRun=All"), &pod("p", "good:1")).await.expect(201);
     assert_eq!(backend.seen().len(), 1);
@@ -279,7 +279,7 @@ async fn a_plugin_without_a_backend_keeps_the_server_from_starting() {
     let told = start(AdmissionConfiguration::default()).await;
     assert!(told.contains("the plugin ImagePolicyWebhook has no settings"), "{told}");
     let files = TempDir::new().unwrap();
-    let plain = settings(files.path(), "http://127.0.0.1:1/", "", json!({}));
+    let plain = settings(files.path(), "http://127.0.0.1:1/", "", &json!({}));
     let told = start(plain).await;
     assert!(told.contains("the server \"http://127.0.0.1:1/\" is not of the form https://host[/path]"), "{told}");
 }

@@ -44,7 +44,7 @@ async fn namespace(raw: &Raw, name: &str, defaults: Option<&str>, allowed: Optio
         .expect(201);
 }
 
-fn pod(name: &str, tolerations: &[Value], resources: Value) -> Value {
+fn pod(name: &str, tolerations: &[Value], resources: &Value) -> Value {
     let container = json!({ "name": "c", "image": "i:1", "resources": resources });
     json!({ "metadata": { "name": name }, "spec": { "containers": [container], "tolerations": tolerations } })
 }
@@ -63,7 +63,7 @@ async fn pods_get_the_tolerations_of_their_namespace() {
     namespace(&raw, "empty", Some(""), None).await;
     namespace(&raw, "bad", Some("[1]"), None).await;
     let made = async |namespace: &str, name: &str, tolerations: &[Value], resources: Value| {
-        let made = raw.post(pods(namespace), &pod(name, tolerations, resources)).await.expect(201).json();
+        let made = raw.post(pods(namespace), &pod(name, tolerations, &resources)).await.expect(201).json();
         made["spec"]["tolerations"].clone()
     };
     assert_eq!(made("plain", "a", &[], json!({})).await, json!([exists("all")]), "by the settings");
@@ -83,7 +83,7 @@ async fn pods_get_the_tolerations_of_their_namespace() {
     let pressure = exists("node.kubernetes.io/memory-pressure");
     assert_eq!(made("empty", "b", &[], asks.clone()).await, json!([pressure]));
     assert_eq!(made("empty", "c", &[json!({ "operator": "Exists" })], asks).await, json!([{ "operator": "Exists" }]));
-    let told = raw.post(pods("bad"), &pod("a", &[], json!({}))).await.expect(500).text();
+    let told = raw.post(pods("bad"), &pod("a", &[], &json!({}))).await.expect(500).text();
     assert!(
         told.contains("scheduler.alpha.kubernetes.io/defaultTolerations of namespace bad: a toleration is no object"),
         "{told}"
@@ -101,7 +101,7 @@ async fn pods_have_no_tolerations_that_their_namespace_does_not_allow() {
     namespace(&raw, "free", None, Some("")).await;
     namespace(&raw, "never", Some(&default), Some(&key_alone)).await;
     let posted = async |namespace: &str, name: &str, tolerations: &[Value]| {
-        let answer = raw.post(pods(namespace), &pod(name, tolerations, json!({}))).await;
+        let answer = raw.post(pods(namespace), &pod(name, tolerations, &json!({}))).await;
         (answer.status, answer.json()["message"].as_str().unwrap_or_default().to_owned())
     };
     let refused = |name: &str| (403, format!("pods {name:?} {REFUSED}"));
