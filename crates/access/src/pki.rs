@@ -100,7 +100,7 @@ pub enum PkiError {
         certificate: PathBuf,
     },
     /// Files are gone that a server has used. New ones would lock out the clients that rely on them.
-    #[error("missing: {missing}. {} was made with it, so clients rely on it: put it back from a copy", witness.display())]
+    #[error("missing: {missing}. {} shows that a server has run with it, so clients rely on it: put it back from a copy", witness.display())]
     Lost {
         /// The files that are not there.
         missing: String,
