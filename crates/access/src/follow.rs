@@ -12,6 +12,8 @@ use parking_lot::{RwLock, RwLockWriteGuard};
 
 /// How many events are taken up before others get the index again: some 30 us each.
 const EVENTS_AT_ONCE: usize = 64;
+/// How many bytes of objects are taken up before others get the index again, but for the last of them: a few milliseconds.
+const BYTES_AT_ONCE: usize = 256 * 1024;
 /// How long it rests between two looks, as much is written of which nothing matters here.
 const REST: Duration = Duration::from_millis(100);
 /// How long nothing may be written before it is looked again whether something was.
@@ -84,6 +86,21 @@ impl<I: Index> Follower<I> {
         }
     }
 
+    /// Asks the index as the cache has it now; `None` where more was written since than is taken up at once. Another thread has to do
+    /// it then, by [`Self::current`].
+    pub fn try_current<T>(&self, ask: impl FnOnce(&I) -> T) -> Option<T> {
+        let watermark = self.cache.watermark();
+        {
+            let followed = self.followed.read();
+            if followed.seen >= watermark {
+                return Some(ask(&followed.index));
+            }
+        }
+        let mut followed = self.followed.write();
+        let is_all = followed.seen >= watermark || followed.take_up(watermark);
+        is_all.then(|| ask(&RwLockWriteGuard::downgrade(followed).index))
+    }
+
     /// Asks the index as the cache has it now.
     ///
     /// Cost: a comparison where nothing was written since, and a look at each of the collections where something was.
@@ -129,12 +146,20 @@ fn follow<I: Index>(
 impl<I: Index> Followed<I> {
     /// Takes up some of what has happened, and says whether that was all up to a watermark.
     fn take_up(&mut self, watermark: Revision) -> bool {
-        let mut is_all = true;
+        let (mut is_all, mut bytes) = (true, 0);
         for (kind, collection, cursor) in &mut self.collections {
-            match cursor.try_next(EVENTS_AT_ONCE) {
-                Ok(batch) => {
-                    is_all &= batch.events.len() < EVENTS_AT_ONCE;
-                    for event in &batch.events {
+            let mut events = 0;
+            loop {
+                if events >= EVENTS_AT_ONCE || bytes >= BYTES_AT_ONCE {
+                    is_all = false;
+                    break;
+                }
+                match cursor.try_next(1) {
+                    Ok(batch) => {
+                        let Some(event) = batch.events.first() else { break };
+                        events += 1;
+                        let objects = event.current.iter().chain(&event.previous);
+                        bytes += objects.map(|entry| entry.object.size()).sum::<usize>();
                         match (&event.current, &event.previous) {
                             (Some(after), Some(before)) if I::is_same(*kind, before, after) => {}
                             (Some(entry), _) => self.index.put(*kind, entry),
@@ -142,8 +167,11 @@ impl<I: Index> Followed<I> {
                             (None, None) => {}
                         }
                     }
+                    Err(_) => {
+                        (_, _, *cursor) = follow(*kind, collection.clone(), &mut self.index);
+                        break;
+                    }
                 }
-                Err(_) => (_, _, *cursor) = follow(*kind, collection.clone(), &mut self.index),
             }
         }
         if is_all {

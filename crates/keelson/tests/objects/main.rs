@@ -26,6 +26,7 @@ mod foreign_values;
 mod garbage_collection;
 mod issuers;
 mod kinds;
+mod large_roles;
 mod legacy_tokens;
 mod limited_resources;
 mod managed_fields;
