@@ -31,6 +31,7 @@ mod legacy_tokens;
 mod limited_resources;
 mod managed_fields;
 mod many_entries;
+mod many_limits;
 mod many_quotas;
 mod namespaces;
 mod nodes;
