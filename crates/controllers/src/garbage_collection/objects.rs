@@ -1,6 +1,7 @@
 //! Objects as garbage collection reads, changes and deletes them, wherever they are: through the registry here, or by requests to the
 //! server that has them. What is done is done on the condition that the object still is what was read.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use keelson_cache::Entry;
@@ -102,7 +103,8 @@ impl Objects {
                 self.registry.remove_owners(target, object.id.name(), uid, owners, &self.caller).await
             }
             State::Elsewhere(number, known) => {
-                let gone = |reference: &Value| owners.iter().any(|owner| reference["uid"] == owner.as_str());
+                let owners: HashSet<&str> = owners.iter().map(String::as_str).collect();
+                let gone = |reference: &Value| reference["uid"].as_str().is_some_and(|owner| owners.contains(owner));
                 let left = known.owner_list().into_iter().filter(|reference| !gone(reference)).collect();
                 self.patch(*number, known, "ownerReferences", left).await
             }

@@ -29,6 +29,7 @@ mod kinds;
 mod large_roles;
 mod legacy_tokens;
 mod limited_resources;
+mod long_lists;
 mod managed_fields;
 mod many_entries;
 mod many_limits;
