@@ -120,7 +120,7 @@ async fn namespaces(raw: &Raw) {
     let quota = json!({ "metadata": { "name": "q" }, "spec": { "hard": hard } });
     raw.post("/api/v1/namespaces/full/resourcequotas", &quota).await;
     // Names that nobody serves, none of which may be looked for again and again.
-    let unserved = (0..20_000).map(|number| (format!("count/x{number}.example.org"), json!("1")));
+    let unserved = (0..8_000).map(|number| (format!("count/x{number}.example.org"), json!("1")));
     let unserved: serde_json::Map<_, _> = unserved.collect();
     let wide = json!({ "metadata": { "name": "wide" }, "spec": { "hard": unserved } });
     made(raw, "/api/v1/namespaces/default/resourcequotas", &wide).await;
