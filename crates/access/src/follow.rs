@@ -12,7 +12,9 @@ use parking_lot::{RwLock, RwLockWriteGuard};
 
 /// The most events of an update step: some 30 us each.
 const EVENTS_AT_ONCE: usize = 64;
-/// The pause between two updates, since most writes don't matter here.
+/// How many bytes of objects are taken up before others get the index again, but for the last of them: a few milliseconds.
+const BYTES_AT_ONCE: usize = 256 * 1024;
+/// How long it rests between two looks, as much is written of which nothing matters here.
 const REST: Duration = Duration::from_millis(100);
 /// The longest wait for a write before the next update.
 const QUIET: Duration = Duration::from_secs(60);
@@ -82,11 +84,19 @@ impl<I: Index> Follower<I> {
         }
     }
 
-    /// Waits until the cache has something that the index was not asked with yet, or for a minute.
-    pub async fn changed(&self) {
-        let seen = self.followed.read().seen;
-        // When nothing was written for that long, there is nothing to take up.
-        let _waited = self.cache.wait_for(seen.next(), QUIET).await;
+    /// Asks the index as the cache has it now; `None` where more was written since than is taken up at once. Another thread has to do
+    /// it then, by [`Self::current`].
+    pub fn try_current<T>(&self, ask: impl FnOnce(&I) -> T) -> Option<T> {
+        let watermark = self.cache.watermark();
+        {
+            let followed = self.followed.read();
+            if followed.seen >= watermark {
+                return Some(ask(&followed.index));
+            }
+        }
+        let mut followed = self.followed.write();
+        let is_all = followed.seen >= watermark || followed.take_up(watermark);
+        is_all.then(|| ask(&RwLockWriteGuard::downgrade(followed).index))
     }
 
     /// Asks the index as the cache has it now.
@@ -134,12 +144,20 @@ fn follow<I: Index>(
 impl<I: Index> Followed<I> {
     /// Applies a batch of events. Returns true if the index has reached a watermark.
     fn take_up(&mut self, watermark: Revision) -> bool {
-        let mut is_all = true;
+        let (mut is_all, mut bytes) = (true, 0);
         for (kind, collection, cursor) in &mut self.collections {
-            match cursor.try_next(EVENTS_AT_ONCE) {
-                Ok(batch) => {
-                    is_all &= batch.events.len() < EVENTS_AT_ONCE;
-                    for event in &batch.events {
+            let mut events = 0;
+            loop {
+                if events >= EVENTS_AT_ONCE || bytes >= BYTES_AT_ONCE {
+                    is_all = false;
+                    break;
+                }
+                match cursor.try_next(1) {
+                    Ok(batch) => {
+                        let Some(event) = batch.events.first() else { break };
+                        events += 1;
+                        let objects = event.current.iter().chain(&event.previous);
+                        bytes += objects.map(|entry| entry.object.size()).sum::<usize>();
                         match (&event.current, &event.previous) {
                             (Some(after), Some(before)) if I::is_same(*kind, before, after) => {}
                             (Some(entry), _) => self.index.put(*kind, entry),
@@ -147,8 +165,11 @@ impl<I: Index> Followed<I> {
                             (None, None) => {}
                         }
                     }
+                    Err(_) => {
+                        (_, _, *cursor) = follow(*kind, collection.clone(), &mut self.index);
+                        break;
+                    }
                 }
-                Err(_) => (_, _, *cursor) = follow(*kind, collection.clone(), &mut self.index),
             }
         }
         if is_all {

@@ -101,8 +101,8 @@ pub enum PkiError {
         /// The existing file.
         certificate: PathBuf,
     },
-    /// Files that a server has used are missing. New ones would lock out the clients that rely on them.
-    #[error("missing: {missing}. {} was made with it, so clients rely on it: put it back from a copy", witness.display())]
+    /// Files are gone that a server has used. New ones would lock out the clients that rely on them.
+    #[error("missing: {missing}. {} shows that a server has run with it, so clients rely on it: put it back from a copy", witness.display())]
     Lost {
         /// The missing files.
         missing: String,

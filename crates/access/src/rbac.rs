@@ -9,14 +9,18 @@
 mod binding;
 mod escalation;
 mod index;
+mod role;
 mod rule;
 mod sieve;
+mod texts;
 
 use std::fmt;
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, Either, ready};
 use keelson_cache::Cache;
+use keelson_supervision::outcome;
+use tokio::sync::Mutex;
 
 pub use binding::RoleRef;
 pub use escalation::{Missing, missing_rights, rights_beyond};
@@ -25,7 +29,7 @@ pub use rule::PolicyRule;
 use crate::authorize::{Attributes, Authorizer, Deciding};
 use crate::follow::{Follower, NotCached};
 use crate::user::User;
-use index::{Index, Kind};
+use index::{Index, Kind, Unread};
 
 /// The rules of a user, with the reasons why some may be missing.
 #[derive(Clone, Debug, Default)]
@@ -47,7 +51,19 @@ impl HeldRules {
 }
 
 /// Decides by the roles and bindings in the cache.
-pub struct Rbac(Follower<Index>);
+pub struct Rbac {
+    followed: Arc<Follower<Index>>,
+    /// Held while a large role is read or a large change is taken up, which one thread does at a time.
+    reading: Mutex<()>,
+}
+
+/// The answer to a question, or the reason why it can't be given yet.
+enum Answer<T> {
+    Given(T),
+    /// More was written than may be taken up on a thread that serves requests.
+    Behind,
+    Unread(Unread),
+}
 
 impl Rbac {
     /// Creates the authorizer for a cache and the prefixes of cluster roles, roles, cluster role bindings and role
@@ -57,28 +73,63 @@ impl Rbac {
     /// The cache holds no collection for a prefix.
     pub fn new(cache: Arc<Cache>, prefixes: [&str; 4]) -> Result<Self, NotCached> {
         let kinds = [Kind::ClusterRole, Kind::Role, Kind::ClusterRoleBinding, Kind::RoleBinding];
-        Follower::new(cache, kinds.into_iter().zip(prefixes)).map(Self)
+        let followed = Arc::new(Follower::new(cache, kinds.into_iter().zip(prefixes))?);
+        Ok(Self { followed, reading: Mutex::new(()) })
     }
 
     /// Updates the index without requests too, so that no request has to catch up far. Never ends.
     pub async fn keep_up(self: Arc<Self>) {
-        self.0.keep_up().await;
+        self.followed.keep_up().await;
     }
 
-    /// The rules of a user in a namespace, or everywhere.
-    pub fn rules_of(&self, user: &User, namespace: Option<&str>) -> HeldRules {
-        self.0.current(|index| index.rules_of(user, namespace))
+    /// The rules that a user has in a namespace, or everywhere.
+    pub async fn rules_of(&self, user: &User, namespace: Option<&str>) -> HeldRules {
+        self.ask(|index| index.rules_of(user, namespace)).await
+    }
+
+    /// Asks at once.
+    fn try_ask<T>(&self, ask: impl FnOnce(&Index) -> Result<T, Unread>) -> Answer<T> {
+        match self.followed.try_current(ask) {
+            None => Answer::Behind,
+            Some(Err(unread)) => Answer::Unread(unread),
+            Some(Ok(answer)) => Answer::Given(answer),
+        }
+    }
+
+    /// Asks, and has another thread do first what takes long.
+    async fn ask<T>(&self, ask: impl Fn(&Index) -> Result<T, Unread>) -> T {
+        loop {
+            let unread = match self.try_ask(&ask) {
+                Answer::Given(answer) => return answer,
+                Answer::Unread(Unread(role)) => Some(role),
+                Answer::Behind => None,
+            };
+            let _turn = self.reading.lock().await;
+            let followed = self.followed.clone();
+            let work = move || match unread {
+                Some(role) => {
+                    role.read_rules();
+                }
+                None => followed.current(|_| ()),
+            };
+            outcome(tokio::task::spawn_blocking(work)).await;
+        }
     }
 }
 
 impl Authorizer for Rbac {
-    /// Cost: that of [`Index::decide`], and sometimes of an update after writes.
+    /// Cost: what [`Index::decide`] costs, and now and then that of taking up what was written. What takes long is waited for.
     fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
-        Either::Left(ready(self.0.current(|index| index.decide(user, attributes))))
+        match self.try_ask(|index| index.decide(user, attributes)) {
+            Answer::Given(verdict) => Either::Left(ready(verdict)),
+            Answer::Behind | Answer::Unread(_) => {
+                Either::Right(Box::pin(self.ask(move |index| index.decide(user, attributes))))
+            }
+        }
     }
 
     fn rules<'a>(&'a self, user: &'a User, namespace: Option<&'a str>) -> BoxFuture<'a, HeldRules> {
-        Box::pin(ready(self.rules_of(user, namespace)))
+        Box::pin(self.rules_of(user, namespace))
     }
 }
 

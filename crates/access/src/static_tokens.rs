@@ -1,7 +1,7 @@
 //! A file of static tokens with their users: `token,user,uid,"group1,group2"`; the groups are optional.
 //!
-//! The format is upstream's (`--token-auth-file`). Unlike upstream, the file is read again after changes, and an
-//! unreadable version keeps the previous tokens.
+//! The form is upstream's (`--token-auth-file`). Unlike there the file is read again when it changes, and one that can't be read then
+//! leaves the tokens of before. A file without a token counts as lost, as an empty file of the data directory does.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -29,6 +29,12 @@ pub enum StaticTokensError {
         /// The fault; never the token.
         fault: &'static str,
     },
+    /// It holds no token. A file that was cut or emptied by accident looks the same.
+    #[error(
+        "{0} holds no token: put its lines back, or remove --token-auth-file; to withdraw all tokens while the server runs, leave one line \
+         with a token that no client has"
+    )]
+    Empty(PathBuf),
 }
 
 /// The users of the tokens in a file.
@@ -41,7 +47,7 @@ impl StaticTokens {
     /// Reads the file.
     ///
     /// # Errors
-    /// It can't be read, or a line is not a token.
+    /// When it can't be read, a line is no token, or there is no line.
     pub fn read(file: &Path) -> Result<Self, StaticTokensError> {
         Watched::read(file).map(Self)
     }
@@ -67,7 +73,8 @@ impl Contents for Users {
     type Error = StaticTokensError;
 
     fn read(file: &Path) -> Result<Self, StaticTokensError> {
-        users_in(file).map(Self)
+        let users = users_in(file)?;
+        if users.is_empty() { Err(StaticTokensError::Empty(file.to_owned())) } else { Ok(Self(users)) }
     }
 
     fn count(&self) -> usize {
@@ -154,6 +161,30 @@ mod tests {
             assert!(fault.contains(expected) && !fault.contains("secret"), "{fault}");
         }
         assert!(StaticTokens::read(Path::new("/nowhere/tokens.csv")).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_file_without_a_token_is_lost_and_withdraws_none() {
+        for nothing in ["", "\n\n"] {
+            let file = written(nothing);
+            let refused = StaticTokens::read(file.path()).unwrap_err();
+            assert!(matches!(refused, StaticTokensError::Empty(_)), "{nothing:?}: {refused}");
+        }
+        let file = written("t1,ann,1\n");
+        let tokens = Arc::new(StaticTokens::read(file.path()).unwrap());
+        let following = tokio::spawn(tokens.clone().follow());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        std::fs::write(file.path(), "").unwrap();
+        while tokens.reads().counts() != [("success", 0), ("failure", 1)] {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert!(tokens.user("t1").is_some());
+        // The way to withdraw all of them.
+        std::fs::write(file.path(), "of-nobody,nobody,0\n").unwrap();
+        while tokens.user("t1").is_some() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        following.abort();
     }
 
     #[tokio::test]

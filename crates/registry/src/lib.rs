@@ -78,8 +78,8 @@ pub use namespaces::namespace_is_terminating;
 pub use newest::NewestReads;
 pub use patch::{Patch, PatchKind};
 pub use query::{FailedEvaluations, Group, Groups, LiveOutput, LivePage, Matched, Matches, PageChange, QueryPage};
-pub use quota::{LimitedResource, QuotaScope, QuotaUse, quota_use};
-pub use registry::{BuiltinKinds, Registry, store_error};
+pub use quota::{LimitedResource, ObjectUse, QuotaScope, QuotaUse, object_use, quota_use};
+pub use registry::{BuiltinKinds, Registry, is_too_large, store_error};
 pub use selection::Selection;
 pub use subresources::{
     KubeletEndpoint, NodeAddresses, ProxiedEndpoint, Remote, SERVICE_NAME_LABEL, ServiceAccountTokens, TokenFault,

@@ -4,6 +4,8 @@
 //! These are changes of the server's own and touch nothing else, so an object need not be valid by today's rules to be let
 //! go. Each names the uid of the object it means: another one of the same name is left alone.
 
+use std::collections::HashSet;
+
 use keelson_cache::Entry;
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
@@ -46,7 +48,11 @@ impl Registry {
         owners: &[String],
         caller: &Caller,
     ) -> Result<(), ApiError> {
-        let gone = |reference: &Value| owners.iter().any(|owner| reference.get("uid") == Some(&json!(owner)));
+        // An object may have thousands of owners, so none is looked for among the others.
+        let owners: HashSet<&str> = owners.iter().map(String::as_str).collect();
+        let gone = |reference: &Value| {
+            reference.get("uid").and_then(Value::as_str).is_some_and(|owner| owners.contains(owner))
+        };
         self.edit_metadata(target, name, uid, caller, |object| {
             retain(object, "ownerReferences", |reference| !gone(reference));
         })

@@ -18,7 +18,7 @@ use keelson_storage::{Compare, Condition, StoreKey};
 
 pub(crate) use desk::{Desks, Settled};
 pub use limited::LimitedResource;
-pub use limits::{QuotaUse, quota_use};
+pub use limits::{ObjectUse, QuotaUse, object_use, quota_use};
 pub use scopes::Scope as QuotaScope;
 
 use crate::registry::Registry;
@@ -26,6 +26,13 @@ use crate::target::Target;
 use limited::Coverage;
 use limits::{Limits, Parsed};
 use usage::Usage;
+
+/// The most quotas of a namespace that a write looks at. Reading one takes some 20 us.
+const MOST_QUOTAS: usize = 500;
+/// The most bytes of them.
+const MOST_QUOTA_BYTES: u64 = 1024 * 1024;
+/// The most quotas that a write is charged to. etcd takes 128 compares in a transaction, and the object needs some of its own.
+const MOST_CHARGED: usize = 100;
 
 /// What a write takes of a quota.
 #[derive(Clone, Debug)]
@@ -96,7 +103,9 @@ impl Registry {
     fn charges_now(&self, charged: &Charged<'_>, namespace: &str, usage: Usage<'_>) -> Result<Charges, ApiError> {
         let mut charges = Charges::default();
         let mut coverage = Coverage::of(&self.config.limited_resources, usage, charged.old, charged.new);
-        for quota in self.desks.quotas(self, namespace)? {
+        let quotas = self.desks.quotas(self, namespace)?;
+        quotas.check_number().map_err(|message| charged.refused(message))?;
+        for quota in quotas.parsed {
             let limits = &quota.limits;
             coverage.add_scopes(limits);
             if !limits.covers(usage, charged.new) {
@@ -111,6 +120,7 @@ impl Registry {
             }
         }
         coverage.check().map_err(|message| charged.refused(message))?;
+        check_charged(namespace, charges.charges.len()).map_err(|message| charged.refused(message))?;
         for Charge { quota, amounts } in &charges.charges {
             let limits = &quota.limits;
             limits.check_room(&limits.used, amounts).map_err(|message| charged.refused(message))?;
@@ -139,6 +149,58 @@ impl Registry {
         let key = StoreKey::new(format!("{}{namespace}", collection.prefix()));
         Ok(Some((namespaces, key, entry.object.bytes(), entry.revision)))
     }
+}
+
+/// The quotas of a namespace.
+struct QuotasOf<'n> {
+    namespace: &'n str,
+    /// Empty where there are more than a write looks at.
+    parsed: Vec<Arc<Parsed>>,
+    number: usize,
+    bytes: u64,
+}
+
+impl QuotasOf<'_> {
+    fn is_readable(&self) -> bool {
+        self.number <= MOST_QUOTAS && self.bytes <= MOST_QUOTA_BYTES
+    }
+
+    /// Refuses a write where there are more than it looks at.
+    fn check_number(&self) -> Result<(), String> {
+        if self.is_readable() {
+            return Ok(());
+        }
+        let Self { namespace, number, bytes, .. } = self;
+        Err(format!(
+            "namespace {namespace} has {number} resource quotas with {bytes} bytes, and a write looks at {MOST_QUOTAS} with \
+             {MOST_QUOTA_BYTES} bytes at most: {}",
+            way_out(namespace)
+        ))
+    }
+}
+
+/// Refuses a write that more quotas count than one transaction changes.
+fn check_charged(namespace: &str, number: usize) -> Result<(), String> {
+    if number <= MOST_CHARGED {
+        return Ok(());
+    }
+    let way_out = way_out(namespace);
+    Err(format!("{number} resource quotas count it, and a write is charged to {MOST_CHARGED} at most: {way_out}"))
+}
+
+/// Deletions are never charged, so they work whatever quotas there are.
+fn way_out(namespace: &str) -> String {
+    format!("delete some of them (kubectl delete resourcequotas NAME -n {namespace})")
+}
+
+/// The refusal of a write that does not fit into one transaction with its quotas.
+pub(crate) fn too_large_together(target: &Target, name: &str, number: usize) -> ApiError {
+    let namespace = target.namespace.as_deref().unwrap_or_default();
+    let message = format!(
+        "it and the {number} resource quotas that count it are too large for one transaction: shorten their annotations and managed fields, or {}",
+        way_out(namespace)
+    );
+    ApiError::Refused { resource: target.group_resource(), name: name.to_owned(), message, causes: Vec::new() }
 }
 
 impl Limits {

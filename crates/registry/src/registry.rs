@@ -406,7 +406,7 @@ pub(crate) fn note_store_works() {
 const ETCD_TOO_LARGE: &str = "etcdserver: request is too large";
 
 /// Returns true for the answer to a write that the store refused for its size.
-pub(crate) fn is_too_large(error: &ApiError) -> bool {
+pub fn is_too_large(error: &ApiError) -> bool {
     let is_etcds = matches!(error, ApiError::Unclassified(message) if message == ETCD_TOO_LARGE);
     is_etcds || matches!(error, ApiError::ObjectTooLarge { .. })
 }

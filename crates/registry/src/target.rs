@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use keelson_cache::Collection;
 use keelson_meta::{ApiError, GroupKind, GroupResource, GroupVersionKind};
-use keelson_resources::{ResponseKind, Subresource, Verb};
+use keelson_resources::{CreateHandler, ResponseKind, Subresource, Verb};
 use keelson_schema::{SchemaRef, Structural};
 
 use crate::kind_rules::Defaulter;
@@ -125,9 +125,10 @@ impl Target {
     }
 
     /// How often each byte of an object may be looked at when it is judged: that of a custom resource by its schema. `u64::MAX` where
-    /// even a small one may take long, as that of a definition, whose schemas and rules are compiled.
+    /// even a small one may take long, as that of a definition, whose schemas and rules are compiled, or a review of all rules of a user.
     pub fn effort(&self) -> u64 {
-        if self.strategy().write.is_judged_long() {
+        let lists_rules = self.resource.create_handler == Some(CreateHandler::SelfSubjectRulesReview);
+        if lists_rules || self.strategy().write.is_judged_long() {
             return u64::MAX;
         }
         self.version.structural().map_or(0, Structural::effort)

@@ -53,7 +53,7 @@ impl NotedStore {
 
     /// Reads the note of a data directory. One that can't be read counts as none.
     pub(crate) fn read(data_dir: &Path) -> Option<Self> {
-        let text = std::fs::read_to_string(data_dir.join(NOTE)).ok()?;
+        let text = keelson_access::pki::files::read_if_exists(&data_dir.join(NOTE)).ok()??;
         let (kind, place) = text.trim_end().split_once(' ').unwrap_or((text.trim_end(), ""));
         match (kind, place) {
             ("memory", "") => Some(Self::Memory),

@@ -10,6 +10,8 @@ use std::path::Path;
 
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
+/// The largest file that is read, in bytes.
+const MOST_BYTES: u64 = 1024 * 1024;
 
 /// Creates a directory and its parents for the owner alone. Closes an existing one to others.
 ///
@@ -59,14 +61,51 @@ pub fn write_private(path: &Path, content: &[u8], durability: Durability) -> io:
     }
 }
 
-/// Reads a file if it exists.
+/// Reads a file if it is there. It has to be a regular file: reading a named pipe would wait for a writer for ever.
 ///
 /// # Errors
-/// Errors of the file system, except for a missing file.
+/// Those of the file system, except that it does not exist. What is no such file, or is larger than [`MOST_BYTES`].
 pub fn read_if_exists(path: &Path) -> io::Result<Option<String>> {
+    let found = match fs::metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let unfit = |why: String| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    if found.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !found.is_file() {
+        return unfit("it is no regular file".to_owned());
+    }
+    if found.len() > MOST_BYTES {
+        return unfit(format!("it has {} bytes, and {MOST_BYTES} are read at most", found.len()));
+    }
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_file_or_has_no_end_is_refused_and_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ca.key");
+        assert!(read_if_exists(&path).unwrap().is_none());
+        fs::write(&path, "key").unwrap();
+        assert_eq!(read_if_exists(&path).unwrap().as_deref(), Some("key"));
+        File::options().write(true).open(&path).unwrap().set_len(1 << 36).unwrap();
+        let refused = read_if_exists(&path).unwrap_err().to_string();
+        assert!(refused.contains("68719476736 bytes"), "{refused}");
+        fs::remove_file(&path).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let refused = read_if_exists(&path).unwrap_err().to_string();
+        assert!(refused.contains("no regular file"), "{refused}");
+        assert!(read_if_exists(directory.path()).is_err());
     }
 }

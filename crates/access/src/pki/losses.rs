@@ -18,10 +18,11 @@ const OTHERS: u32 = 0o077;
 /// The private keys of a server, in the directory of keys.
 const PRIVATE: [&str; 6] =
     ["ca.key", "sa.key", "front-proxy-ca.key", "front-proxy-client.key", "apiserver.key", "admin.key"];
-/// Files made with the authority's key, in the data directory.
-const OF_AUTHORITY: [&str; 5] =
-    ["pki/admin.crt", "pki/admin.key", "pki/apiserver.crt", "pki/apiserver.key", "kubeconfig"];
-/// Files made with the front proxy authority's key, in the data directory.
+/// Files that are written after the authority's key, in the data directory. The note about the store is one, so an emptied `pki/` is
+/// noticed where the kubeconfig is elsewhere.
+const OF_AUTHORITY: [&str; 6] =
+    ["pki/admin.crt", "pki/admin.key", "pki/apiserver.crt", "pki/apiserver.key", "kubeconfig", "keelson.store"];
+/// Files that are made of the key of the authority of front proxies, in the data directory.
 const OF_FRONT_PROXY_AUTHORITY: [&str; 2] = ["pki/front-proxy-client.crt", "pki/front-proxy-client.key"];
 
 /// The keys that a directory must have.

@@ -3,13 +3,17 @@
 //! Bound roles need not exist. The messages about missing ones are here too, in upstream's words.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use keelson_meta::Object;
 use keelson_meta::go_format::quote;
 use keelson_meta::json::Value;
 
-/// A bound role.
+/// The most faults that a text tells of.
+const MOST_FAULTS: usize = 100;
+
+/// A role that is bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleRef {
     /// True for a cluster role, false for a role of the binding's namespace.
@@ -28,7 +32,8 @@ pub(super) struct Binding {
     pub(super) subjects: Vec<Subject>,
 }
 
-/// A subject of a binding.
+/// Whom a binding binds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Subject {
     User(Box<str>),
     Group(Box<str>),
@@ -67,13 +72,18 @@ impl RoleRef {
     }
 }
 
-/// Several messages as one, each once, as upstream writes them; `None` without any.
+/// Several faults as one text, as upstream writes them, each once; `None` where there is none. The first hundred are told.
 pub(super) fn aggregated(faults: impl Iterator<Item = String>) -> Option<String> {
     let mut texts: Vec<String> = Vec::new();
     for fault in faults {
-        if !texts.contains(&fault) {
-            texts.push(fault);
+        if texts.contains(&fault) {
+            continue;
         }
+        if texts.len() == MOST_FAULTS {
+            texts.push("and more".to_owned());
+            break;
+        }
+        texts.push(fault);
     }
     match texts.len() {
         0 | 1 => texts.pop(),
@@ -85,13 +95,12 @@ impl Binding {
     /// The binding in an object, for a namespace or everywhere.
     pub(super) fn of(key: &Arc<str>, namespace: Option<&str>, object: &Object) -> Self {
         let subjects = object.get(&["subjects"]).and_then(Value::as_array).into_iter().flatten();
+        let mut seen = HashSet::new();
+        // A subject that is stated again gives nothing more, and a binding of thousands would be sorted in as often.
+        let subjects = subjects.filter_map(|subject| Subject::of(subject, namespace));
+        let subjects = subjects.filter(|subject| seen.insert(subject.clone())).collect();
         let role = RoleRef::of(object);
-        Self {
-            key: key.clone(),
-            role_key: role.key(namespace).into(),
-            role,
-            subjects: subjects.filter_map(|subject| Subject::of(subject, namespace)).collect(),
-        }
+        Self { key: key.clone(), role_key: role.key(namespace).into(), role, subjects }
     }
 }
 

@@ -5,13 +5,14 @@
 
 use std::borrow::Borrow;
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::ops::ControlFlow;
 
 use keelson_meta::go_format::{quote, quote_list};
 
 use crate::rbac::rule::{ALL, PolicyRule};
+use crate::rbac::texts::{RuleSet, Texts};
 use crate::rbac::{HeldRules, RoleRef};
 use crate::user::User;
 
@@ -19,7 +20,10 @@ use crate::user::User;
 const MOST_RIGHTS: usize = 1 << 20;
 /// The most comparisons of a text with a held rule for that.
 const MOST_COMPARISONS: usize = 1 << 26;
-/// The most listed missing rights, with their verbs, and the most bytes of their texts.
+/// How many texts a held rule for everything may have, and how many of these rules are compared text by text with each rule.
+const PLAIN_TEXTS: usize = 16;
+const MOST_PLAIN: usize = 16;
+/// How many of the missing rights are told, each with its verbs, and of how many bytes of texts.
 const MOST_TOLD: usize = 1000;
 const MOST_TOLD_BYTES: usize = 256 << 10;
 
@@ -41,22 +45,40 @@ enum Found {
 
 /// The rights of these rules that a user with the held ones lacks; `None` if there are none.
 ///
-/// Cost: that of the texts, and a few nanoseconds for each of at most a million rights. Rules with more rights count as
-/// missing, unless single held rules cover them.
+/// Cost: that of their texts, and a few nanoseconds for each comparison of a text with a held rule and for each right that they state.
+/// Rules that need more than [`MOST_COMPARISONS`] or state more than [`MOST_RIGHTS`] are said to be missing, unless they are stated in
+/// the same way by a held rule or allowed by one for everything.
 pub fn missing_rights<'h>(user: &'h User, held: &'h HeldRules, wanted: &[PolicyRule]) -> Option<Missing<'h>> {
     let missing = |found| Some(Missing { user, found, unresolved: &held.missing });
-    let wanted: Vec<&PolicyRule> =
-        wanted.iter().filter(|rule| !held.rules.iter().any(|held| held.covers(rule))).collect();
-    if !are_comparable(&wanted, held.rules.len()) {
+    let rules: HashSet<&PolicyRule> = held.rules.iter().map(|rule| &**rule).collect();
+    let plain: Vec<&PolicyRule> = rules.iter().copied().filter(|rule| is_plain(rule)).take(MOST_PLAIN).collect();
+    let is_left = |rule: &&PolicyRule| !rules.contains(rule) && !plain.iter().any(|held| held.covers(rule));
+    let wanted: Vec<&PolicyRule> = wanted.iter().filter(is_left).collect();
+    if comparisons(&wanted, &rules) > MOST_COMPARISONS {
         return missing(Found::TooMany);
     }
-    let index = HeldIndex::of(&held.rules);
+    let rules: Vec<&PolicyRule> = rules.into_iter().collect();
+    let index = HeldIndex::of(&rules);
+    let wanted: Vec<&PolicyRule> = wanted.into_iter().filter(|rule| !index.covers(rule)).collect();
+    if rights(&wanted) > MOST_RIGHTS {
+        return missing(Found::TooMany);
+    }
     let mut told = Told::default();
     let told_all = wanted.iter().try_for_each(|rule| index.each_missing(rule, |right| told.add(right))).is_continue();
     if told.rights.is_empty() { None } else { missing(Found::Rights(told.rights, !told_all)) }
 }
 
-/// The rights of `wanted` rules that held ones lack, each as a rule with one verb on one resource or path.
+/// Returns true for a rule of few texts that allows any verb on any resource or any path, as those of `cluster-admin`.
+fn is_plain(rule: &PolicyRule) -> bool {
+    let any = |texts: &[String]| texts.iter().any(|text| text == ALL);
+    let texts = [&rule.verbs, &rule.api_groups, &rule.resources, &rule.resource_names, &rule.non_resource_urls];
+    let of_resources = any(&rule.api_groups) && any(&rule.resources) && rule.resource_names.is_empty();
+    texts.into_iter().map(Vec::len).sum::<usize>() <= PLAIN_TEXTS
+        && any(&rule.verbs)
+        && (of_resources || any(&rule.non_resource_urls))
+}
+
+/// The rights that rules give and held ones do not, each as a rule with one verb on one resource or path.
 pub fn rights_beyond<R: Borrow<PolicyRule>>(held: &[R], wanted: &[PolicyRule]) -> Vec<PolicyRule> {
     let index = HeldIndex::of(held);
     let mut rights = Vec::new();
@@ -69,18 +91,28 @@ pub fn rights_beyond<R: Borrow<PolicyRule>>(held: &[R], wanted: &[PolicyRule]) -
     rights
 }
 
-/// Returns true if all rights of these rules can be compared with this number of held rules.
-fn are_comparable(wanted: &[&PolicyRule], held: usize) -> bool {
-    let (mut rights, mut texts) = (0usize, 0usize);
+/// The number of comparisons of a text of these rules with a held rule, at the most.
+fn comparisons(wanted: &[&PolicyRule], held: &HashSet<&PolicyRule>) -> usize {
+    let (mut texts, mut paths) = (0usize, 0usize);
     for rule in wanted {
+        let fields = [&rule.verbs, &rule.api_groups, &rule.resources, &rule.resource_names];
+        // A rule of a role has one field of its own for names that it does not state.
+        texts = texts.saturating_add(fields.into_iter().map(Vec::len).sum::<usize>() + 1);
+        paths = paths.saturating_add(rule.non_resource_urls.len());
+    }
+    let held_paths = if paths == 0 { 0 } else { held.iter().map(|rule| rule.non_resource_urls.len()).sum::<usize>() };
+    let on_paths = paths.saturating_mul(held_paths.saturating_add(held.len()));
+    texts.saturating_mul(held.len()).saturating_add(on_paths)
+}
+
+/// The number of rights with one verb that these rules state.
+fn rights(wanted: &[&PolicyRule]) -> usize {
+    let of_rule = |rule: &&PolicyRule| {
         let lengths = [&rule.api_groups, &rule.resources].map(Vec::len);
         let named = lengths.into_iter().fold(rule.resource_names.len().max(1), usize::saturating_mul);
-        let named = named.saturating_add(rule.non_resource_urls.len());
-        rights = rights.saturating_add(named.saturating_mul(rule.verbs.len()));
-        let rest = [&rule.verbs, &rule.resource_names, &rule.non_resource_urls].map(Vec::len);
-        texts = texts.saturating_add(lengths.into_iter().chain(rest).sum());
-    }
-    rights <= MOST_RIGHTS && texts.saturating_mul(held) <= MOST_COMPARISONS
+        named.saturating_add(rule.non_resource_urls.len()).saturating_mul(rule.verbs.len())
+    };
+    wanted.iter().map(of_rule).fold(0, usize::saturating_add)
 }
 
 /// One verb on one resource, for all names or one, or on a path.
@@ -155,59 +187,14 @@ impl<'r> Told<'r> {
     }
 }
 
-/// A subset of the held rules: one bit each.
-#[derive(Clone)]
-struct RuleSet(Vec<u64>);
-
-impl RuleSet {
-    fn none(held: usize) -> Self {
-        Self(vec![0; held.div_ceil(64)])
-    }
-
-    fn add(&mut self, rule: usize) {
-        self.0[rule / 64] |= 1 << (rule % 64);
-    }
-
-    fn and(&self, other: &Self) -> Self {
-        Self(self.0.iter().zip(&other.0).map(|(one, other)| one & other).collect())
-    }
-
-    /// Returns true if a rule is in all three sets.
-    fn meets(&self, second: &Self, third: &Self) -> bool {
-        self.0.iter().zip(&second.0).zip(&third.0).any(|((one, two), three)| one & two & three != 0)
-    }
-}
-
-/// The held rules by a text in one of their fields.
-struct Texts<'h>(HashMap<&'h str, Vec<usize>>);
-
-impl<'h> Texts<'h> {
-    fn of(held: &[&'h PolicyRule], field: impl Fn(&'h PolicyRule) -> &'h [String]) -> Self {
-        let mut rules: HashMap<&str, Vec<usize>> = HashMap::new();
-        for (number, rule) in held.iter().enumerate() {
-            for text in field(rule) {
-                rules.entry(text).or_default().push(number);
-            }
-        }
-        Self(rules)
-    }
-
-    /// The rules that have one of these texts.
-    fn having(&self, held: usize, texts: &[&str]) -> RuleSet {
-        let mut rules = RuleSet::none(held);
-        texts.iter().filter_map(|text| self.0.get(text)).flatten().for_each(|rule| rules.add(*rule));
-        rules
-    }
-}
-
-/// The held rules by their texts, so that a right needs no text comparison.
+/// The held rules by the texts in them, so that a right costs no comparison of texts.
 struct HeldIndex<'h> {
     rules: Vec<&'h PolicyRule>,
-    verbs: Texts<'h>,
-    groups: Texts<'h>,
-    resources: Texts<'h>,
-    names: Texts<'h>,
-    /// The rules for all names.
+    verbs: Texts<&'h str>,
+    groups: Texts<&'h str>,
+    resources: Texts<&'h str>,
+    names: Texts<&'h str>,
+    /// Those that hold for all names.
     unnamed: RuleSet,
 }
 
@@ -217,11 +204,14 @@ impl<'h> HeldIndex<'h> {
         let mut unnamed = RuleSet::none(rules.len());
         let without = rules.iter().enumerate().filter(|(_, rule)| rule.resource_names.is_empty());
         without.for_each(|(number, _)| unnamed.add(number));
+        let texts = |field: fn(&'h PolicyRule) -> &'h [String]| {
+            Texts::of(rules.iter().map(move |rule| field(rule).iter().map(String::as_str)))
+        };
         Self {
-            verbs: Texts::of(&rules, |rule| &rule.verbs),
-            groups: Texts::of(&rules, |rule| &rule.api_groups),
-            resources: Texts::of(&rules, |rule| &rule.resources),
-            names: Texts::of(&rules, |rule| &rule.resource_names),
+            verbs: texts(|rule| &rule.verbs),
+            groups: texts(|rule| &rule.api_groups),
+            resources: texts(|rule| &rule.resources),
+            names: texts(|rule| &rule.resource_names),
             unnamed,
             rules,
         }
@@ -250,15 +240,35 @@ impl<'h> HeldIndex<'h> {
             }
         }
         for path in &wanted.non_resource_urls {
-            let mut on_path = RuleSet::none(held);
-            let allowing = self.rules.iter().enumerate().filter(|(_, rule)| rule.allows_path(path));
-            allowing.for_each(|(number, _)| on_path.add(number));
+            let on_path = self.with_path(path);
             let missing = wanted.verbs.iter().zip(&verbs).filter(|(_, with_verb)| !on_path.meets(with_verb, with_verb));
             for (verb, _) in missing {
                 tell(Right::Path { verb, path })?;
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// Returns true if one of the rules allows everything that a rule allows. Cost: for each of its texts a walk over the held rules.
+    fn covers(&self, wanted: &PolicyRule) -> bool {
+        let held = self.rules.len();
+        let verbs = wanted.verbs.iter().map(|verb| self.verbs.having(held, &[verb, ALL]));
+        let groups = wanted.api_groups.iter().map(|group| self.groups.having(held, &[group, ALL]));
+        let resources = wanted.resources.iter().map(|resource| self.with_resource(resource));
+        let names = self.with_names(wanted).into_iter().map(|(_, with_name)| with_name);
+        let paths = wanted.non_resource_urls.iter().map(|path| self.with_path(path));
+        let mut covering = RuleSet::all(held);
+        verbs.chain(groups).chain(resources).chain(names).chain(paths).all(|having| {
+            covering.keep(&having);
+            !covering.is_empty()
+        })
+    }
+
+    fn with_path(&self, path: &str) -> RuleSet {
+        let mut on_path = RuleSet::none(self.rules.len());
+        let allowing = self.rules.iter().enumerate().filter(|(_, rule)| rule.allows_path(path));
+        allowing.for_each(|(number, _)| on_path.add(number));
+        on_path
     }
 
     fn with_resource(&self, resource: &str) -> RuleSet {
@@ -272,7 +282,7 @@ impl<'h> HeldIndex<'h> {
         }
         let named = |name: &'r String| {
             let mut rules = self.names.having(self.rules.len(), &[name]);
-            rules.0.iter_mut().zip(&self.unnamed.0).for_each(|(one, other)| *one |= other);
+            rules.add_all(&self.unnamed);
             (Some(name.as_str()), rules)
         };
         wanted.resource_names.iter().map(named).collect()
@@ -343,6 +353,31 @@ mod tests {
         long.verbs[0] = "v".repeat(MOST_TOLD_BYTES);
         let text = told(&[], &[long]).unwrap();
         assert!(text.len() < 3 * MOST_TOLD_BYTES && text.ends_with("\nand more"), "{}", text.len());
+    }
+
+    /// Rules as a role of 16,000 has them, which differ in names alone.
+    fn many(start: &str) -> Vec<PolicyRule> {
+        let one = |number: usize| PolicyRule { resource_names: vec![format!("{start}{number}")], ..rule(2, 1, 1, 0) };
+        (0..16_000).map(one).collect()
+    }
+
+    #[test]
+    fn large_roles_are_compared_in_bounded_time() {
+        let begun = std::time::Instant::now();
+        let held = many("n");
+        assert_eq!(told(&held, &held), None, "a user gives what it has");
+        // A cover is found without a comparison of texts.
+        let parts: Vec<_> =
+            held.iter().take(500).map(|rule| PolicyRule { verbs: vec!["v1".to_owned()], ..rule.clone() }).collect();
+        assert_eq!(told(&held, &parts), None);
+        let text = told(&held, &many("m")).unwrap();
+        assert!(text.contains("which are not compared one by one"), "{text}");
+        assert_eq!(told(&PolicyRule::everything(), &many("m")), None);
+        // One rule of many texts each: comparing each with each would take minutes.
+        let (one, other) =
+            (rule(40_000, 1, 1, 0), PolicyRule { api_groups: vec!["h".to_owned()], ..rule(40_000, 1, 1, 0) });
+        assert!(told(&[one], &[other]).is_some());
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{:?}", begun.elapsed());
     }
 
     #[test]

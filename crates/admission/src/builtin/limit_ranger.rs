@@ -3,6 +3,8 @@
 //! Defaults are given to pods alone, when they are made, and noted in an annotation. What is told of amounts that are too small or
 //! too large is told together, in upstream's words.
 
+use std::collections::HashSet;
+
 use futures::future::BoxFuture;
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::pod_resources::{Side, of_pod, stated as stated_resources};
@@ -10,8 +12,10 @@ use keelson_meta::{Amount, Amounts, ApiError, Object, Quantity};
 use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation, Operation};
 
 use super::reading::items;
-use super::stored::Stored;
+use super::stored::{MOST_READ, MOST_READ_BYTES, Stored};
 
+/// The most comparisons of a container with an amount of a limit. As many amounts may be given to a pod.
+const MOST_COMPARED: usize = 50_000;
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 /// Gives defaults, and refuses what is beyond the limits.
@@ -36,10 +40,52 @@ impl Limited {
     }
 }
 
+/// Returns true in a namespace with limits.
+fn has_limits(attributes: &AdmissionAttributes<'_>) -> Result<bool, ApiError> {
+    let Some(namespace) = attributes.target.namespace.as_deref() else { return Ok(false) };
+    Ok(Stored::of(attributes.registry, "", "limitranges")?.count_in(namespace) > 0)
+}
+
 /// The limits of the namespace that is written to, by the names of the objects that state them.
-fn limits(attributes: &AdmissionAttributes<'_>) -> Result<Vec<Object>, ApiError> {
+///
+/// # Errors
+/// 403 where they are more than a write can be compared with.
+fn limits(attributes: &AdmissionAttributes<'_>, object: &Object) -> Result<Vec<Object>, ApiError> {
     let Some(namespace) = attributes.target.namespace.as_deref() else { return Ok(Vec::new()) };
-    Ok(Stored::of(attributes.registry, "", "limitranges")?.in_namespace(namespace))
+    let way_out = || format!("delete some of them (kubectl delete limitranges NAME -n {namespace})");
+    let found = Stored::of(attributes.registry, "", "limitranges")?.in_namespace(namespace);
+    let found = found.map_err(|(count, bytes)| {
+        attributes.refused(format!(
+            "namespace {namespace} has {count} limit ranges with {bytes} bytes, and a write is compared with {MOST_READ} and \
+             {MOST_READ_BYTES} bytes at most: {}",
+            way_out()
+        ))
+    })?;
+    let (amounts, containers) = (found.iter().map(amounts_of).sum::<usize>(), containers_of(object));
+    if amounts.saturating_mul(containers) > MOST_COMPARED {
+        return Err(attributes.refused(format!(
+            "its {containers} containers and the {amounts} amounts of the limit ranges in namespace {namespace} need more than \
+             {MOST_COMPARED} comparisons: state fewer containers, or {}",
+            way_out()
+        )));
+    }
+    Ok(found)
+}
+
+/// The number of containers that are compared with limits, at least one.
+fn containers_of(object: &Object) -> usize {
+    let lists = ["containers", "initContainers"].into_iter().map(|field| items(object.get(&["spec", field])).len());
+    lists.sum::<usize>().max(1)
+}
+
+/// The number of limits that an object states, and of the amounts in them.
+fn amounts_of(limits: &Object) -> usize {
+    let fields = ["default", "defaultRequest", "min", "max", "maxLimitRequestRatio"];
+    let of = |limit: &Value| {
+        let maps = fields.into_iter().filter_map(|field| limit.get(field).and_then(Value::as_object));
+        1 + maps.map(|amounts| amounts.iter().count()).sum::<usize>()
+    };
+    stated(limits).map(|(_, limit)| of(limit)).sum()
 }
 
 /// The limits that an object states, each with what it is about.
@@ -202,12 +248,8 @@ fn faults_of_claim(limits: &Object, claim: &Object) -> Vec<String> {
 
 /// Several faults as one message, each once.
 fn joined(faults: Vec<String>) -> String {
-    let mut told: Vec<String> = Vec::new();
-    for fault in faults {
-        if !told.contains(&fault) {
-            told.push(fault);
-        }
-    }
+    let mut seen = HashSet::new();
+    let mut told: Vec<String> = faults.into_iter().filter(|fault| seen.insert(fault.clone())).collect();
     if told.len() == 1 { told.remove(0) } else { format!("[{}]", told.join(", ")) }
 }
 
@@ -217,7 +259,7 @@ impl Admission for LimitRanger {
     }
 
     fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
-        let is_limited = Limited::of(attributes).is_some() && limits(attributes).is_ok_and(|limits| !limits.is_empty());
+        let is_limited = Limited::of(attributes).is_some() && has_limits(attributes).is_ok_and(|has_limits| has_limits);
         if is_limited { Interest::Object } else { Interest::None }
     }
 
@@ -232,7 +274,7 @@ impl Admission for LimitRanger {
                 return Ok(Mutation::Unchanged);
             }
             let mut mutation = Mutation::Unchanged;
-            for limits in limits(attributes)? {
+            for limits in limits(attributes, pod)? {
                 let given = fill_in(&limits, pod);
                 if !given.is_empty() {
                     let note = format!("LimitRanger plugin set: {}", given.join("; "));
@@ -256,7 +298,7 @@ impl Admission for LimitRanger {
             if attributes.operation == Operation::Update && object.deletion_timestamp().is_some() {
                 return Ok(());
             }
-            for limits in limits(attributes)? {
+            for limits in limits(attributes, object)? {
                 let faults = match limited {
                     Limited::Pod => faults_of_pod(&limits, object),
                     Limited::Claim => faults_of_claim(&limits, object),

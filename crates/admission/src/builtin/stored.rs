@@ -8,6 +8,10 @@ use keelson_cache::{Collection, Entry};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::Registry;
 
+/// The most objects of a namespace that are read for a write, and the most bytes of them: a few milliseconds.
+pub(crate) const MOST_READ: usize = 100;
+pub(crate) const MOST_READ_BYTES: u64 = 256 * 1024;
+
 /// The stored objects of a built-in kind.
 pub(crate) struct Stored(Arc<Collection>);
 
@@ -35,10 +39,24 @@ impl Stored {
         self.get(key).map(|entry| decoded(&entry))
     }
 
-    /// All objects of a namespace.
-    pub(crate) fn in_namespace(&self, namespace: &str) -> Vec<Object> {
+    /// The number of objects of a namespace.
+    pub(crate) fn count_in(&self, namespace: &str) -> usize {
         let (from, to) = bounds(namespace);
-        self.0.snapshot().range(&from, Some(&to)).map(|entry| decoded(entry)).collect()
+        self.0.snapshot().count(&from, Some(&to))
+    }
+
+    /// All objects of a namespace.
+    ///
+    /// # Errors
+    /// Their number and bytes, where there are more than may be read for a write.
+    pub(crate) fn in_namespace(&self, namespace: &str) -> Result<Vec<Object>, (usize, u64)> {
+        let (from, to) = bounds(namespace);
+        let snapshot = self.0.snapshot();
+        let (count, bytes) = (snapshot.count(&from, Some(&to)), snapshot.bytes(&from, Some(&to)));
+        if count > MOST_READ || bytes > MOST_READ_BYTES {
+            return Err((count, bytes));
+        }
+        Ok(snapshot.range(&from, Some(&to)).map(|entry| decoded(entry)).collect())
     }
 }
 

@@ -31,6 +31,11 @@ pub(super) enum Grants {
 }
 
 impl WriteStrategy for Grants {
+    /// A small binding may give the rights of a large role.
+    fn is_judged_long(&self) -> bool {
+        true
+    }
+
     fn grants_rights(&self) -> bool {
         true
     }

@@ -2,6 +2,7 @@
 //!
 //! Every write requires that the object is still in the state that was read.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use keelson_cache::Entry;
@@ -103,7 +104,8 @@ impl Objects {
                 self.registry.remove_owners(target, object.id.name(), uid, owners, &self.caller).await
             }
             State::Elsewhere(number, known) => {
-                let gone = |reference: &Value| owners.iter().any(|owner| reference["uid"] == owner.as_str());
+                let owners: HashSet<&str> = owners.iter().map(String::as_str).collect();
+                let gone = |reference: &Value| reference["uid"].as_str().is_some_and(|owner| owners.contains(owner));
                 let left = known.owner_list().into_iter().filter(|reference| !gone(reference)).collect();
                 self.patch(*number, known, "ownerReferences", left).await
             }

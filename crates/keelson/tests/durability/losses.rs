@@ -378,6 +378,51 @@ async fn keys_that_are_gone_are_made_anew_when_that_is_accepted_and_tokens_of_be
     assert!(fs::read_to_string(data.join("pki/sa.pub")).unwrap().ends_with(&before));
 }
 
+/// The kubeconfig may be elsewhere (`--kubeconfig`), so an empty directory of keys is not that of a new server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_emptied_directory_of_keys_is_a_loss() {
+    let mut server = crate::start().await;
+    create(&server.raw(), "kept", 3).await;
+    server.terminate().await;
+    for leave_directory in [true, false] {
+        let copy = TempDir::new().unwrap();
+        let data = copy.path().join("data");
+        copy_directory(server.data_dir(), &data);
+        fs::remove_dir_all(data.join("pki")).unwrap();
+        fs::remove_file(data.join("kubeconfig")).unwrap();
+        if leave_directory {
+            fs::create_dir(data.join("pki")).unwrap();
+        }
+        let refused = start(&data, &[]).await.err().expect("it is refused");
+        assert!(refused.contains("ca.key") && refused.contains("start with --accept-loss"), "{refused}");
+        start(&data, &["--accept-loss"]).await.expect("the loss is accepted").kill().await;
+    }
+}
+
+/// Reading a named pipe would wait for a writer, and a file of 64 GB would be read into memory.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_no_file_of_a_sensible_size_is_refused_by_name() {
+    let mut server = crate::start().await;
+    create(&server.raw(), "kept", 3).await;
+    server.kill().await;
+    for file in ["keelson.db-mark", "keelson.store", "kubeconfig", "pki/ca.key", "pki/sa.pub", "pki/admin.crt"] {
+        for kind in ["a named pipe", "a huge file"] {
+            let copy = TempDir::new().unwrap();
+            let data = copy.path().join("data");
+            copy_directory(server.data_dir(), &data);
+            let path = data.join(file);
+            fs::remove_file(&path).unwrap();
+            if kind == "a named pipe" {
+                assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+            } else {
+                fs::File::create(&path).unwrap().set_len(1 << 36).unwrap();
+            }
+            let refused = start(&data, &[]).await.err().unwrap_or_else(|| panic!("{file} as {kind}: it starts"));
+            assert!(refused.contains(file.rsplit('/').next().unwrap()), "{file} as {kind}: {refused}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_others_may_read_gets_a_warning_with_the_command_that_helps() {
     use std::os::unix::fs::PermissionsExt as _;

@@ -119,6 +119,11 @@ async fn namespaces(raw: &Raw) {
     let hard = json!({ "configmaps": "0", "serviceaccounts": "0", "pods": "0", "count/serviceaccounts": "0" });
     let quota = json!({ "metadata": { "name": "q" }, "spec": { "hard": hard } });
     raw.post("/api/v1/namespaces/full/resourcequotas", &quota).await;
+    // Names that nobody serves, none of which may be looked for again and again.
+    let unserved = (0..8_000).map(|number| (format!("count/x{number}.example.org"), json!("1")));
+    let unserved: serde_json::Map<_, _> = unserved.collect();
+    let wide = json!({ "metadata": { "name": "wide" }, "spec": { "hard": unserved } });
+    made(raw, "/api/v1/namespaces/default/resourcequotas", &wide).await;
     for object in ["configmaps/kube-root-ca.crt", "serviceaccounts/default"] {
         raw.delete(format!("/api/v1/namespaces/full/{object}")).await;
     }

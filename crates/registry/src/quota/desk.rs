@@ -21,8 +21,8 @@ use keelson_storage::{
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::Charge;
 use super::limits::Parsed;
+use super::{Charge, QuotasOf};
 use crate::registry::{Registry, store_error};
 use crate::target::Target;
 use crate::write::{Live, ManagedObject};
@@ -46,6 +46,8 @@ pub(crate) enum Settled {
     Lost(CommitError),
     /// The limits are others now, so it is to be looked at again what it takes.
     Overtaken,
+    /// The quotas make the transaction too large. The write alone is not.
+    TooLargeTogether,
 }
 
 type Answer = Result<Settled, ApiError>;
@@ -91,16 +93,22 @@ struct Account {
 }
 
 impl Desks {
-    /// The quotas of a namespace, as the cache has them.
-    pub(super) fn quotas(&self, registry: &Registry, namespace: &str) -> Result<Vec<Arc<Parsed>>, ApiError> {
-        let Ok(target) = registry.target("", "resourcequotas") else { return Ok(Vec::new()) };
+    /// The quotas of a namespace, as the cache has them. More than a write looks at are counted and not read.
+    pub(super) fn quotas<'n>(&self, registry: &Registry, namespace: &'n str) -> Result<QuotasOf<'n>, ApiError> {
+        let none = QuotasOf { namespace, parsed: Vec::new(), number: 0, bytes: 0 };
+        let Ok(target) = registry.target("", "resourcequotas") else { return Ok(none) };
         let collection = registry.collection(&target)?;
         if collection.is_empty() {
-            return Ok(Vec::new());
+            return Ok(none);
         }
         let (from, to) = (format!("{namespace}/"), format!("{namespace}0"));
         let snapshot = collection.snapshot();
-        Ok(snapshot.range(&from, Some(&to)).map(|entry| self.parsed(entry)).collect())
+        let mut quotas =
+            QuotasOf { number: snapshot.count(&from, Some(&to)), bytes: snapshot.bytes(&from, Some(&to)), ..none };
+        if quotas.is_readable() {
+            quotas.parsed = snapshot.range(&from, Some(&to)).map(|entry| self.parsed(entry)).collect();
+        }
+        Ok(quotas)
     }
 
     fn parsed(&self, entry: &Entry) -> Arc<Parsed> {
@@ -237,6 +245,23 @@ impl Desk {
                 Err(CommitError::Store(StoreError::Full(why))) if is_mixed(&members) => {
                     members = tell_full(members, &StoreError::Full(why));
                 }
+                Err(CommitError::Store(StoreError::AboveLimit { .. } | StoreError::TooLarge(_)))
+                    if members.len() > 1 =>
+                {
+                    // The fault is of one, or of all together.
+                    for member in members {
+                        Box::pin(self.settle(office, vec![member])).await;
+                    }
+                    return;
+                }
+                Err(CommitError::Store(StoreError::AboveLimit { .. } | StoreError::TooLarge(_)))
+                    if members.iter().all(|member| quotas_weigh_more(&member.transaction, &shared.transaction)) =>
+                {
+                    for member in members {
+                        let _gone = member.answer.send(Ok(Settled::TooLargeTogether));
+                    }
+                    return;
+                }
                 Err(CommitError::Store(error)) => {
                     self.left.lock().clear();
                     let error = store_error(error);
@@ -350,6 +375,12 @@ fn tell_full(members: Vec<Member>, full: &StoreError) -> Vec<Member> {
         let _gone = member.answer.send(Err(store_error(full.clone())));
     }
     left
+}
+
+/// Returns true for a write that is less than half of the transaction with its quotas, by bytes or by compares.
+fn quotas_weigh_more(own: &Transaction, with_quotas: &Transaction) -> bool {
+    let compares = own.compares.len() * 2 < with_quotas.compares.len();
+    compares || size(own) * 2 < size(with_quotas)
 }
 
 fn size(transaction: &Transaction) -> usize {

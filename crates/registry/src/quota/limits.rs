@@ -100,7 +100,20 @@ pub struct QuotaUse {
     limits: Limits,
 }
 
-/// The counting of the limits in the specification of a quota.
+/// What an object uses of the quotas that count it.
+pub struct ObjectUse<'o> {
+    usage: Usage<'o>,
+    object: &'o Object,
+    amounts: Amounts,
+}
+
+/// What an object of a resource uses.
+pub fn object_use<'o>(group: &'o str, plural: &'o str, object: &'o Object) -> ObjectUse<'o> {
+    let usage = Usage::of(group, plural);
+    ObjectUse { usage, object, amounts: usage.amounts(object) }
+}
+
+/// How the limits that a quota asks for are counted.
 pub fn quota_use(quota: &Object) -> QuotaUse {
     let mut limits = Limits::of(quota);
     limits.hard = Amounts::read(quota.get(&["spec", "hard"]));
@@ -139,13 +152,12 @@ impl QuotaUse {
         }
     }
 
-    /// Counts an object of a resource.
-    pub fn add(&self, used: &mut Amounts, group: &str, plural: &str, object: &Object) {
-        let usage = Usage::of(group, plural);
-        if scopes::match_all(&self.limits.scopes, usage, object) {
-            for (name, amount) in usage.amounts(object).0 {
-                if self.limits.hard.get(&name).is_some() {
-                    used.add(&name, amount);
+    /// Counts an object.
+    pub fn add(&self, used: &mut Amounts, object: &ObjectUse<'_>) {
+        if scopes::match_all(&self.limits.scopes, object.usage, object.object) {
+            for (name, amount) in &object.amounts.0 {
+                if self.limits.hard.get(name).is_some() {
+                    used.add(name, *amount);
                 }
             }
         }

@@ -16,7 +16,7 @@ use super::{Change, Effect, Guards, ManagedObject, Staged, WriteRequest, Written
 use super::{read_back, room};
 use crate::admission::WriteOptions;
 use crate::companions::Companions;
-use crate::quota::{Charged, Settled};
+use crate::quota::{Charged, Settled, too_large_together};
 use crate::registry::{Registry, is_too_large, note_store_works, store_error};
 use crate::target::Target;
 
@@ -82,6 +82,10 @@ impl Plan<'_> {
     /// The object as the client is shown it.
     fn shown(&self) -> StoredObject {
         self.completed.as_ref().unwrap_or(self.content.object()).clone()
+    }
+
+    fn name(&self) -> &str {
+        self.relative_key.rsplit('/').next().unwrap_or_default()
     }
 
     /// The stored object, if the write would leave it unchanged.
@@ -222,6 +226,9 @@ impl Registry {
                 Settled::Done(committed) => Ok(committed),
                 Settled::Lost(compare) => Err(compare),
                 Settled::Overtaken => return Ok(Attempt::QuotasChanged),
+                Settled::TooLargeTogether => {
+                    return Err(too_large_together(request.target, plan.name(), charges.len()));
+                }
             },
         };
         match committed {

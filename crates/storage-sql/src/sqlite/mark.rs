@@ -23,6 +23,8 @@ pub(crate) const MARK: &str = "-mark";
 const TITLE: &str = "keelson-mark 1";
 /// The text before the checksum, in bytes: the title, the store, the start, the revision and the log, each behind a space.
 const TEXT: usize = TITLE.len() + 17 + 17 + 21 + 17;
+/// The largest file that is read, in bytes.
+const MOST_BYTES: u64 = 4096;
 /// The whole file, in bytes: the text, a space, the checksum and a newline. Smaller than what disks write at once.
 const LENGTH: usize = TEXT + 1 + 8 + 1;
 
@@ -87,12 +89,19 @@ impl Mark {
 
     /// Reads the file.
     pub(crate) fn read(file: &Path) -> io::Result<Found> {
-        match std::fs::read(file) {
+        match read_regular(file) {
             Ok(bytes) => Ok(Self::decode(&bytes).map_or(Found::Damaged, Found::Mark)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(Found::Nothing),
             Err(error) => Err(error),
         }
     }
+}
+
+/// The bytes of a file. Of one that is no regular file, which might never end, or is larger than a mark, there are none.
+fn read_regular(file: &Path) -> io::Result<Vec<u8>> {
+    let found = std::fs::metadata(file)?;
+    let is_fit = found.is_dir() || (found.is_file() && found.len() <= MOST_BYTES);
+    if is_fit { std::fs::read(file) } else { Ok(Vec::new()) }
 }
 
 /// The file of a store that is open. Only the writer has it.

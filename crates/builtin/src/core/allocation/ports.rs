@@ -57,7 +57,7 @@ pub(super) async fn give_back(
     after: Option<&Map>,
     companions: &mut Companions,
 ) -> Result<(), ApiError> {
-    let kept = after.map(held_ports).unwrap_or_default();
+    let kept: HashSet<u16> = after.map(held_ports).unwrap_or_default().into_iter().collect();
     // No object, but what `owner` wrote.
     let is_own = |found: &KeyValue| {
         serde_json::from_slice::<Value>(&found.value).is_ok_and(|owner| owner["uid"] == service_ref.uid)
@@ -85,6 +85,11 @@ impl Taking<'_> {
     /// (`shared`); unless `all` get one, only wishes are granted.
     fn ports(&mut self, ports: &mut [Value], shared: bool, all: bool) -> Result<(), ApiError> {
         let mut chosen: HashMap<u16, u16> = HashMap::new();
+        // A service may have 65,535 ports, so none is looked for among the others.
+        let mut wishes: HashMap<u16, u16> = HashMap::new();
+        for (port, node_port) in ports.iter().filter_map(numbers).filter(|(_, node_port)| *node_port != 0) {
+            wishes.entry(port).or_insert(node_port);
+        }
         for index in 0..ports.len() {
             let Some((port, node_port)) = numbers(&ports[index]) else { continue };
             if let Some(number) = ports[index].as_object().and_then(|port| no_port_number(port, "nodePort")) {
@@ -94,7 +99,7 @@ impl Taking<'_> {
             let sibling = chosen.get(&port).copied().filter(|_| shared);
             let wish = match (node_port, sibling) {
                 (0, _) if !all => continue,
-                (0, None) if shared => ports.iter().filter_map(numbers).find(|other| other.0 == port && other.1 != 0),
+                (0, None) if shared => wishes.get(&port).map(|wish| (port, *wish)),
                 (0, None) => None,
                 (0, Some(sibling)) => Some((port, sibling)),
                 (wish, _) => Some((port, wish)),

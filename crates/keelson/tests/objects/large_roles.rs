@@ -1,0 +1,111 @@
+//! Roles of thousands of rules, and users with thousands of bindings: requests of others are answered in time meanwhile, and so are
+//! those of the user.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt as _, stream};
+use keelson_testkit::{Raw, TestServer};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+/// The longest time that a request may take, in an unoptimized build beside other tests.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+async fn start() -> (TestServer, TempDir) {
+    let files = TempDir::new().unwrap();
+    let tokens = files.path().join("tokens.csv");
+    fs::write(&tokens, "t-ann,ann,u-ann\nt-bob,bob,u-bob\n").unwrap();
+    let server = TestServer::builder().configure(move |config| config.token_file = Some(tokens)).start().await;
+    (server, files)
+}
+
+/// A role of many rules, which differ in names alone.
+fn large(name: &str, labels: &Value, rules: usize) -> Value {
+    let rule = |number: usize| json!({ "verbs": ["get"], "apiGroups": [""], "resources": ["configmaps"], "resourceNames": [format!("{name}{number}")] });
+    let rules: Vec<_> = (0..rules).map(rule).collect();
+    json!({ "metadata": { "name": name, "labels": labels }, "rules": rules })
+}
+
+fn bound(name: &str, kind: &str, role: &str, user: &str) -> Value {
+    json!({
+        "metadata": { "name": name },
+        "roleRef": { "apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role },
+        "subjects": vec![json!({ "apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user }); 50],
+    })
+}
+
+async fn get(raw: &Raw, user: &str, path: &str) -> (u16, Duration) {
+    let begun = Instant::now();
+    let answer = raw.get(path).header("authorization", format!("Bearer t-{user}")).await;
+    (answer.status, begun.elapsed())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_of_many_large_roles_gets_answers_in_time() {
+    let (server, _files) = start().await;
+    let (admin, raw) = (server.raw(), server.anonymous());
+    for number in 0..5 {
+        let name = format!("large-{number}");
+        admin.post(format!("{RBAC}/clusterroles"), &large(&name, &json!({}), 10_000)).await.expect(201);
+    }
+    let bind = async |number: usize| {
+        let binding = bound(&format!("b{number}"), "ClusterRole", &format!("large-{}", number % 5), "ann");
+        admin.post(format!("{RBAC}/namespaces/default/rolebindings"), &binding).await.expect(201);
+    };
+    stream::iter(0..300).for_each_concurrent(4, bind).await;
+    // The roles are read once.
+    get(&raw, "ann", &format!("{MAPS}/other")).await;
+    for _ in 0..5 {
+        for (name, expected) in [("large-49999", 404), ("large-4x", 403), ("other", 403)] {
+            let (status, took) = get(&raw, "ann", &format!("{MAPS}/{name}")).await;
+            let expected = if name == "large-49999" { 404 } else { expected };
+            assert_eq!(status, expected, "{name}");
+            assert!(took < PATIENCE, "{name}: {took:?}");
+        }
+    }
+    // What a user may do is told once for each role, and a user gives what it has.
+    let review = json!({ "spec": { "namespace": "default" } });
+    let review = raw
+        .post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", &review)
+        .header("authorization", "Bearer t-ann")
+        .await
+        .expect(201)
+        .json();
+    let rules = review["status"]["resourceRules"].as_array().unwrap().len();
+    assert!((50_000..51_000).contains(&rules), "{rules}");
+}
+
+/// A sum that is too large to be stored keeps up no other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sum_of_roles_that_is_too_large_keeps_up_no_other_sum() {
+    let (server, _files) = start().await;
+    let admin = server.raw();
+    let roles = format!("{RBAC}/clusterroles");
+    let sum = |name: &str| {
+        json!({
+            "metadata": { "name": name },
+            "aggregationRule": { "clusterRoleSelectors": [{ "matchLabels": { "to": name } }] },
+            "rules": [],
+        })
+    };
+    for name in ["a-sum", "b-sum"] {
+        admin.post(&roles, &sum(name)).await.expect(201);
+    }
+    for name in ["one", "two"] {
+        admin.post(&roles, &large(name, &json!({ "to": "a-sum" }), 10_000)).await.expect(201);
+    }
+    admin.post(&roles, &large("small", &json!({ "to": "b-sum" }), 3)).await.expect(201);
+    let filled = async {
+        let rules = async || {
+            let sum = admin.get(format!("{roles}/b-sum")).await.expect(200).json();
+            sum["rules"].as_array().map_or(0, Vec::len)
+        };
+        while rules().await != 3 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), filled).await.expect("the other sum is filled");
+}
