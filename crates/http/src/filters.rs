@@ -43,12 +43,13 @@ use tokio_util::sync::CancellationToken;
 
 use self::audit::Trail;
 pub use self::authentication::TokenAuthenticator;
-use self::flow_control::{Cost, Flow, SeatedBody, Seats};
+use self::flow_control::{Cost, Flow};
 pub use self::flow_control::{FlowControl, FlowLimits};
 pub(crate) use self::flow_control::{InitialSeats, LentSeats, has_long_query, is_copied};
+use self::held::{Holds, holding};
 use self::impersonation::Impersonation;
 use self::long_work::LongWork;
-use crate::body::{Measured, RequestBody, ResponseBody, empty, stream};
+use crate::body::{RequestBody, ResponseBody, empty};
 use crate::health;
 use crate::metrics::{Authentication, Filter, Metrics, Observation, ResourceNames, marked};
 use crate::negotiation::{self, MediaType};
@@ -58,7 +59,7 @@ use crate::request_query::RequestQuery;
 use crate::respond;
 use crate::router::Router;
 use crate::service::ApiRequest;
-use crate::shares::{Holder, Share, Shares};
+use crate::shares::{Holder, Shares};
 
 /// An answer of at most this many bytes that is known whole needs no place while it is sent.
 const SMALL_BYTES: u64 = 64 * 1024;
@@ -105,35 +106,6 @@ struct Known {
     flow: OnceLock<Arc<Flow>>,
     /// A warning about the credentials.
     warning: OnceLock<&'static str>,
-}
-
-/// The resources that an answer holds until it is sent.
-#[derive(Default)]
-struct Holds {
-    seats: Option<Seats>,
-    /// Those of a watch, which gives them back when it has sent the objects that it begins with.
-    initial: Option<LentSeats>,
-    /// Of what has no end of its own.
-    share: Option<Arc<Share>>,
-}
-
-impl Holds {
-    /// The share, and the seats that are held while the answer is sent. They may be lent unless another server answers.
-    fn into_seats(self, is_passed_on: bool) -> (Option<Arc<Share>>, Option<LentSeats>) {
-        let lent = if is_passed_on { LentSeats::kept } else { LentSeats::new };
-        (self.share, self.initial.or_else(|| self.seats.map(lent)))
-    }
-}
-
-/// An answer that holds its seats and its share until it is sent. The listener lends the seats while the client takes nothing.
-fn holding(
-    mut response: Response<ResponseBody>,
-    observation: Observation,
-    (share, seats): (Option<Arc<Share>>, Option<LentSeats>),
-) -> Response<ResponseBody> {
-    let Some(seats) = seats else { return response.map(|body| stream(Measured::new(body, observation, share))) };
-    response.extensions_mut().insert(seats.clone());
-    response.map(|body| stream(Measured::new(stream(SeatedBody::new(body, seats)), observation, share)))
 }
 
 /// Who answers a request.
