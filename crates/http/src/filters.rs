@@ -333,10 +333,7 @@ impl Pipeline {
         }
         let response = request_id::stamped(without_caching(response), request_id);
         // A request whose user is not known has no flow.
-        match known.flow.get() {
-            Some(flow) => flow_control::marked(response, flow),
-            None => response,
-        }
+        flow_control::marked(response, known.flow.get())
     }
 
     /// Whether another server answers, or may be found to when this one has nothing to say.
@@ -418,16 +415,13 @@ impl Pipeline {
             let query = RequestQuery::of(&info, &parts.uri);
             let holder = Holder::of(&user);
             let share = self.share_of(holder, &answerer, (&info, &parts, &query))?;
-            let flow = known.flow.get();
-            let seats = self.seats_for((&user, time, flow), &answerer, (&info, &parts, &query), &mut body).await?;
+            let asking = (&user, time, known.flow.get());
+            let seats = self.seats_for(asking, &answerer, (&info, &parts, &query), &mut body).await?;
             let (cost, seats) = match seats {
                 Ok(seats) => seats,
                 Err(seconds) => return Ok::<_, ApiError>((without_seat(seconds), Holds::default())),
             };
             let mut holds = Holds { seats, initial: None, share };
-            if let Some(table) = flow_control::dump(&self.flow_control, &info.path, &parts) {
-                return Ok((table, holds));
-            }
             if info.is_long_running()
                 && let Some(seats) = holds.seats.take().map(LentSeats::new)
             {
@@ -536,6 +530,9 @@ impl Pipeline {
         target: Option<Target>,
         (cost, holder): (Cost, Holder),
     ) -> Response<ResponseBody> {
+        if let Some(table) = flow_control::dump(&self.flow_control, &request.info.path, &request.parts) {
+            return table;
+        }
         if !cost.is_long {
             let mark = self.metrics.edge().marks().map(|marks| marks.of_verb(&request.info.verb));
             return marked(mark, self.router.route(request, target)).await;

@@ -1,4 +1,6 @@
 //! Has the flow control of requests follow the stored flow schemas and priority levels, and lend seats between levels.
+//!
+//! Both run in every server, since each has seats of its own.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
-//! Classification by examples, and against a plain comparison of every rule.
+//! Classification by examples of the suggested flow schemas.
+//!
+//! A property test compares the index with a plain comparison of every rule.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,6 @@
-//! Fair queues by examples, and against a plain model.
+//! Fair queues by examples of their rules.
+//!
+//! A property test compares them with a plain model: no seat is lost, whatever ends or is cancelled.
 
 use hashbrown::HashMap as Map;
 use proptest::prelude::*;

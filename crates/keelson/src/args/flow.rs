@@ -1,4 +1,6 @@
 //! Flags of `serve` for the requests that are answered at once, under the names of kube-apiserver.
+//!
+//! They have the defaults of kube-apiserver too.
 
 use clap::Args as ClapArgs;
 use keelson_server::FlowLimits;

@@ -1,4 +1,4 @@
-//! What flow control does at this moment, for operators: levels, queues and requests, in upstream's tables.
+//! Tables of the levels, queues and requests of this moment for operators, in upstream's form.
 //!
 //! Authorization has decided before: `nonResourceURLs` of a role name these paths.
 

@@ -1,4 +1,6 @@
 //! The metrics of flow control, in upstream's names: seats and requests of each level, and the times of waiting and holding.
+//!
+//! A flow schema without requests has no samples.
 
 use http::Method;
 

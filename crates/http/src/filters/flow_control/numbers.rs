@@ -1,4 +1,6 @@
 //! Histograms and counts of the requests of one flow schema, kept under the lock of their level.
+//!
+//! Buckets are those of kube-apiserver.
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
-//! Flow control as the filters see it.
+//! Flow control as the filters see it: levels of requests, changes of the configuration, lending.
+//!
+//! Attacks by flow schemas are here, since they need thousands of them.
 
 use http::{Method, Request as HttpRequest};
 use keelson_access::user::{AUTHENTICATED, UNAUTHENTICATED};

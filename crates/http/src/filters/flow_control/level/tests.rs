@@ -1,4 +1,6 @@
-//! A level as its requests see it.
+//! A level as its requests see it: waiting, refusals, and requests that go away.
+//!
+//! Helpers make levels without objects.
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
