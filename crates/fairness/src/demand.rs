@@ -1,6 +1,6 @@
-//! The demand of a level for seats over a period.
+//! The demand of a level for seats over a period: the seats in use and those that requests wait for.
 //!
-//! It counts the seats in use and the seats that requests wait for.
+//! Values are weighted by their time.
 
 use std::time::Duration;
 

@@ -46,12 +46,13 @@ use tokio_util::sync::CancellationToken;
 
 use self::audit::Trail;
 pub use self::authentication::TokenAuthenticator;
-use self::flow_control::{Cost, Flow, SeatedBody, Seats};
+use self::flow_control::{Cost, Flow};
 pub use self::flow_control::{FlowControl, FlowLimits};
 pub(crate) use self::flow_control::{InitialSeats, LentSeats, has_long_query, is_copied};
+use self::held::{Holds, holding};
 use self::impersonation::Impersonation;
 use self::long_work::LongWork;
-use crate::body::{Measured, RequestBody, ResponseBody, empty, stream};
+use crate::body::{RequestBody, ResponseBody, empty};
 use crate::health;
 use crate::metrics::{Authentication, Filter, Metrics, Observation, ResourceNames, marked};
 use crate::negotiation::{self, MediaType};
@@ -61,7 +62,7 @@ use crate::request_query::RequestQuery;
 use crate::respond;
 use crate::router::Router;
 use crate::service::ApiRequest;
-use crate::shares::{Holder, Share, Shares};
+use crate::shares::{Holder, Shares};
 
 /// An answer of at most this many bytes that is known whole needs no place while it is sent.
 const SMALL_BYTES: u64 = 64 * 1024;
@@ -108,35 +109,6 @@ struct Known {
     flow: OnceLock<Arc<Flow>>,
     /// A warning about the credentials.
     warning: OnceLock<&'static str>,
-}
-
-/// The resources that an answer holds until it is sent.
-#[derive(Default)]
-struct Holds {
-    seats: Option<Seats>,
-    /// Those of a watch, which gives them back when it has sent the objects that it begins with.
-    initial: Option<LentSeats>,
-    /// Of what has no end of its own.
-    share: Option<Arc<Share>>,
-}
-
-impl Holds {
-    /// The share, and the seats that are held while the answer is sent. They may be lent unless another server answers.
-    fn into_seats(self, is_passed_on: bool) -> (Option<Arc<Share>>, Option<LentSeats>) {
-        let lent = if is_passed_on { LentSeats::kept } else { LentSeats::new };
-        (self.share, self.initial.or_else(|| self.seats.map(lent)))
-    }
-}
-
-/// An answer that holds its seats and its share until it is sent. The listener lends the seats while the client takes nothing.
-fn holding(
-    mut response: Response<ResponseBody>,
-    observation: Observation,
-    (share, seats): (Option<Arc<Share>>, Option<LentSeats>),
-) -> Response<ResponseBody> {
-    let Some(seats) = seats else { return response.map(|body| stream(Measured::new(body, observation, share))) };
-    response.extensions_mut().insert(seats.clone());
-    response.map(|body| stream(Measured::new(stream(SeatedBody::new(body, seats)), observation, share)))
 }
 
 /// Who answers a request.
@@ -369,10 +341,7 @@ impl Pipeline {
         }
         let response = request_id::stamped(without_caching(response), request_id);
         // A request whose user is not known has no flow.
-        match known.flow.get() {
-            Some(flow) => flow_control::marked(response, flow),
-            None => response,
-        }
+        flow_control::marked(response, known.flow.get())
     }
 
     /// Whether another server or a node answers, or may be found to when this one has nothing to say.
@@ -455,16 +424,13 @@ impl Pipeline {
             let query = RequestQuery::of(&info, &parts.uri);
             let holder = Holder::of(&user);
             let share = self.share_of(holder, &answerer, (&info, &parts, &query))?;
-            let flow = known.flow.get();
-            let seats = self.seats_for((&user, time, flow), &answerer, (&info, &parts, &query), &mut body).await?;
+            let asking = (&user, time, known.flow.get());
+            let seats = self.seats_for(asking, &answerer, (&info, &parts, &query), &mut body).await?;
             let (cost, seats) = match seats {
                 Ok(seats) => seats,
                 Err(seconds) => return Ok::<_, ApiError>((without_seat(seconds), Holds::default())),
             };
             let mut holds = Holds { seats, initial: None, share };
-            if let Some(table) = flow_control::dump(&self.flow_control, &info.path, &parts) {
-                return Ok((table, holds));
-            }
             if info.is_long_running()
                 && let Some(seats) = holds.seats.take().map(LentSeats::new)
             {
@@ -573,6 +539,9 @@ impl Pipeline {
         target: Option<Target>,
         (cost, holder): (Cost, Holder),
     ) -> Response<ResponseBody> {
+        if let Some(table) = flow_control::dump(&self.flow_control, &request.info.path, &request.parts) {
+            return table;
+        }
         if !cost.is_long {
             let mark = self.metrics.edge().marks().map(|marks| marks.of_verb(&request.info.verb));
             return marked(mark, self.router.route(request, target)).await;

@@ -1,6 +1,6 @@
-//! The configuration of flow control, read from the stored flow schemas and priority levels.
+//! Has the flow control of requests follow the stored flow schemas and priority levels, and lend seats between levels.
 //!
-//! A task follows them, and another lends seats between levels.
+//! Both run in every server, since each has seats of its own.
 
 use std::time::Duration;
 

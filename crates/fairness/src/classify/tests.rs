@@ -1,6 +1,6 @@
-//! Classification by examples.
+//! Classification by examples of the suggested flow schemas.
 //!
-//! It is also compared with a plain comparison of every rule.
+//! A property test compares the index with a plain comparison of every rule.
 
 use proptest::prelude::*;
 

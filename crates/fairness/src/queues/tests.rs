@@ -1,6 +1,6 @@
-//! Fair queues by examples.
+//! Fair queues by examples of their rules.
 //!
-//! They are also compared with a plain model.
+//! A property test compares them with a plain model: no seat is lost, whatever ends or is cancelled.
 
 use hashbrown::HashMap as Map;
 use proptest::prelude::*;

@@ -269,9 +269,10 @@ fn fixed_level(name: &str, kind: LevelKind, seats: usize, started: Instant) -> A
     Arc::new(level)
 }
 
-/// The answer with the headers of its flow schema and its priority level.
-pub(super) fn marked(mut response: Response<ResponseBody>, flow: &Flow) -> Response<ResponseBody> {
-    // The headers of an aggregated server stay.
+/// The answer with the headers of its flow schema and its priority level, if it has a flow.
+pub(super) fn marked(mut response: Response<ResponseBody>, flow: Option<&Arc<Flow>>) -> Response<ResponseBody> {
+    let Some(flow) = flow else { return response };
+    // Those of an aggregated server stay.
     let headers = response.headers_mut();
     let mut add = |name: HeaderName, value: &HeaderValue| {
         headers.entry(name).or_insert_with(|| value.clone());

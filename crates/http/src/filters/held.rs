@@ -7,13 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Extensions;
+use http::Response;
 use http::request::Parts;
 use keelson_access::User;
 use keelson_meta::ApiError;
 
-use super::flow_control::{self, Cost, Flow, Request, Seats, Sent};
+use super::flow_control::{self, Cost, Flow, LentSeats, Request, SeatedBody, Seats, Sent};
 use super::{Answerer, ClientConnection, Pipeline, is_watch, slow_bodies};
-use crate::body::RequestBody;
+use crate::body::{Measured, RequestBody, ResponseBody, stream};
+use crate::metrics::Observation;
 use crate::proxy::ClientAddress;
 use crate::request_info::RequestInfo;
 use crate::request_query::RequestQuery;
@@ -25,6 +27,35 @@ const QUERY_WATCH: usize = 16;
 const BYTES_OF_WATCH: usize = 20 * 1024;
 /// The bytes of memory that a watch keeps for each byte of its query: a requirement `!a` of a selector becomes some 300 bytes.
 const BYTES_FOR_SELECTORS: usize = 64;
+
+/// The resources that an answer holds until it is sent.
+#[derive(Default)]
+pub(super) struct Holds {
+    pub(super) seats: Option<Seats>,
+    /// Those of a watch, which gives them back when it has sent the objects that it begins with.
+    pub(super) initial: Option<LentSeats>,
+    /// Of what has no end of its own.
+    pub(super) share: Option<Arc<Share>>,
+}
+
+impl Holds {
+    /// The share, and the seats that are held while the answer is sent. They may be lent unless another server answers.
+    pub(super) fn into_seats(self, is_passed_on: bool) -> (Option<Arc<Share>>, Option<LentSeats>) {
+        let lent = if is_passed_on { LentSeats::kept } else { LentSeats::new };
+        (self.share, self.initial.or_else(|| self.seats.map(lent)))
+    }
+}
+
+/// An answer that holds its seats and its share until it is sent. The listener lends the seats while the client takes nothing.
+pub(super) fn holding(
+    mut response: Response<ResponseBody>,
+    observation: Observation,
+    (share, seats): (Option<Arc<Share>>, Option<LentSeats>),
+) -> Response<ResponseBody> {
+    let Some(seats) = seats else { return response.map(|body| stream(Measured::new(body, observation, share))) };
+    response.extensions_mut().insert(seats.clone());
+    response.map(|body| stream(Measured::new(stream(SeatedBody::new(body, seats)), observation, share)))
+}
 
 impl Pipeline {
     /// Returns the cost of a request and its seats, once its body is there; if no seats are free, the seconds after which the client may

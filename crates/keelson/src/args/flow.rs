@@ -1,6 +1,6 @@
-//! Flags of `serve` for concurrent requests.
+//! Flags of `serve` for the requests that are answered at once, under the names of kube-apiserver.
 //!
-//! They have the names of kube-apiserver.
+//! They have the defaults of kube-apiserver too.
 
 use clap::Args as ClapArgs;
 use keelson_server::FlowLimits;

@@ -1,4 +1,4 @@
-//! The present state of flow control for operators: levels, queues and requests, in upstream's tables.
+//! Tables of the levels, queues and requests of this moment for operators, in upstream's form.
 //!
 //! Authorization comes before: `nonResourceURLs` of a role name these paths.
 

@@ -137,11 +137,8 @@ impl Drop for Seats {
             numbers.executing_seats -= self.seat.seats() as u64;
             let held = now.saturating_sub(self.seat.begun()).as_secs_f64();
             let is_watch = ended.is_some_and(|ended| ended.about.is_watch);
-            if is_watch {
-                numbers.watches.note(held)
-            } else {
-                numbers.executions.note(held)
-            }
+            let times = if is_watch { &mut numbers.watches } else { &mut numbers.executions };
+            times.note(held);
             if state.queues.totals().waiting == 0 {
                 return;
             }

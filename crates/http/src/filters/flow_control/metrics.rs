@@ -1,6 +1,6 @@
-//! The metrics of flow control, under upstream's names.
+//! The metrics of flow control, in upstream's names: seats and requests of each level, and the times of waiting and holding.
 //!
-//! They count the seats and requests of each level, and the times of waiting and execution.
+//! A flow schema without requests has no samples.
 
 use http::Method;
 
@@ -118,13 +118,11 @@ pub(in crate::filters) fn samples(control: &FlowControl) -> Vec<Sample> {
     }
     for (level, flow, numbers) in &flows {
         for (why, reason) in Rejection::ALL {
-            let count = numbers.rejected(why);
-            if count > 0 {
-                let mut labels = labels(level, flow);
-                labels.push(("reason", reason.to_owned()));
-                let (name, help) = ("apiserver_flowcontrol_rejected_requests_total", "Requests that found no seat");
-                samples.push(Sample { name, help, kind: MetricKind::Counter, labels, value: count as f64 });
-            }
+            let mut labels = labels(level, flow);
+            labels.push(("reason", reason.to_owned()));
+            let (name, help) = ("apiserver_flowcontrol_rejected_requests_total", "Requests that found no seat");
+            let value = numbers.rejected(why) as f64;
+            samples.push(Sample { name, help, kind: MetricKind::Counter, labels, value });
         }
     }
     samples.push(Sample {

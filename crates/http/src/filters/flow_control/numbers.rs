@@ -1,6 +1,6 @@
-//! Histograms and counts of the requests of one flow schema.
+//! Histograms and counts of the requests of one flow schema, kept under the lock of their level.
 //!
-//! The lock of their level guards them.
+//! Buckets are those of kube-apiserver.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! Flow control as the filters see it.
+//! Flow control as the filters see it: levels of requests, changes of the configuration, lending.
 //!
-//! Requests are classified, admitted, queued and rejected.
+//! Attacks by flow schemas are here, since they need thousands of them.
 
 use http::{Method, Request as HttpRequest};
 use keelson_access::user::{AUTHENTICATED, UNAUTHENTICATED};
@@ -35,16 +35,16 @@ async fn take(control: &FlowControl, user: &Arc<User>, request: (&str, &str)) ->
     acquire(control, user, request, &Estimate::default()).await.1
 }
 
-fn level_name(control: &FlowControl, user: &Arc<User>, method: Method, target: &str) -> Option<String> {
+fn level_name(control: &FlowControl, user: &Arc<User>, method: &Method, target: &str) -> Option<String> {
     let uri = target.parse().unwrap();
-    control.classify(user, &RequestInfo::parse(&method, &uri)).map(|flow| flow.level.name.clone())
+    control.classify(user, &RequestInfo::parse(method, &uri)).map(|flow| flow.level.name.clone())
 }
 
 #[test]
 fn requests_have_the_levels_of_the_suggested_flow_schemas() {
     let control = FlowControl::new(FlowLimits::default());
     let check = |name: &str, groups: &[&str], target: &str, expect: Option<&str>| {
-        let found = level_name(&control, &user(name, groups), Method::GET, target);
+        let found = level_name(&control, &user(name, groups), &Method::GET, target);
         assert_eq!(found.as_deref(), expect, "{name} {target}");
     };
     let (pods, lease) = ("/api/v1/pods", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/x");
@@ -99,11 +99,11 @@ async fn no_configuration_locks_administrators_out() {
     for _ in 0..1_000 {
         held.push(take(&control, &root, ("GET", "/version")).await.unwrap());
     }
-    assert_eq!(level_name(&control, &ann, Method::GET, "/version").as_deref(), Some("closed"));
-    assert_eq!(level_name(&control, &ann, Method::GET, "/api/v1/pods").as_deref(), Some("catch-all"));
+    assert_eq!(level_name(&control, &ann, &Method::GET, "/version").as_deref(), Some("closed"));
+    assert_eq!(level_name(&control, &ann, &Method::GET, "/api/v1/pods").as_deref(), Some("catch-all"));
     control.configure(Vec::new(), Vec::new());
-    assert_eq!(level_name(&control, &root, Method::GET, "/version").as_deref(), Some("exempt"));
-    assert_eq!(level_name(&control, &ann, Method::GET, "/version").as_deref(), Some("catch-all"));
+    assert_eq!(level_name(&control, &root, &Method::GET, "/version").as_deref(), Some("exempt"));
+    assert_eq!(level_name(&control, &ann, &Method::GET, "/version").as_deref(), Some("catch-all"));
 }
 
 fn suggested_level(name: &str) -> PriorityLevel {
@@ -162,7 +162,7 @@ async fn idle_levels_lend_their_seats_to_busy_ones() {
 async fn without_fairness_two_numbers_bound_all_but_administrators() {
     let control = FlowControl::new(FlowLimits { is_fair: false, requests: 1, mutating: 1, ..FlowLimits::default() });
     let (ann, root) = (user("ann", &[AUTHENTICATED]), user("root", &["system:masters"]));
-    assert!(level_name(&control, &ann, Method::GET, "/version").is_none());
+    assert!(level_name(&control, &ann, &Method::GET, "/version").is_none());
     let read = take(&control, &ann, ("GET", "/api/v1/pods")).await.unwrap();
     assert!(read.is_some());
     assert_eq!(take(&control, &ann, ("GET", "/healthz")).await.err(), Some(1));
@@ -204,14 +204,14 @@ fn ten_thousand_flow_schemas_are_compared_in_a_bounded_time() {
     for _ in 0..100 {
         // Those for another resource are not looked at.
         assert_eq!(
-            level_name(&control, &ann, Method::GET, "/api/v1/namespaces/a/secrets/s").as_deref(),
+            level_name(&control, &ann, &Method::GET, "/api/v1/namespaces/a/secrets/s").as_deref(),
             Some("global-default")
         );
-        assert_eq!(level_name(&control, &root, Method::GET, "/api/v1/namespaces/a/pods/p").as_deref(), Some("exempt"));
+        assert_eq!(level_name(&control, &root, &Method::GET, "/api/v1/namespaces/a/pods/p").as_deref(), Some("exempt"));
     }
     // All are looked at: some hundred microseconds each, without optimization some more.
     for _ in 0..10 {
-        assert!(level_name(&control, &ann, Method::GET, "/api/v1/namespaces/a/pods/p").is_some());
+        assert!(level_name(&control, &ann, &Method::GET, "/api/v1/namespaces/a/pods/p").is_some());
     }
     assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
 }

@@ -1,6 +1,6 @@
-//! A level as its requests see it.
+//! A level as its requests see it: waiting, refusals, and requests that go away.
 //!
-//! Seats are taken, waited for, lent and given back.
+//! Helpers make levels without objects.
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
