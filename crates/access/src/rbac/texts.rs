@@ -1,6 +1,6 @@
-//! Which rules have a text in one of their fields, and sets of rules as bits.
+//! The rules that have a text in one of their fields, and sets of rules as bits.
 //!
-//! A question about many rules costs a walk over lists of numbers, and no comparison of texts.
+//! A lookup over many rules walks lists of numbers, and compares no texts.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;

@@ -19,6 +19,8 @@ use super::reading::{is_about, is_written, items};
 
 const VERSION: &str = "imagepolicy.k8s.io/v1alpha1";
 const KIND: &str = "ImageReview";
+/// The plural of the reviewed objects.
+const PODS: &str = "pods";
 /// The subresource whose images are reviewed too.
 const EPHEMERAL: &str = "ephemeralcontainers";
 /// A part of the keys of those annotations of pods that the backend sees.
@@ -203,10 +205,9 @@ impl Admission for ImagePolicyWebhook {
     }
 
     fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
-        let is_ephemeral = attributes.operation == Operation::Update && attributes.subresource() == EPHEMERAL;
-        let is_pod = is_about(attributes, "pods");
-        let is_written = is_written(attributes, "pods");
-        if is_written || (is_ephemeral && is_pod) { Interest::Object } else { Interest::None }
+        let is_update = attributes.operation == Operation::Update;
+        let adds_containers = is_update && attributes.subresource() == EPHEMERAL && is_about(attributes, PODS);
+        if adds_containers || is_written(attributes, PODS) { Interest::Object } else { Interest::None }
     }
 
     fn validate<'a>(

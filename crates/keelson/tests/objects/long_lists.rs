@@ -1,4 +1,6 @@
-//! Objects with lists of thousands of elements: each list is gone through once, not once for each of its elements.
+//! Objects with lists of thousands of elements.
+//!
+//! Each list is walked once, not once for each of its elements.
 
 use std::time::{Duration, Instant};
 
