@@ -12,9 +12,9 @@ use parking_lot::{RwLock, RwLockWriteGuard};
 
 /// The most events of an update step: some 30 us each.
 const EVENTS_AT_ONCE: usize = 64;
-/// How many bytes of objects are taken up before others get the index again, but for the last of them: a few milliseconds.
+/// The size of the objects of an update step in bytes, without the last one: a few milliseconds.
 const BYTES_AT_ONCE: usize = 256 * 1024;
-/// How long it rests between two looks, as much is written of which nothing matters here.
+/// The pause between two updates, since most writes don't matter here.
 const REST: Duration = Duration::from_millis(100);
 /// The longest wait for a write before the next update.
 const QUIET: Duration = Duration::from_secs(60);
@@ -84,8 +84,15 @@ impl<I: Index> Follower<I> {
         }
     }
 
-    /// Asks the index as the cache has it now; `None` where more was written since than is taken up at once. Another thread has to do
-    /// it then, by [`Self::current`].
+    /// Waits until the cache has events that the index lacks, for a minute at most.
+    pub async fn changed(&self) {
+        let seen = self.followed.read().seen;
+        // After such a silence there is nothing to apply.
+        let _waited = self.cache.wait_for(seen.next(), QUIET).await;
+    }
+
+    /// Reads the index at the present state of the cache. `None` where one update step is not enough: another thread must do it then,
+    /// by [`Self::current`].
     pub fn try_current<T>(&self, ask: impl FnOnce(&I) -> T) -> Option<T> {
         let watermark = self.cache.watermark();
         {
