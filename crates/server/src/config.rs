@@ -32,71 +32,71 @@ use crate::issuers::AuthenticationSources;
 use crate::node_access::NodeOptions;
 use crate::store::{StoreConfig, StoreRoom};
 
-/// How many bytes of a hash tell servers apart in their derived names.
+/// The number of hash bytes in derived server names.
 const SERVER_ID_BYTES: usize = 16;
 
 /// Settings of a server. `Config::default()` is a server on a free port of the loopback address that keeps nothing.
 #[derive(Clone)]
 pub struct Config {
-    /// Where to listen. Port 0 is any free port.
+    /// The address to listen on. Port 0 is any free port.
     pub bind: SocketAddr,
-    /// Where objects are kept.
+    /// The store of objects.
     pub store: StoreConfig,
-    /// Where certificates, keys and the kubeconfig are kept; `None` makes new ones that die with the server.
+    /// The directory of certificates, keys and the kubeconfig; `None` makes temporary ones.
     pub data_dir: Option<PathBuf>,
-    /// How long the past can be read: lists that continue, watches that resume. Older history is compacted.
+    /// The history window: the time for which lists continue and watches resume. Older history is compacted.
     pub history: Duration,
-    /// Whether to go on without what the store is known to have lost: from the damaged place of its log on, or all of it.
+    /// True to continue without objects that the store is known to have lost: from the damaged place of its log on, or all of it.
     pub accept_loss: bool,
     /// The room that a store of this server's own may take.
     pub store_room: StoreRoom,
     /// The largest write in bytes, an object with its keys: the same on every store, so that each can take another's place.
     pub max_object_bytes: usize,
-    /// How many bytes of past objects the cache keeps at the most; what it forgets is read from the store.
+    /// The largest size of past objects in the cache, in bytes; older ones are read from the store.
     pub history_bytes: u64,
-    /// How many bytes the orders, groups and indexes of queries take at the most that are kept. While they are made they may take twice as
+    /// The largest size of all views (orders, groups and indexes of queries), in bytes. While one is built they may take twice as
     /// much.
     pub view_bytes: u64,
-    /// How often the cache is compared with the store, and repaired where they differ; `None` is never.
+    /// The interval of comparisons of the cache with the store, which repair differences; `None` for never.
     pub cache_check_interval: Option<Duration>,
     /// The name of this server among others, in its log, its lease and the metric `keelson_server_info`: a DNS subdomain.
     pub server_id: String,
-    /// How long the lease of this server stands without a renewal. Whole seconds count.
+    /// The time for which this server's lease is valid without a renewal, in whole seconds.
     pub identity_duration: Duration,
-    /// How often the lease is renewed.
+    /// The interval of renewals.
     pub identity_interval: Duration,
-    /// Whether it starts even if servers that run on the store sign with what it does not accept, or the other way round.
+    /// True to start even if running servers on the store sign with keys that it does not accept, or the other way round.
     pub allow_other_keys: bool,
     /// Certificates: extra names for the serving certificate, or files of one's own.
     pub pki: PkiOptions,
     /// The keys and certificates of an earlier server, which one without a data directory takes over instead of new ones.
     pub made_pki: Option<Pki>,
-    /// How long a node may be missing before its pods are ended.
+    /// The time that a node may be missing before its pods are ended.
     pub node_quarantine: Duration,
-    /// Who the tokens of service accounts say signed them: a URL, which is also their audience.
+    /// The issuer of service account tokens: a URL, which is also their audience.
     pub service_account_issuer: String,
     /// A file of tokens with their users: `token,user,uid,"group1,group2"`.
     pub token_file: Option<PathBuf>,
     /// A file of keys that seal continue tokens, one a line: the first one seals, all open.
     pub token_key_file: Option<PathBuf>,
-    /// Whether bootstrap tokens are taken: secrets of their type in `kube-system`.
+    /// True if bootstrap tokens are accepted: secrets of their type in `kube-system`.
     pub bootstrap_tokens: bool,
-    /// Whether requests without credentials are taken, as those of `system:anonymous`: they are where neither this nor the authentication
-    /// configuration says something else.
+    /// True if requests without credentials are accepted as those of `system:anonymous`, which is also the default. The
+    /// authentication configuration may set it too.
     pub anonymous: Option<bool>,
-    /// Whether the console is served to browsers.
+    /// True if the console is served.
     pub console: bool,
     /// Whose tokens are believed besides.
     pub authentication: AuthenticationSources,
-    /// Who decides what users may do, in this order. Members of `system:masters` may do anything before anybody is asked.
+    /// The authorizers, in this order. Members of `system:masters` may do everything without them.
     pub authorization: AuthorizationSource,
     /// Which plugins of admission are asked of each write.
     pub admission: Selection,
     /// The settings of these plugins.
     pub admission_configuration: AdmissionConfiguration,
-    /// What is written down of requests, and where.
+    /// The audit policy and its backends.
     pub audit: AuditConfig,
-    /// How objects are encrypted in the store.
+    /// The encryption of objects in the store.
     pub encryption: EncryptionConfig,
     /// Settings of the verbs.
     pub registry: RegistryConfig,
@@ -108,19 +108,19 @@ pub struct Config {
     pub peer_advertise_ip: Option<IpAddr>,
     /// The port at which they do.
     pub peer_advertise_port: Option<u16>,
-    /// How many connections may be open; a part of what the process may have open at the most.
+    /// The largest number of open connections, a part of the process's limit.
     pub connections: usize,
-    /// How many connections to others may be open: webhooks, aggregated servers; a part of the same.
+    /// The largest number of outgoing connections to webhooks and aggregated servers, a part of the same.
     pub outbound_connections: usize,
     /// Connections to kubelets, pods and services.
     pub nodes: NodeOptions,
-    /// How long a client may take nothing of an answer before that is reset.
+    /// The time that a client may read nothing of a response before it is reset.
     pub unread: Duration,
-    /// How many bytes of replaced objects the snapshots of lists may keep that are being sent.
+    /// The number of bytes of replaced objects that the snapshots of lists in flight may keep.
     pub pinned_bytes: u64,
     /// True if another server of this process has created the default objects in this store, so that this one need not check them.
     pub bootstrapped: bool,
-    /// How many requests are answered at once.
+    /// The limits of concurrent requests.
     pub flow: FlowLimits,
     /// The time between two looks at the default flow schemas and priority levels.
     pub flow_object_interval: Duration,
@@ -130,9 +130,9 @@ pub struct Config {
     pub proxy: Option<Proxy>,
     /// Which controllers run.
     pub controllers: Switches,
-    /// How long requests in flight may take to end when the server stops.
+    /// The time that requests in flight may take to end when the server stops.
     pub shutdown_grace: Duration,
-    /// How long a connection without a request is left then, for its client to read that this is the end.
+    /// The time that a connection without a request stays open then, for its client to read the announcement.
     pub parting: Duration,
     /// Wall-clock time.
     pub clock: Arc<dyn Clock>,

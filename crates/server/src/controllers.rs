@@ -1,8 +1,8 @@
-//! Starts what runs inside the server as a client of its registry: the bootstrap, and the controllers that are switched on.
+//! Starts the clients of the registry inside the server: the bootstrap, and the enabled controllers.
 //!
-//! The bootstrap, what aggregated servers are told, the service `kubernetes` and the aggregation of roles run in every server; of the
-//! other controllers one server on a store runs all, which the election decides where the store can be shared. Each is a watched task of
-//! its own, under the name that `--controllers` knows. What they do is in `keelson_controllers`.
+//! The bootstrap, the configuration of aggregated servers, the service `kubernetes` and the aggregation of roles run in every
+//! server. One server on a store runs all other controllers, by leader election where the store can be shared. Each is a supervised
+//! task under its name in `--controllers`. `keelson_controllers` implements them.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -30,14 +30,14 @@ use crate::config::Config;
 use crate::keys::LiveKeys;
 use crate::remote::PublishedFields;
 
-/// An address that belongs to nobody (RFC 5737): what would be sent there leaves the host on the way to most others.
+/// An address reserved for documentation (RFC 5737): a route to it leaves the host as most others do.
 const ELSEWHERE: &str = "192.0.2.1:9";
 
-/// How this server stands among those on its store.
+/// The membership of this server on its store.
 pub(crate) struct Membership {
-    /// Where it listens.
+    /// The address it listens on.
     pub(crate) addr: SocketAddr,
-    /// By what its process is told from others of its name.
+    /// The identity of its process among others of its name.
     pub(crate) holder: String,
     /// All of them.
     pub(crate) servers: Arc<RegisteredServers>,
@@ -84,7 +84,7 @@ pub(crate) fn aggregation(
     is_on.then(|| ClusterRoleAggregation::new(registry.clone()).map(Arc::new)).transpose()
 }
 
-/// What controllers are made of that others use too.
+/// The parts that controllers share with other components.
 pub(crate) struct ControllerParts {
     pub(crate) aggregation: Option<Arc<ClusterRoleAggregation>>,
     pub(crate) publication: Option<StorageVersionPublication>,
@@ -97,10 +97,10 @@ pub(crate) struct ControllerParts {
     pub(crate) fields: Arc<PublishedFields>,
 }
 
-/// How far a start has come.
+/// The progress of a start.
 pub(crate) struct Starting {
     pub(crate) bootstrap: Arc<Progress>,
-    /// What is published of the storage versions, where that is switched on.
+    /// The published storage versions, if publishing is on.
     pub(crate) publication: Option<Arc<Publication>>,
 }
 
@@ -133,7 +133,7 @@ pub(crate) fn spawn(
         .with_api_services(builtin_services(&registry.surface()))
         .with_flow(flow);
     let progress = bootstrap.progress();
-    // What these keep, the bootstrap makes first.
+    // The bootstrap creates the objects that these maintain.
     let publishing = authentication.run(stopping.clone());
     background.spawn("cluster-authentication-info", after(&progress, stopping, publishing));
     background.spawn("kubernetes-service", after(&progress, stopping, service.run(stopping.clone())));
@@ -191,7 +191,7 @@ fn after<W: Future<Output = ()> + Send + 'static>(
     }
 }
 
-/// The controllers of which one server runs all.
+/// The controllers that run in one server only.
 struct Controllers {
     config: Config,
     registry: Arc<Registry>,
@@ -199,7 +199,7 @@ struct Controllers {
     aggregator: Arc<Aggregator>,
     peers: Option<Arc<PeerServers>>,
     servers: Arc<RegisteredServers>,
-    /// What signs certificates of clients.
+    /// The signer of client certificates.
     signer: watch::Receiver<Arc<ClientSigner>>,
     /// The certificates by which clients know the server.
     root_certificates: watch::Receiver<String>,
@@ -207,7 +207,7 @@ struct Controllers {
 }
 
 impl Controllers {
-    /// Runs those that are switched on, until told to stop.
+    /// Runs the enabled controllers until the server stops.
     async fn run(&self, stopping: CancellationToken) {
         let running = TaskGroup::new(&self.supervisor, &stopping);
         if let Err(error) = self.spawn(&running) {
@@ -276,8 +276,8 @@ impl Controllers {
     }
 }
 
-/// The address at which this server says that others reach it; `None` for one that nobody can reach. As upstream has it, all addresses
-/// are as good as none given.
+/// The address that this server advertises to others; `None` for one that cannot be reached. As upstream, an unspecified address
+/// counts as none.
 pub(crate) fn advertised(config: &Config, addr: SocketAddr) -> Option<IpAddr> {
     match config.advertise_address.filter(|given| !given.is_unspecified()) {
         Some(given) => is_elsewhere(given).then_some(given),
@@ -292,8 +292,8 @@ pub(crate) fn shown_address(config: &Config, addr: SocketAddr) -> SocketAddr {
     elsewhere.map_or(addr, |address| SocketAddr::new(address, addr.port()))
 }
 
-/// Tells the operator of an address to which no service can lead. The server starts with it regardless, as upstream's does: who runs all
-/// on one host may have no other.
+/// Warns the operator of an address that no service can lead to. As upstream, the server starts with it: a host that runs
+/// everything may have no other.
 pub(crate) fn check_advertised(config: &Config) {
     let given = config.advertise_address.is_some_and(|given| !given.is_unspecified());
     if config.bind.ip().is_loopback() && !given && reachable(config.bind.ip()).is_some() {
@@ -311,7 +311,7 @@ pub(crate) fn check_advertised(config: &Config) {
     }
 }
 
-/// Whether hosts can reach each other at such an address: endpoints can have no other.
+/// Returns true if other hosts can reach such an address: endpoints can have no other.
 const fn is_elsewhere(address: IpAddr) -> bool {
     if address.is_unspecified() || address.is_loopback() || address.is_multicast() {
         return false;
@@ -322,8 +322,8 @@ const fn is_elsewhere(address: IpAddr) -> bool {
     }
 }
 
-/// The address at which others reach a server that listens on `bound`: that one, or the host's own where it listens on all
-/// or only on the loopback; `None` for a host that nobody can reach.
+/// The address at which others reach a server that listens on `bound`. That is `bound`, or the host's own for all addresses and the
+/// loopback; `None` for a host that cannot be reached.
 fn reachable(bound: IpAddr) -> Option<IpAddr> {
     if is_elsewhere(bound) {
         return Some(bound);

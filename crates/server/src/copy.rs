@@ -1,7 +1,7 @@
 //! Copies all objects from one store to another, for the command line.
 //!
-//! No server may run on either. How a copy goes on after an interruption is in `keelson_storage::copy`; this opens the stores and
-//! sees to it that revisions never go back.
+//! No server may run on either. `keelson_storage::copy` resumes an interrupted copy; this module opens the stores, and prevents
+//! revisions from going back.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use crate::builtin;
 use crate::encryption::{encrypted, prefix};
 use crate::store::StoreConfig;
 
-/// How far the revisions of a copy begin above those of its source: more than are written while it is made.
+/// The start of a copy's revisions above those of its source: more than are written while it is made.
 const REVISION_MARGIN: u64 = 1_000_000;
 
-/// Copies all objects from one store to another, and tells how far it is.
+/// Copies all objects from one store to another, and reports the progress.
 ///
-/// The copy's revisions go on above those of its source, so that clients which knew that see none go back; only etcd can't.
+/// The copy's revisions continue above those of its source, so that no client sees one go back; only etcd cannot do that.
 ///
 /// # Errors
-/// When a store can't be opened or fails, or the source is still being written. When a value can't be decrypted by `encryption`. When the
-/// source is not there, or is empty without `allow_empty`, and when the target holds something else. What was copied stays, and the same
-/// call goes on from it.
+/// A store cannot be opened or fails, or the source is still being written. A value cannot be decrypted by `encryption`. The source
+/// does not exist, or is empty without `allow_empty`, or the target contains something else. Copied objects stay, and the same call
+/// continues.
 pub async fn copy_store(
     from: &StoreConfig,
     to: &StoreConfig,

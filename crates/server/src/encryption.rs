@@ -1,7 +1,7 @@
-//! Encryption at rest of a server: its settings, its store, its checks and its numbers.
+//! Encryption at rest of a server: its settings, its store, its health checks and its metrics.
 //!
-//! The file is read before anything is made, and its key services are called once before the store is read, so that a start with a working
-//! service reads everything at once. A service that does not answer keeps no server from its start: what can't be read is read later.
+//! The file is read before anything is created, and its key services are called once before the store is read, so that a start with
+//! a working service reads everything at once. A service that does not answer blocks no start: unreadable values are read later.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -28,9 +28,9 @@ use crate::store::StoreConfig;
 pub struct EncryptionConfig {
     /// The file with an `EncryptionConfiguration`; `None` stores objects as they are.
     pub file: Option<PathBuf>,
-    /// Whether the file is read again when it changes.
+    /// True if the file is read again when it changes.
     pub reloads: bool,
-    /// Whether KMS v1 is allowed: the feature gate `KMSv1`.
+    /// True if KMS v1 is permitted: the feature gate `KMSv1`.
     pub first_kms: bool,
     /// The pauses between looks at the file and checks of key services, where they are not the usual ones: for tests.
     pub pauses: Option<EncryptionPauses>,

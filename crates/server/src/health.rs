@@ -1,8 +1,8 @@
-//! The checks of `/livez`, `/readyz` and `/healthz` of a server. Work that the reference server does too has its check under the name that
-//! clients look for there: the steps of the bootstrap, and the background tasks that do what its hooks start.
+//! The checks of `/livez`, `/readyz` and `/healthz` of a server. Steps of the bootstrap and background tasks that the reference
+//! server has too have its names.
 //!
-//! A server lives as long as each of its background tasks does. One whose store is away lives too: it serves what it has, and to start
-//! it anew would take even that. So `/livez` asks nobody whether a step of the start is done, and of the store nothing.
+//! A server is live as long as each of its background tasks is. With the store away it stays live: it serves its cache, and a
+//! restart would lose that. `/livez` therefore checks no step of the start, and not the store.
 
 use std::sync::Arc;
 

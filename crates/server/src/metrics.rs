@@ -1,7 +1,6 @@
-//! Metrics of what lies below HTTP: the registry, the cache and the stores.
+//! Metrics of the registry, the cache and the stores.
 //!
-//! Those crates count without knowing metrics; the names, kinds and help texts are given here. Requests are measured in
-//! `keelson_http`.
+//! Those crates count without knowing metrics; this module has the names, kinds and help texts. `keelson_http` measures requests.
 
 mod access;
 mod admission;
@@ -125,7 +124,7 @@ pub(crate) fn registry_samples(registry: &Registry) -> Vec<Sample> {
     samples
 }
 
-/// What queries have the cache hold.
+/// The views in the cache.
 fn views(registry: &Registry) -> [Sample; 2] {
     let stats = registry.cache().stats();
     [
@@ -134,7 +133,7 @@ fn views(registry: &Registry) -> [Sample; 2] {
     ]
 }
 
-/// How much was looked through and written anew because it was stored in another encoding than it is to be.
+/// The numbers of objects read and rewritten by migrations.
 fn migrations(registry: &Registry) -> [Sample; 2] {
     let counters = registry.counters();
     let (pages, objects) = (counters.stale_pages(), counters.rewrites());
@@ -148,7 +147,7 @@ fn migrations(registry: &Registry) -> [Sample; 2] {
     ]
 }
 
-/// What is compiled of the expressions of definitions.
+/// The compiled expressions of definitions.
 pub(crate) fn program_samples(stats: ProgramStats) -> Vec<Sample> {
     vec![
         gauge(
@@ -186,7 +185,7 @@ pub(crate) fn regeneration_samples(regenerations: &Regenerations) -> Vec<Sample>
     definitions.chain(versions).collect()
 }
 
-/// What converters have told and is kept, and what that spared.
+/// The size of the conversion cache, and its hits.
 fn conversions_kept(kept: KeptStats) -> [Sample; 4] {
     [
         gauge(
@@ -208,7 +207,7 @@ fn conversions_kept(kept: KeptStats) -> [Sample; 4] {
     ]
 }
 
-/// How long webhooks took to convert objects, as upstream names it.
+/// The durations of conversion webhooks, under upstream's name.
 pub(crate) fn conversion_times(stats: &OutboundStats) -> Vec<HistogramSample> {
     let histogram = |name, help, labels, took: Durations| HistogramSample {
         name,
@@ -236,7 +235,7 @@ pub(crate) fn conversion_times(stats: &OutboundStats) -> Vec<HistogramSample> {
     by_definition.chain(by_result).collect()
 }
 
-/// How often webhooks were asked to convert objects, as upstream names it.
+/// The numbers of calls of conversion webhooks, under upstream's name.
 pub(crate) fn conversion_samples(stats: &OutboundStats) -> Vec<Sample> {
     let by_result = stats.by_result().into_iter();
     by_result
@@ -278,7 +277,7 @@ pub(crate) fn peer_samples(peers: &PeerServers) -> Vec<Sample> {
     rerouted.chain([failures]).collect()
 }
 
-/// What happened on the way to PostgreSQL.
+/// The counts of calls to PostgreSQL.
 pub(crate) fn postgres_samples(stats: PostgresStats) -> Vec<Sample> {
     vec![
         room::full(stats.refusing),
@@ -321,7 +320,7 @@ pub(crate) fn postgres_samples(stats: PostgresStats) -> Vec<Sample> {
     ]
 }
 
-/// What happened on the way to etcd.
+/// The counts of calls to etcd.
 pub(crate) fn etcd_samples(stats: EtcdStats) -> Vec<Sample> {
     vec![
         room::full(stats.full),
@@ -386,7 +385,7 @@ fn stored_objects(registry: &Registry) -> Vec<Sample> {
     by_name.chain(by_group).collect()
 }
 
-/// What is still stored in older encodings can be seen here.
+/// The number of objects stored in each encoding.
 fn stored_encodings(registry: &Registry) -> Vec<Sample> {
     let surface = registry.surface();
     let of = |collection: &StoredCollection| {

@@ -18,7 +18,7 @@ use crate::remote::PublishedFields;
 pub(crate) const NODE_PART: usize = 4;
 /// The port of kubelets whose node states none.
 const KUBELET_PORT: u16 = 10250;
-/// The types of addresses by which kubelets are reached, the preferred one first.
+/// The types of kubelet addresses, the preferred one first.
 pub const KUBELET_ADDRESS_TYPES: [&str; 5] = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"];
 
 /// The settings of connections to nodes.

@@ -131,7 +131,7 @@ impl Peers {
         }
     }
 
-    /// The servers that may be running. Those without published keys are of an older release, and count as agreeing.
+    /// The servers that may be running. A server without published keys is of an older release, and counts as agreeing.
     async fn look(&mut self) -> anyhow::Result<Vec<OtherServer>> {
         let mut all = self.servers.all().await.context("looking which servers run on the store")?;
         all.retain(|server| server.life != Life::Dead);

@@ -38,7 +38,7 @@ use crate::store::StoreMetrics;
 use crate::tokens::{Tokens, issuer_documents};
 use crate::{audit, builtin, console, documents};
 
-/// What requests are answered from.
+/// The parts that answer requests.
 pub(crate) struct PipelineParts {
     pub(crate) supervisor: Supervisor,
     pub(crate) registry: Arc<Registry>,
@@ -53,7 +53,7 @@ pub(crate) struct PipelineParts {
     pub(crate) store_requests: Arc<StoreRequests>,
     pub(crate) encryption: Option<Encryption>,
     pub(crate) auditor: Option<Arc<Auditor>>,
-    /// How often files were read again, by what they hold.
+    /// The numbers of reads of files, by their content.
     pub(crate) reads: Vec<(&'static str, FileReads)>,
 }
 

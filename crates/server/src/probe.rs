@@ -39,13 +39,13 @@ impl LogProbe {
         if since < LOG_INTERVAL + LOG_PATIENCE { Ok(()) } else { Err(format!("logging blocked for {since:?}")) }
     }
 
-    /// Begins trying, on a thread of its own since it may block, for as long as anybody asks.
+    /// Starts probing, on a thread of its own since it may block, until the result is dropped.
     fn start() -> Trying {
         let written = Arc::new(Mutex::new(Instant::now()));
         let (told, (end, ended)) = (written.clone(), mpsc::channel::<()>());
         let thread = move || {
             loop {
-                // Who is writing holds the lock that this takes.
+                // A thread that writes to the log holds the lock that this takes.
                 let flushed = std::io::stderr().lock().flush();
                 if flushed.is_ok() {
                     *told.lock() = Instant::now();

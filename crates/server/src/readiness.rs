@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Readiness(watch::Receiver<bool>);
 
 impl Readiness {
-    /// Begins to look at the checks of `/readyz`, for as long as the future runs, and at once when the `bootstrap` has finished: it is
+    /// Evaluates the checks of `/readyz` for as long as the future runs, and at once when the `bootstrap` has finished: it is
     /// nearly always the last of them.
     pub(crate) fn follow(
         ready: HealthChecks,

@@ -14,7 +14,7 @@ use keelson_aggregator::{Aggregator, ApiService, ApiServices, PeerServers, Rerou
 use keelson_http::proxy::{BelievedFields, Remote, RemoteServers};
 use keelson_outbound::{ClientCertificate, Outbound, Upstream};
 
-/// The certificate by which aggregated servers know this one.
+/// The client certificate for aggregated servers.
 pub(crate) fn certificate(pki: &Pki) -> ClientCertificate {
     let client = pki.front_proxy.client.clone();
     ClientCertificate { certificate_pem: client.certificate_pem, key_pem: client.key_pem }
@@ -24,7 +24,7 @@ pub(crate) fn certificate(pki: &Pki) -> ClientCertificate {
 pub(crate) struct PublishedFields(ArcSwap<BelievedFields>);
 
 impl PublishedFields {
-    /// Those of one server.
+    /// The servers of one surface.
     pub(crate) fn new(headers: &RequestHeaders) -> Arc<Self> {
         Arc::new(Self(ArcSwap::from_pointee(believed(headers))))
     }
@@ -54,7 +54,7 @@ pub(crate) struct AggregatedServers {
     peers: Option<Arc<PeerServers>>,
 }
 
-/// Who serves what, as of one generation of the APIServices.
+/// The server of each group version, as of one generation of the APIServices.
 #[derive(Default)]
 struct Table {
     generation: u64,
@@ -101,7 +101,7 @@ impl RemoteServers for AggregatedServers {
         let is_settled = |service: &Arc<ApiService>| service.remote().is_none() || service.is_available();
         match current.of(group, version) {
             Some(service) if is_settled(service) => self.remote(&current, group, version),
-            // Those who follow the APIServices are told a moment after whoever reads them.
+            // Followers of APIServices notice a change a moment after readers.
             Some(_) | None => self.remote(&self.aggregator.current_about(group, version), group, version),
         }
     }
@@ -109,7 +109,7 @@ impl RemoteServers for AggregatedServers {
     fn find_newest<'s>(&'s self, group: &'s str, version: &'s str) -> BoxFuture<'s, Option<Remote>> {
         Box::pin(async move {
             let known = self.aggregator.current();
-            // What is served here stays so, but for the moment after somebody registers a server for it.
+            // A local version stays local, except for the moment after a server was registered for it.
             if known.of(group, version).is_some_and(|service| service.remote().is_none()) {
                 return None;
             }

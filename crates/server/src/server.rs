@@ -1,9 +1,8 @@
-//! The composition of a server: opens its parts in order, and closes them in the opposite one.
+//! The composition of a server: opens its parts in order, and closes them in reverse.
 //!
-//! The order is store, cache, registry, certificates, identity, controllers, port: each uses those before it, and clients come
-//! last. Everything that can fail is done before the server takes its name among others. A server that runs tells when it has been
-//! replaced or has failed; ending the process is for the caller.
-// SIZE: one composition, whose order is the subject of the file.
+//! The order is store, cache, registry, certificates, identity, controllers, port: each uses the ones before it, and clients come
+//! last. Everything that can fail is done before the server registers its name. A running server reports when it was replaced or
+//! has failed; the caller ends the process.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -57,9 +56,9 @@ use crate::tokens::{Tokens, token_issuer};
 /// The name of the kubeconfig in the data directory.
 const KUBECONFIG: &str = "kubeconfig";
 
-/// How often a shutdown looks whether the store has been let go.
+/// The interval at which a shutdown checks whether the store is released.
 const CLOSE_POLL: Duration = Duration::from_millis(1);
-/// How long a shutdown waits for that. Connections are gone by then, so only tasks that are being aborted still hold it.
+/// The time limit of that. Connections are gone by then, so only aborted tasks still hold it.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Makes running servers.
@@ -107,7 +106,7 @@ pub struct RunningServer {
     readiness: Readiness,
     store: Arc<dyn Store>,
     fence: Arc<Fence>,
-    /// Whether others use the store too, so that it is not this server's to close.
+    /// True if other servers use the store too, so that this server must not close it.
     shared: bool,
     audit: RunningAudit,
     serving: Serving,
@@ -127,11 +126,11 @@ impl Server {
         Box::pin(async { Prepared::new(config).await?.take_place().await })
     }
 
-    /// The same, unless it is told to stop while it loads what it will serve: `None` then. Told later it starts all the same, and is to
-    /// be shut down: others know of it by then.
+    /// As [`Server::start`], unless it is stopped while it loads its objects: `None` then. A later stop starts it all the same, and
+    /// the caller shuts it down: other servers know of it by then.
     ///
     /// # Errors
-    /// As those of [`Server::start`].
+    /// As [`Server::start`].
     pub async fn start_unless(
         config: Config,
         told_to_stop: impl Future<Output = ()>,
@@ -156,8 +155,8 @@ impl Prepared {
         // ORDER: before anything is made in the directory.
         let least = config.store.check_there(config.data_dir.as_deref(), config.accept_loss)?;
         data_directory::warn_of_other_store(&config);
-        // ORDER: what the operator gave is judged before anything is made, and the keys that were made here are saved when nothing
-        // else can be refused. A start that fails leaves nothing behind.
+        // ORDER: the operator's files are validated before anything is created, and created keys are saved when nothing else can
+        // fail. A failed start leaves nothing behind.
         let (pki, unsaved) = prepare_pki(&config).context("preparing certificates")?;
         let issuer = token_issuer(&config, &pki)?;
         let peer_access = PeerAccess::of(&config, &pki)?;
@@ -379,7 +378,7 @@ impl Prepared {
 }
 
 impl RunningServer {
-    /// Where it listens.
+    /// The address it listens on.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -424,8 +423,8 @@ impl RunningServer {
         self.readiness.reached().await;
     }
 
-    /// Waits until another process has started under this server's name, and tells what to do about it. This server writes
-    /// nothing then, and is to be shut down.
+    /// Waits until another process has started under this server's name, and returns the way out. This server writes nothing then,
+    /// and must be shut down.
     pub async fn replaced(&self) -> String {
         self.fence.closed().await
     }
@@ -435,8 +434,8 @@ impl RunningServer {
         self.serving.supervisor()
     }
 
-    /// Waits until something that the server can't do without has died, such as a background task, and tells what. The
-    /// server is no longer live then, and is to be shut down.
+    /// Waits until an essential part, such as a background task, has died, and returns its failure. The server is no longer live
+    /// then, and must be shut down.
     pub async fn failed(&self) -> Failure {
         self.serving.supervisor().failed().await
     }
@@ -451,7 +450,7 @@ impl RunningServer {
         self.serving.answered().await;
         self.audit.answered.cancel();
         self.serving.ended().await;
-        // What has panicked ends by itself.
+        // A task that has panicked has ended.
         if let Some(identity) = self.identity.take()
             && let Some(lease) = identity.end().await
         {
@@ -465,7 +464,7 @@ impl RunningServer {
     }
 }
 
-/// How often the files of a server were read again, by what they hold.
+/// The numbers of reads of a server's files, by their content.
 fn file_reads(
     mut reads: Vec<(&'static str, FileReads)>,
     keys: &LiveKeys,
@@ -480,7 +479,7 @@ fn file_reads(
     reads
 }
 
-/// Waits until nobody else holds the store, and closes it: only then may another server open its directory.
+/// Waits until the store is released, and closes it: only then may another server open its directory.
 async fn close(store: Arc<dyn Store>) {
     let alone = async {
         while Arc::strong_count(&store) > 1 {
@@ -492,7 +491,7 @@ async fn close(store: Arc<dyn Store>) {
     }
 }
 
-/// What writes go through: up to a size, and where others write too, only as long as this server's identity stands.
+/// The limits of writes: a size, and on a shared store the validity of this server's identity.
 fn fenced(
     config: &Config,
     store: &Arc<dyn Store>,
@@ -537,7 +536,7 @@ async fn register(prepared: &Prepared, mut peers: Peers) -> anyhow::Result<(Iden
     Ok((lease, place))
 }
 
-/// Whether the store answers, and lets this server write.
+/// Checks that the store answers, and accepts writes of this server.
 fn store_check(
     config: &StoreConfig,
     fence: Arc<Fence>,
@@ -598,7 +597,7 @@ fn with_way_on(error: PkiError) -> anyhow::Error {
     }
 }
 
-/// How a client on this host reaches the server.
+/// The URL of the server for a client on this host.
 fn url(addr: SocketAddr) -> String {
     let host = if addr.ip().is_unspecified() { "localhost".to_owned() } else { addr.ip().to_string() };
     format!("https://{}", host_port(&host, addr.port()))

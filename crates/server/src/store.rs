@@ -1,7 +1,7 @@
-//! The stores that a server can be started on: read from a URL, opened, and measured.
+//! The stores of a server: parsed from a URL, opened, and measured.
 //!
-//! This is the only place that names the engines. What an engine tells about itself becomes metrics here, so that the engines
-//! know nothing of metrics; a password in a URL is never repeated in a message.
+//! This is the only module that names the engines. It turns their counts into metrics, so that the engines know nothing of metrics.
+//! A password in a URL is never repeated in a message.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -23,10 +23,10 @@ use keelson_supervision::Supervisor;
 use crate::data_directory::{NotedStore, is_same};
 use crate::metrics::{etcd_samples, memory_samples, postgres_samples, space_samples};
 
-/// Where a server keeps its keys in its data directory.
+/// The directory of keys in the data directory.
 const PKI_DIRECTORY: &str = "pki";
 
-/// Where objects are kept.
+/// The kind and place of the store.
 #[derive(Clone)]
 pub enum StoreConfig {
     /// In memory only: everything is gone when the server stops.
@@ -160,7 +160,7 @@ impl StoreConfig {
         );
     }
 
-    /// Whether other servers may use the same store at the same time.
+    /// Returns true if other servers may use the same store at the same time.
     pub fn is_shared(&self) -> bool {
         match self {
             Self::Memory | Self::InMemory(_) | Self::Sqlite(_) => false,

@@ -1,12 +1,12 @@
 //! The store on PostgreSQL, shared by any number of servers.
 //!
-//! A server sends all transactions that wait as one group to a function in the database, which takes the lock on the
-//! state's row, compares, numbers and inserts, all in one round trip and one commit. Groups of several servers take turns
-//! at the lock, which is held until the commit is durable: revisions become visible in order and without a gap.
+//! A server sends all waiting transactions as one group to a function in the database. It locks the state's row, compares, numbers
+//! and inserts, all in one round trip and one commit. Groups of several servers take turns at the lock, which is held until the
+//! commit is durable: revisions become visible in order and without a gap.
 //!
-//! Every read is one statement, which sees the state's row and the history of the same moment. The incarnation in that row,
-//! the highest revision that was ever seen and the newest changes tell a restored or exchanged database, or a replica that had
-//! missed commits, from the one that this server knows.
+//! Every read is one statement, which sees the state's row and the history of the same moment. The incarnation in that row, the
+//! highest seen revision and the newest changes distinguish the known database from a restored or exchanged one, or a replica that
+//! missed commits.
 
 mod access;
 mod batch;

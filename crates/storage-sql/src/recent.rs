@@ -1,6 +1,6 @@
 //! The most recent changes, in memory, for tails that keep up.
 //!
-//! They are bounded in bytes. A tail that falls behind them goes on from the table.
+//! They are limited in bytes. A tail that falls behind them continues from the table.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use keelson_meta::Revision;
 use keelson_storage::StoreEvent;
 
-/// What an event costs beside its key and value, in bytes: an estimate.
+/// The estimated cost of an event beside its key and value, in bytes.
 const EVENT_OVERHEAD: usize = 128;
 
 /// A bounded run of changes without a gap.

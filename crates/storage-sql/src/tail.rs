@@ -26,7 +26,7 @@ pub(crate) trait History: Send + Sync + 'static {
     /// At most [`BATCH_EVENTS`] changes after one revision up to another from memory; none when memory does not reach back.
     fn recent(&self, after: Revision, until: Revision) -> Option<Changes>;
 
-    /// The same from the table, limited by [`BATCH_BYTES`] too.
+    /// As [`recent`](Self::recent), from the table, limited by [`BATCH_BYTES`] too.
     fn stored(&self, after: Revision, until: Revision) -> impl Future<Output = Result<Changes, StoreError>> + Send;
 }
 

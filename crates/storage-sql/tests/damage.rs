@@ -1,4 +1,4 @@
-//! Damaged pages and logs: every damage is told by name, and nothing is left out without a word.
+//! Damaged pages and logs: every damage is reported by name, and nothing is left out silently.
 //!
 //! Bytes of the files are changed while no server runs.
 
@@ -29,7 +29,7 @@ async fn shown(store: &SqliteStore, after: Revision, until: Revision) -> Result<
     let range = RangeRequest { from: StoreKey::new("/"), to: StoreKey::prefix_end("/"), revision: None, limit: None };
     let ranges = vec![(range.from.clone(), range.to.clone())];
     let page = store.range(range).await.map_err(|error| error.to_string())?;
-    // What a cache is loaded from must show the same.
+    // The source of a cache's load must show the same.
     let scan = store.scan(ScanRequest { ranges, revision: until }).expect("the store has a way of its own");
     let mut scanned = scan.try_concat().await.map_err(|error| error.to_string())?;
     scanned.sort_by(|one, other| one.key.cmp(&other.key));
@@ -107,7 +107,7 @@ async fn no_damage_is_passed_over_in_silence() {
     assert!(refused > whole.len() / PAGE, "{refused} of {} pages were damaged to no effect", whole.len() / PAGE);
 }
 
-/// What SQLite itself takes for whole: a page of the newest rows as it was a while ago.
+/// Damage that SQLite itself does not notice: an older state of a page with the newest rows.
 #[tokio::test]
 async fn rows_that_are_gone_from_a_sound_page_are_missed_and_named() {
     let directory = TempDir::new().unwrap();
@@ -184,7 +184,7 @@ async fn a_log_that_is_damaged_in_the_middle_is_refused_unless_the_loss_is_accep
     assert!((1..20).contains(&left), "{left}");
     assert!(store.current_revision().await.unwrap() > Revision::new(ACCEPTED_LOSS_MARGIN));
     drop(store);
-    // What was accepted once is not asked about again.
+    // A loss that was accepted once is not reported again.
     SqliteStore::open(SqliteConfig::directory(directory.path())).unwrap();
 }
 

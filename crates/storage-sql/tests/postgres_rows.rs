@@ -1,5 +1,7 @@
-//! Rows of the history that are deleted by hand: the next start refuses, a running server reports the loss and tells no client that the
-//! objects were deleted, and an operator can go on with the rest.
+//! Rows of the history that are deleted by hand.
+//!
+//! The next start refuses, a running server reports the loss and shows clients no deletions, and an operator can continue with the
+//! rest.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
@@ -51,7 +53,7 @@ async fn accepting(url: &str) -> PostgresStore {
     PostgresStore::open(config).await.unwrap()
 }
 
-/// Which rows somebody deletes.
+/// The deleted rows.
 const LOSSES: [(&str, &str); 5] = [
     ("every second row", "DELETE FROM keelson_history WHERE revision % 2 = 0"),
     ("the old half", "DELETE FROM keelson_history WHERE revision < 300"),
@@ -113,7 +115,7 @@ async fn a_running_server_reports_rows_that_are_gone_and_shows_no_deletions() {
     }
 }
 
-/// What another server wrote and somebody deleted before it was read here.
+/// A row of another server that was deleted before it was read here.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tail_does_not_pass_over_changes_that_are_gone() {
     let Some(url) = database() else { return };

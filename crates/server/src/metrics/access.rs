@@ -1,4 +1,4 @@
-//! Metrics of whom the operator has asked about users and their rights: issuers of tokens, webhooks, and the files that name them.
+//! Metrics of authentication and authorization: issuers of tokens, webhooks, and the files that name them.
 //!
 //! Names are upstream's where it has such metrics.
 
@@ -12,7 +12,7 @@ use keelson_meta::metering::AtomicHistogram;
 
 use super::{counter, gauge};
 
-/// How often files were read again that count as soon as they change.
+/// The numbers of reads of files that take effect when they change.
 pub(crate) fn read_samples(files: &[(&'static str, FileReads)]) -> Vec<Sample> {
     let help = "How often what the operator keeps in files was read again, by what it is and whether it could be used";
     let of = |(what, reads): &(&'static str, FileReads)| {
@@ -24,7 +24,7 @@ pub(crate) fn read_samples(files: &[(&'static str, FileReads)]) -> Vec<Sample> {
     files.iter().flat_map(of).collect()
 }
 
-/// What is counted of those whom the operator has asked about users and their rights.
+/// The counts of issuers and authorizers.
 pub(crate) fn access_samples(issuers: Option<&ConfiguredIssuers>, authorizers: &ConfiguredAuthorizers) -> Vec<Sample> {
     let mut samples = Vec::new();
     let mut reloads = |count: &'static str, last: &'static str, what: &Reloads| {
@@ -68,7 +68,7 @@ pub(crate) fn access_samples(issuers: Option<&ConfiguredIssuers>, authorizers: &
     samples
 }
 
-/// How long tokens of issuers took.
+/// The durations of verifying tokens of issuers.
 pub(crate) fn issuer_times(issuers: &ConfiguredIssuers) -> Vec<HistogramSample> {
     let (name, help) = (
         "apiserver_authentication_jwt_authenticator_latency_seconds",
@@ -177,7 +177,7 @@ fn webhook_samples(webhooks: &[WebhookCounts]) -> Vec<Sample> {
     asked.chain(failed_open).chain(unmatched).chain(excluded).collect()
 }
 
-/// How long authorizing webhooks took.
+/// The durations of authorization webhooks.
 pub(crate) fn review_times(authorizers: &ConfiguredAuthorizers) -> Vec<HistogramSample> {
     let of_one = |webhook: &WebhookCounts| {
         let asked = webhook.asked.iter().filter(|asked| asked.count > 0);

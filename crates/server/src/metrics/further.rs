@@ -55,7 +55,7 @@ pub(crate) fn comparison_times() -> Vec<HistogramSample> {
 
 /// The addresses and node ports of services.
 pub(crate) fn allocation_samples(registry: &Registry) -> Vec<Sample> {
-    // Where services are not served there are none.
+    // A server without services has no addresses.
     let addresses = address_use(registry).unwrap_or_default();
     let of_range = |name, help, number: fn(&AddressUse) -> f64| {
         addresses.iter().map(move |of: &AddressUse| Sample {

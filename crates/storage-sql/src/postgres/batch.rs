@@ -15,7 +15,7 @@ use tokio_postgres::types::{IsNull, ToSql, Type, accepts, to_sql_checked};
 
 use super::statements::{number, revision};
 
-/// What the function is asked to find at a path, beside a revision: no value, or any.
+/// A compare beside a revision: no value, or any.
 const ABSENT: i64 = -1;
 const EXISTS: i64 = -2;
 
@@ -52,9 +52,9 @@ impl Waves {
 #[derive(Default)]
 pub(crate) struct Arguments<'a> {
     known: i64,
-    /// What is compared or written, each path once. The others name it by its place, counted from 1.
+    /// The paths of compares and writes, each once. Other arrays name them by index, counted from 1.
     paths: Vec<&'a str>,
-    /// What is compared, each once.
+    /// The paths of compares, each once.
     compare_path: Vec<i32>,
     compare_wanted: Vec<i64>,
     /// Of each compare of each transaction: whose it is, and its place above, counted from 1.
@@ -62,13 +62,13 @@ pub(crate) struct Arguments<'a> {
     compare_of: Vec<i32>,
     write_tx: Vec<i32>,
     write_path: Vec<i32>,
-    /// Where each value begins among the values, counted from 1, and how long it is; none for a delete.
+    /// The start of each value among the values, counted from 1, and its length; none for a delete.
     write_begin: Vec<i32>,
     write_length: Vec<Option<i32>>,
     write_values: Joined<'a>,
     /// Empty when none of them ends by itself.
     write_ends: Vec<Option<i64>>,
-    /// Whether the compares see to it that whatever is deleted is there.
+    /// True if the compares guarantee that every deleted path exists.
     plain: bool,
     /// The places of the paths, and of what is compared.
     path_places: HashMap<&'a str, i32>,
@@ -159,7 +159,7 @@ fn count<T>(list: &[T]) -> i32 {
     as_integer(list.len())
 }
 
-/// A number as the database counts. What is too large for it is too large for a message too, which then says so.
+/// A number as the database counts. One that is too large exceeds a message too, which then fails.
 fn as_integer(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
@@ -191,14 +191,14 @@ impl ToSql for Joined<'_> {
     to_sql_checked!();
 }
 
-/// What became of one wave.
+/// The outcome of one wave.
 #[derive(Default)]
 pub(crate) struct Outcome {
     /// The newest revision before the wave.
     pub(crate) base: Revision,
     /// For each transaction, in order.
     pub(crate) answers: Vec<Result<Committed, CommitError>>,
-    /// What was written, in order.
+    /// The writes, in order.
     pub(crate) events: Vec<StoreEvent>,
 }
 
@@ -291,7 +291,8 @@ mod tests {
         let seen = |transaction: Transaction, name: &str| transaction.when(key(name), Condition::Exists);
         check(&[put("a"), put("b"), seen(put("c"), "namespace")], &[0, 0, 0]);
         check(&[put("a"), put("a"), put("a"), put("b")], &[0, 1, 2, 0]);
-        // Who compares before another writes may share its wave; who compares what was written may not.
+        // A transaction that compares a path before another writes it may share its wave; one that compares the written path may
+        // not.
         check(&[seen(put("b"), "a"), put("a"), seen(put("c"), "a")], &[0, 0, 1]);
         // A write never overtakes a compare that was placed later for another reason.
         check(&[put("x"), seen(put("x"), "a"), put("a")], &[0, 1, 1]);

@@ -16,35 +16,35 @@ use tokio_postgres::config::{Host, TargetSessionAttrs};
 use super::error::PostgresError;
 use super::tls::{Tls, TlsMode};
 
-/// How long one attempt to connect to a host may take, unless the URL says otherwise.
+/// The timeout of one attempt to connect to a host, unless the URL sets another.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The port of PostgreSQL, unless the URL says otherwise.
 const DEFAULT_PORT: u16 = 5432;
-/// A connection on which nobody speaks is asked whether it lives after this long, then this often, so many times.
+/// The silence after which TCP probes a connection, the interval of probes, and their number.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
-/// A connection whose bytes nobody acknowledges is given up after this long.
+/// The time after which a connection with unacknowledged bytes is given up.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(15);
 
-/// How to open a [`PostgresStore`](crate::PostgresStore).
+/// The settings of a [`PostgresStore`](crate::PostgresStore).
 #[derive(Clone, Debug)]
 pub struct PostgresConfig {
     pub(crate) connection: Config,
     pub(crate) tls: Tls,
-    /// How many reads of ranges run at the same time, each on a connection of its own.
+    /// The number of concurrent reads of ranges, each on a connection of its own.
     pub readers: usize,
-    /// How many bytes of recent changes are kept in memory for tails; older ones are read from the table.
+    /// The size of recent changes kept in memory for tails, in bytes; older ones are read from the table.
     pub recent_bytes: usize,
     /// The newest revision is raised to this one where it is smaller: for a store that takes another's place.
     pub least_revision: Revision,
     /// Refuses a database without tables, rather than to make them.
     pub existing: bool,
-    /// Goes on with what is left where rows are gone.
+    /// Continues with the remaining rows after a loss.
     pub accept_loss: bool,
     /// The first object of a store that is made, in one step with its tables.
     pub first: Option<(StoreKey, Bytes)>,
-    /// Is told when a task of the store dies.
+    /// Notified when a task of the store dies.
     pub supervisor: Supervisor,
 }
 
@@ -146,8 +146,7 @@ fn set_defaults(connection: &mut Config, tls: &Tls) {
     }
 }
 
-/// The same settings with the hosts from this one on before the others, counted around: the crate tries them in their order, and
-/// has no way to take one away.
+/// The settings with the hosts from this one on before the others: the crate tries them in their order, and cannot leave one out.
 pub(crate) fn beginning_with(first: usize, settings: &Config) -> Config {
     let hosts = settings.get_hosts().len();
     let mut next = Config::new();
@@ -202,7 +201,7 @@ pub(crate) fn alone(host: usize, settings: &Config) -> Config {
     only
 }
 
-/// What the URL says about TLS.
+/// The TLS settings of the URL.
 #[derive(Default)]
 struct TlsFiles {
     mode: Option<String>,

@@ -1,12 +1,12 @@
-//! The errors of PostgreSQL, and what each means to a call.
+//! The errors of PostgreSQL, and their meaning for a call.
 //!
-//! They are told apart by SQLSTATE. What matters is whether a group may have been committed; where that is not known,
-//! `unknown` looks.
+//! They are distinguished by SQLSTATE. What matters is whether a group may have been committed; `unknown` finds out where that is
+//! not known.
 
 use keelson_storage::StoreError;
 use tokio_postgres::error::{DbError, SqlState};
 
-/// Why a store on PostgreSQL can't be opened.
+/// The reason why a store on PostgreSQL cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum PostgresError {
     /// The URL says something that can't be, or that is not known.
@@ -17,7 +17,7 @@ pub enum PostgresError {
     Certificate {
         /// The file.
         file: String,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
     /// The file of the password can't be read.
@@ -25,10 +25,10 @@ pub enum PostgresError {
     Password {
         /// The file.
         path: std::path::PathBuf,
-        /// Why not.
+        /// The cause.
         source: std::io::Error,
     },
-    /// Nobody answers, or the server refuses us.
+    /// The server does not answer, or refuses the connection.
     #[error("cannot connect to PostgreSQL: {0}")]
     Connect(String),
     /// The tables were written by a newer keelson, in a form that this one does not know.
@@ -74,14 +74,14 @@ impl From<PostgresError> for StoreError {
 /// The code that our own functions raise when the incarnation is not the one the caller knows.
 const EXCHANGED: &str = "KL001";
 
-/// What a failed statement means.
+/// The meaning of a failed statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// Nothing happened, and the same statement may work at once: a deadlock, a serialisation failure.
     Again,
     /// Nothing happened, and nothing will on this connection: the server has become a replica.
     Elsewhere,
-    /// The connection is gone. Whether the statement took effect is to be found out.
+    /// The connection is gone. The outcome of the statement is unknown.
     Lost,
     /// The history is another than the one this store was opened on.
     Exchanged,
@@ -101,7 +101,7 @@ pub(crate) fn meaning(error: &tokio_postgres::Error) -> Meaning {
         &SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED => Meaning::Again,
         &SqlState::READ_ONLY_SQL_TRANSACTION => Meaning::Elsewhere,
         &SqlState::DISK_FULL => Meaning::Full,
-        // The server is going down, or has been told to end this connection: the commit may have been before that.
+        // The server is going down, or must end this connection: the commit may have been before that.
         &SqlState::ADMIN_SHUTDOWN | &SqlState::CRASH_SHUTDOWN | &SqlState::CANNOT_CONNECT_NOW => Meaning::Lost,
         &SqlState::IDLE_SESSION_TIMEOUT | &SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT => Meaning::Lost,
         &SqlState::UNDEFINED_FUNCTION => Meaning::Incomplete,
@@ -116,7 +116,7 @@ pub(crate) fn meaning(error: &tokio_postgres::Error) -> Meaning {
     }
 }
 
-/// What the caller is told of a failed statement.
+/// The store error of a failed statement.
 pub(crate) fn store_error(error: &tokio_postgres::Error) -> StoreError {
     match meaning(error) {
         Meaning::Exchanged => exchanged(),
@@ -173,14 +173,14 @@ pub(crate) fn exchanged() -> StoreError {
     )
 }
 
-/// Why a question has no answer that counts.
+/// The reason why a query has no valid result.
 #[derive(Debug)]
 pub(crate) enum Trouble {
     /// It failed.
     Sql(tokio_postgres::Error),
     /// The answer, or the server it would come from, can't be believed: why. Another session may do better.
     Doubt(String),
-    /// The database is not as it must be, and will not be soon unless somebody changes it: why.
+    /// The database is not in its required state, and needs an operator: the reason.
     Unready(String),
     /// No server takes writes, and none that is read-only may be used: why.
     ReadOnly(String),
@@ -205,7 +205,7 @@ pub(crate) fn stopped() -> StoreError {
     StoreError::Unavailable("the store has been closed".to_owned())
 }
 
-/// What the caller of a commit is told that was never answered.
+/// The error of a commit that was never answered.
 pub(crate) fn unheard() -> StoreError {
     StoreError::Unknown("PostgreSQL did not say in time what it became".to_owned())
 }

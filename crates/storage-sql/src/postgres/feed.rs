@@ -1,8 +1,8 @@
-//! The feed of what all servers have committed, followed by revision.
+//! The feed of all servers' commits, in the order of their revisions.
 //!
-//! A notification of another server, or a group of our own that was committed behind others' changes, only says that it is time to
-//! look. Whoever misses one looks a little later anyway, so no connection that breaks, and no server that fails over, can lose
-//! a change, repeat one or change their order.
+//! A notification of another server, or an own group committed behind others' changes, only triggers a read. A lost notification is
+//! made up by a periodic read. Neither a broken connection nor a failover can therefore lose a change, repeat one or change their
+//! order.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,8 +23,8 @@ use crate::tail::{BATCH_BYTES, BATCH_EVENTS, Changes, History};
 /// Without a hint, the table is looked at after the first of these after a change, then more and more seldom.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
 
-/// How long a look waits for a group of ours that is on its way. Behind it only others' changes are left to be read, and all of
-/// them at once; a table that is looked at before is asked for what the writer still holds.
+/// The time that a read waits for an own group in flight. After it only others' changes are left to read, and all of them at once;
+/// an earlier read would fetch rows that the writer still holds.
 const IN_STEP: Duration = Duration::from_millis(10);
 
 /// Follows the table until the store is dropped.
@@ -37,7 +37,7 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
         pause = match look(&shared, &link, &mut listening).await {
             Ok(Looked::More) => {
                 in_step(&shared).await;
-                // What there was more may have been a group of ours, which is told by now.
+                // The further rows may have been an own group, which is published by now.
                 if shared.seen().newest() < shared.seen().highest() {
                     continue;
                 }
@@ -68,7 +68,7 @@ async fn in_step(shared: &Shared) {
     }
 }
 
-/// What a look at the table has found.
+/// The result of reading the table.
 enum Looked {
     /// As much as one look may read; there is more.
     More,
@@ -98,7 +98,7 @@ async fn look(shared: &Shared, link: &Link, listening: &mut Option<Arc<Session>>
     });
     let (state, (events, reached)) = found.await?;
     if state.oldest > after {
-        // Away for longer than the history is kept. Tails that wait for what is gone are told so by the table.
+        // The server was away for longer than the history window. Tails that wait for lost rows get that error from the table.
         seen.tell(|timeline| timeline.begin_at(state.oldest));
         return Ok(Looked::More);
     }

@@ -10,17 +10,17 @@ use super::rows;
 use super::statements::{Query, number, revision};
 use super::store::PostgresStore;
 
-/// How many rows of the history one step of a sweep passes: a few milliseconds, in which commits go on.
+/// The number of rows of the history in one step of a sweep: a few milliseconds, in which commits continue.
 const SWEEP_ROWS: i32 = 1000;
 
-/// How many keys end in one step.
+/// The number of keys that expire in one step.
 const ENDED_ROWS: i64 = 256;
 
 /// The lock of who ends keys: "KLSN", and a number of its own.
 const EXPIRY_LOCK: &str = "1263293262, 1";
 
 impl PostgresStore {
-    /// Raises the oldest readable revision, then deletes what nobody can read any more unless another server does.
+    /// Raises the oldest readable revision, then deletes unreadable rows unless another server does.
     pub(super) async fn forget(&self, oldest: Revision) -> Result<(), StoreError> {
         let state = self.state().await?;
         if oldest > state.revision {
@@ -100,8 +100,8 @@ impl PostgresStore {
         found.await
     }
 
-    /// Whether it is this server's turn. It keeps it until its connection ends or the next time; deleting twice what has
-    /// ended would do no harm, so a turn that is lost in between does none either.
+    /// Returns true if it is this server's turn, which it keeps until its connection ends or the next time. Deleting expired keys
+    /// twice is harmless, so a lost turn is too.
     async fn take_turn(&self) -> Result<bool, StoreError> {
         let statement = format!("SELECT pg_try_advisory_lock({EXPIRY_LOCK}) FROM (SELECT pg_advisory_unlock_all()) u");
         let statement = &statement;
@@ -150,6 +150,6 @@ struct Ended {
     ends: i64,
     path: String,
     revision: i64,
-    /// Whether its key has no newer version.
+    /// True if its key has no newer version.
     newest: bool,
 }

@@ -32,7 +32,7 @@ impl State {
         })
     }
 
-    /// Whether a revision can be read in this state.
+    /// Checks that a revision can be read in this state.
     pub(crate) fn check_readable(&self, requested: Revision) -> Result<(), StoreError> {
         if requested > self.revision {
             return Err(StoreError::Future { requested, current: self.revision });
@@ -133,10 +133,10 @@ pub(crate) async fn changes(
     Ok((state, (events, reached)))
 }
 
-/// Those of some revisions' changes that the table has.
+/// The changes of some revisions that the table has.
 pub(crate) async fn witnesses(session: &Session, revisions: &[i64]) -> Answer<(State, Vec<Witness>)> {
     let rows = session.client.query(session.statement(Query::Witnesses), &[&revisions]).await?;
-    // What stands in the place of a value is its digest.
+    // A digest stands in place of a value.
     let digests = events(&rows)?.into_iter();
     let witness = |StoreEvent { key, revision, value: digest, .. }| Witness { key, revision, digest };
     Ok((State::of(first(&rows))?, digests.map(witness).collect()))
@@ -174,7 +174,7 @@ mod tests {
     use crate::postgres::session::Connector;
     use crate::postgres::setup;
 
-    /// How many rows each scan of a table or an index gave, of a statement as the server runs it.
+    /// The number of rows that each scan of a statement returned, as the server runs it.
     async fn rows_scanned(client: &Client, query: Query, types: &str, values: &str) -> Vec<u64> {
         let text = format!(
             "PREPARE probe ({types}) AS {}; EXPLAIN (ANALYZE, COSTS off, TIMING off) EXECUTE probe ({values}); DEALLOCATE probe",

@@ -19,7 +19,7 @@ use super::statements::number;
 const COUNTED_EVERY: Duration = Duration::from_secs(600);
 /// The newest revision of a store that was just made. It has no row.
 const FIRST_REVISION: i64 = 1;
-/// What an operator can do.
+/// The way out for operators.
 const ADVICE: &str = "restore a backup, or start with --accept-loss to go on with what is left";
 
 /// The rows behind the oldest revision, and how many there should be.
@@ -29,7 +29,7 @@ const NEWER: &str = "SELECT s.oldest, s.revision - greatest(s.oldest, $1), \
 const OLDER: &str = "SELECT w.swept, r.counted, \
     (SELECT count(*) FROM keelson_history h WHERE h.revision <= w.swept) \
     FROM keelson_state s, keelson_sweep w, keelson_rows r WHERE r.swept = w.swept AND r.incarnation = s.incarnation";
-/// Whether there is a number of rows that may be read.
+/// True if the number of rows exists and may be read.
 const IS_COUNTED: &str = "SELECT coalesce(has_table_privilege(to_regclass('keelson_rows')::oid, 'SELECT'), false)";
 /// The rows that the next compaction begins with, and how many there should be; no row where it has happened.
 const NEXT: &str = "SELECT s.oldest, $2 - greatest(s.oldest, $1), \

@@ -19,11 +19,11 @@ use super::session::Session;
 use super::store::Shared;
 use crate::ranges::{Ranges, divide};
 
-/// How many rows are fetched at once.
+/// The number of rows fetched at once.
 const PIECE_ROWS: usize = 512;
 /// Into how many parts the ranges are divided.
 const PARTS: usize = 8;
-/// How many revisions are asked which keys they have written, to find parts that are about as large.
+/// The number of revisions sampled for their keys, to find parts of about equal size.
 const SAMPLES: u64 = 64;
 /// The index is asked for more as long as fewer pieces than this are known.
 const PIECES_AHEAD: usize = 32;
@@ -51,7 +51,7 @@ async fn parts(shared: &Arc<Shared>, ranges: Ranges, at: Revision) -> Result<Vec
     Ok(divide(ranges, keys, PARTS).into())
 }
 
-/// What is left to be read.
+/// The rest to read.
 struct Reading {
     shared: Arc<Shared>,
     at: Revision,
@@ -59,14 +59,14 @@ struct Reading {
     parts: VecDeque<Ranges>,
     /// Rows that were not asked for yet.
     pieces: VecDeque<Vec<i64>>,
-    /// What the store was asked, no more than there are connections.
+    /// The queries in flight, at most one for each connection.
     asked: FuturesUnordered<BoxFuture<'static, Result<Answer, StoreError>>>,
 }
 
 enum Answer {
     /// Which rows a part takes.
     Rows(Vec<i64>),
-    /// What stands in some.
+    /// The entries of a part.
     Entries(Vec<KeyValue>),
 }
 

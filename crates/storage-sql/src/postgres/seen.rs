@@ -1,10 +1,10 @@
-//! The history as this server has seen it, and how it tells whether a database still holds it.
+//! The history as this server has seen it, and the check whether a database still holds it.
 //!
-//! A failover to a replica that had missed commits, or a restore, takes away what was shown already, and others may have written
-//! something else in its place. So the newest changes that were seen are witnesses: a database that lacks one of them, or is
-//! at a lower revision, has lost something. Sessions are settled before they are used (`settle.rs`).
+//! A failover to a replica that missed commits, or a restore, removes changes that were shown, and others may have been written in
+//! their place. The newest seen changes are therefore witnesses: a database that lacks one, or is at a lower revision, has lost
+//! something. Sessions are settled before they are used (`settle.rs`).
 //!
-//! Invariant: what is told never goes back, also when the history is exchanged.
+//! Invariant: published revisions never go back, also when the history is exchanged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,9 +22,9 @@ use super::stats::{PostgresCounters, count};
 use super::timeline::Timeline;
 use crate::tail::Changes;
 
-/// How many of the newest changes a database is asked for.
+/// The number of newest changes that a database is checked for.
 pub(crate) const WITNESSES: usize = 32;
-/// How many of the keys that were lost are named in the log.
+/// The number of lost keys named in the log.
 const NAMED: usize = 5;
 
 /// Which succession of primaries a server belongs to, and how many there were: a cluster and PostgreSQL's timeline of it.
@@ -41,10 +41,10 @@ impl Line {
     }
 }
 
-/// How far tails can read.
+/// The position up to which tails can read.
 pub(crate) struct Told {
     pub(crate) newest: Revision,
-    /// Why there will be no more.
+    /// The reason why no more will come.
     pub(crate) failed: Option<StoreError>,
 }
 
@@ -117,12 +117,12 @@ impl Seen {
         Ok(())
     }
 
-    /// What is to be read next, as [`Timeline::gap`].
+    /// The next range to read, as [`Timeline::gap`].
     pub(crate) fn gap(&self) -> (Revision, Option<Revision>) {
         self.known.lock().timeline.gap()
     }
 
-    /// How far tails can read.
+    /// The revision up to which tails can read.
     pub(crate) fn newest(&self) -> Revision {
         self.known.lock().timeline.newest()
     }
@@ -137,7 +137,7 @@ impl Seen {
         let mut known = self.known.lock();
         change(&mut known.timeline);
         let newest = known.timeline.newest();
-        // ORDER: told before the timeline is unlocked, so that the told revision never goes back.
+        // ORDER: published before the timeline is unlocked, so that the published revision never goes back.
         self.told.send_if_modified(|told| std::mem::replace(&mut told.newest, newest) != newest);
     }
 
@@ -146,7 +146,7 @@ impl Seen {
         self.told.send_modify(|told| told.failed = Some(error));
     }
 
-    /// What a database must hold to be the one that is known.
+    /// The content that the known database must have.
     pub(crate) fn expected(&self) -> Expected {
         let known = self.known.lock();
         // ORDER: before the database is asked. It may not have had yet the changes that are seen later.
@@ -202,7 +202,7 @@ impl Seen {
     }
 }
 
-/// A change, told from others by a digest of its value: so what is compared is small, however large the values are.
+/// A change, identified by a digest of its value, so that comparisons are small, however large the values are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Witness {
     pub(crate) key: StoreKey,
@@ -218,7 +218,7 @@ impl From<StoreEvent> for Witness {
     }
 }
 
-/// What a database must hold to be the one that is known.
+/// The content that the known database must have.
 pub(crate) struct Expected {
     pub(crate) incarnation: i64,
     pub(crate) name: Option<String>,
@@ -228,16 +228,16 @@ pub(crate) struct Expected {
     pub(crate) witnesses: Vec<Witness>,
 }
 
-/// What a database holds.
+/// The content of a database.
 pub(crate) struct Found {
     pub(crate) state: State,
     pub(crate) line: Line,
     pub(crate) name: Option<String>,
-    /// Those of the witnesses' revisions that it has.
+    /// The changes at the witnesses' revisions.
     pub(crate) rows: Vec<Witness>,
 }
 
-/// What a database is.
+/// The identity of a database.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The one that is known.
@@ -297,8 +297,8 @@ impl Expected {
 }
 
 impl Found {
-    /// Whether a change that was seen is not there, or another in its place. Compaction deletes what newer versions hide, up to
-    /// the oldest revision; at that revision itself only a delete.
+    /// Returns true if a seen change is missing or replaced. Compaction deletes superseded versions up to the oldest revision; at
+    /// that revision itself only a delete.
     fn lacks(&self, witness: &Witness) -> bool {
         match self.rows.iter().find(|row| row.revision == witness.revision) {
             Some(row) => row != witness,
@@ -344,7 +344,7 @@ mod tests {
         let both = || vec![put(8, "a"), put(9, "b")];
         check(&found(1, (10, 0), both()), Some(&Verdict::Same));
         check(&found(1, (90, 0), both()), Some(&Verdict::Same));
-        // Compaction deletes what nobody can read.
+        // Compaction deletes unreadable rows.
         check(&found(1, (90, 9), vec![put(9, "b")]), Some(&Verdict::Same));
         check(&found(1, (90, 60), vec![]), Some(&Verdict::Same));
         // Of a delete at the oldest revision nothing stays.
@@ -361,7 +361,7 @@ mod tests {
         check(&found(1, (90, 0), vec![put(8, "a"), put(9, "c")]), None);
         check(&found(1, (90, 0), vec![put(8, "a")]), None);
         check(&found(1, (90, 8), vec![put(8, "z"), put(9, "b")]), None);
-        // What is newest at the oldest revision can be read, and stays.
+        // A row that is newest at the oldest revision is readable, and stays.
         check(&found(1, (90, 9), vec![put(8, "a")]), None);
         // Another history counts only if it is above all that was seen.
         check(&found(2, (90, 10), both()), None);
@@ -376,7 +376,7 @@ mod tests {
         };
         assert_eq!(common(&found(1, (90, 0), vec![put(8, "a"), put(9, "c")])), 8);
         assert_eq!(common(&found(1, (9, 0), vec![put(8, "a"), put(9, "b")])), 9);
-        // What is like it behind the first that is not says nothing, and neither does what was compacted.
+        // Equal rows behind the first different one prove nothing, and neither do compacted ones.
         assert_eq!(common(&found(1, (90, 0), vec![put(8, "z"), put(9, "b")])), 0);
         assert_eq!(common(&found(1, (90, 8), vec![put(9, "c")])), 0);
     }

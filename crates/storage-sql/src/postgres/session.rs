@@ -29,22 +29,21 @@ use super::statements::Query;
 use super::stats::{PostgresCounters, count};
 use super::tls::Tls;
 
-/// How long a call waits for a connection to be made again before it fails, where there is one host.
+/// The time that a call waits for a new connection before it fails, with one host.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Calls that come this soon after one has waited in vain fail at once, with what it was told.
+/// The time after a failed wait in which further calls fail at once, with the same error.
 const STILL_DOWN: Duration = Duration::from_secs(1);
 /// The pauses between attempts to connect grow from the first to the second.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-/// Longest wait for the answer to a short question, and to one that may be long. The server ends a statement a little
-/// before the second by itself: a silence this long means that nobody is there.
+/// The longest wait for the result of a short query, and of a long one. The server ends a statement a little before the second by
+/// itself, so a longer silence means that it is gone.
 pub(crate) const SHORT: Duration = Duration::from_secs(10);
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-/// How long a question whose asker has gone may still take before its connection is cut.
+/// The time that a query without a caller may still take before its connection is cut.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// What every session is told first. Plans are held to the indexes: a chunk must read a chunk, whatever the statistics
-/// say. Commits are durable even where the database's default is otherwise. What a connection was doing ends with it
-/// (where the server can tell: from 14 on).
+/// The settings of every session. Plans use the indexes: a chunk must read a chunk, whatever the statistics say. Commits are
+/// durable even if the database's default is otherwise. A statement ends with its connection (on servers that notice: from 14 on).
 const SETUP: &str = "
     SET statement_timeout = '55s';
     SET lock_timeout = '20s';
@@ -71,7 +70,7 @@ pub(crate) struct Session {
     generation: u64,
     /// The server's process for it.
     pub(crate) process: ServerProcess,
-    /// Set before the connection ends: that takes a moment, in which nobody must ask on it any more.
+    /// Set before the connection ends: that takes a moment, in which no query may use it.
     abandoned: AtomicBool,
 }
 
@@ -84,7 +83,7 @@ pub(crate) struct ServerProcess {
     pub(crate) started: String,
 }
 
-/// What moves the bytes of a connection; the connection ends with it.
+/// The task that drives a connection; the connection ends with it.
 pub(crate) struct Driver(AbortHandle);
 
 impl Drop for Driver {
@@ -105,7 +104,7 @@ impl Session {
         self.driver.0.abort();
     }
 
-    /// Whether the connection has ended, or is about to.
+    /// Returns true if the connection has ended, or is about to.
     fn is_over(&self) -> bool {
         self.abandoned.load(Ordering::Acquire) || self.client.is_closed()
     }
@@ -128,14 +127,14 @@ impl Unreached {
     }
 }
 
-/// What sessions are made with.
+/// The parts that sessions are made with.
 pub(crate) struct Connector {
     pub(super) config: Config,
     tls: Tls,
     /// The host that is tried first. One that takes a connection and says nothing, or what can't be believed, gives way to the
     /// next, so that it does not stand before the others.
     first_host: AtomicUsize,
-    /// Told of every notification of other servers, by whichever session listens.
+    /// Notified of every notification of other servers, by the listening session.
     pub(crate) hint: Arc<Notify>,
     /// The server's process for our writer, whose notifications say nothing new; 0 while it is not known.
     pub(crate) own_writer: Arc<AtomicI32>,
@@ -174,7 +173,7 @@ impl Connector {
                     hint.notify_one();
                 }
             }
-            // Whoever listened must look whether it still does.
+            // The listener must check whether it still listens.
             hint.notify_one();
         });
         let driver = Driver(driver.abort_handle());
@@ -251,8 +250,8 @@ impl Connector {
     }
 }
 
-/// Prepares our statements. Where a function that they need is missing (a failover has lost it, or an older dump was put
-/// back), the database is made ready as by a server that starts.
+/// Prepares the statements. If a function that they need is missing (a failover has lost it, or an older dump was restored), the
+/// database is set up as at a start.
 async fn statements(client: &Client) -> Result<Vec<Statement>, Trouble> {
     let prepare = || try_join_all(Query::ALL.map(|query| client.prepare(query.sql())));
     match prepare().await {
@@ -276,8 +275,7 @@ async fn process(client: &Client) -> Result<ServerProcess, Trouble> {
     Ok(ServerProcess { number: row.try_get(0)?, started: row.try_get(1)? })
 }
 
-/// Whether the server was reached and will say the same again: the wrong password or certificate, a database that is not
-/// there.
+/// Returns true if the server was reached and will refuse again: a wrong password or certificate, or a missing database.
 fn is_final(error: &tokio_postgres::Error) -> bool {
     let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
     let inner = source.and_then(std::io::Error::get_ref);
@@ -295,7 +293,7 @@ fn is_final(error: &tokio_postgres::Error) -> bool {
 /// One place for a session, which is made anew when it is broken.
 pub(crate) struct Link {
     connector: Arc<Connector>,
-    /// How long an answer is waited for.
+    /// The timeout of a result.
     answer: Duration,
     purpose: Purpose,
     held: Mutex<Held>,
@@ -393,11 +391,11 @@ impl Link {
     }
 }
 
-/// A few links, of which each reader has one to itself.
+/// A few links, one for each reader at a time.
 pub(crate) struct Pool {
     idle: Arc<parking_lot::Mutex<Vec<Link>>>,
     permits: Arc<Semaphore>,
-    /// How many there are.
+    /// The number of links.
     pub(crate) size: usize,
 }
 
@@ -408,7 +406,7 @@ impl Pool {
         Self { idle: Arc::new(parking_lot::Mutex::new(links)), permits: Arc::new(Semaphore::new(size)), size }
     }
 
-    /// As [`Link::read`], on a link that nobody else uses meanwhile.
+    /// As [`Link::read`], on a link of its own.
     pub(crate) async fn read<T, E, F>(&self, ask: impl Fn(Arc<Session>) -> F) -> Result<T, StoreError>
     where
         E: Into<Trouble>,
@@ -426,7 +424,7 @@ impl Pool {
     }
 }
 
-/// Goes back to the pool, also when the reader has gone; then first the question is ended that nobody waits for.
+/// Returns to the pool, also when the reader has gone; then its query is cancelled first.
 struct Borrowed {
     idle: Arc<parking_lot::Mutex<Vec<Link>>>,
     held: Option<(Link, OwnedSemaphorePermit)>,
@@ -448,7 +446,7 @@ impl Drop for Borrowed {
                 let connector = link.connector.clone();
                 give_back(link);
                 if let Some(session) = cut {
-                    // Nobody depends on it: a server that can tell ends the question by itself when the connection is gone.
+                    // The query's result is not needed: a server that notices ends it by itself when the connection is gone.
                     let cancel = session.client.cancel_token();
                     let _ = timeout(SHORT, cancel.cancel_query(connector.tls.clone())).await;
                 }

@@ -1,10 +1,11 @@
-//! Makes sure that a new session leads to the history that is known, and begins another where something of it was lost.
+//! Makes sure that a new session leads to the known history, and begins another where a part of it was lost.
 //!
-//! Whoever finds a loss raises the revision above all it has seen, under a new incarnation: so no client ever sees a
-//! revision go back, and every watch and token from before is told to list anew. What others have written in the place of
-//! what was lost is written again above it, so that a resourceVersion of a lost version is that of no other one. Several
-//! servers may find it at once: one of them raises, the others find another history above what they saw, or raise again.
-//! A database that was emptied, or that holds another store, is not raised and not believed.
+//! The server that finds a loss raises the revision above all it has seen, under a new incarnation. No client therefore sees a
+//! revision go back, and every earlier watch and token must list again. Changes of others in place of lost ones are written again
+//! above it, so that no other version has a lost one's resourceVersion.
+//!
+//! Several servers may find it at once: one of them raises, the others find another history above what they saw, or raise again. A
+//! database that was emptied, or that holds another store, is neither raised nor trusted.
 
 use futures::future::try_join;
 use keelson_meta::Revision;
@@ -21,16 +22,16 @@ use super::statements::number;
 use super::stats::{PostgresCounters, count};
 use crate::tail::BATCH_BYTES;
 
-/// How often a database is looked at anew because what is known has changed meanwhile, or was just raised.
+/// The number of times that a database is checked again because the known history has changed meanwhile, or was just raised.
 const LOOKS: usize = 8;
 
-/// Which cluster this is and which timeline of it. Not every hosted database tells.
+/// The cluster, and its timeline. Not every hosted database reports them.
 const LINE: &str = "SELECT c.system_identifier::text, \
     ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::integer FROM pg_control_system() c";
 
-/// The first step of another history: locks the state, unless somebody else has begun one, and says above what it begins. Behind
-/// it each statement sees what the holder of the lock before has committed. Joins go by hashes where they can, since
-/// what ends by itself has no index by path.
+/// The first step of another history: locks the state, unless another server has begun one, and returns the revision above which it
+/// begins. Later statements see the commits of the lock's previous holder. Joins use hashes where possible, since expiring keys
+/// have no index by path.
 const BEGIN: &str = "BEGIN; SET LOCAL enable_nestloop = off";
 const ABOVE: &str = "SELECT greatest(revision, $2) + 1000000000 FROM keelson_state WHERE incarnation = $1 FOR UPDATE";
 
@@ -82,8 +83,8 @@ pub(crate) async fn settle(session: &Session, seen: &Seen, counters: &PostgresCo
             Verdict::Lost(_) if !holds_objects(session).await? => return Err(exchanged("no objects")),
             Verdict::Foreign => return Err(exchanged("another store")),
             Verdict::Lost(loss) => {
-                // Commits that a failover has lost leave no gap. Rows that are missing between others are another loss, which is not
-                // told to clients as deletions.
+                // Commits that a failover has lost leave no gap. Rows missing between others are another loss, which clients do not
+                // see as deletions.
                 if let Some(loss) = rows::loss(&session.client).await? {
                     error_repeated!(""; loss, "rows of the history are gone, and nothing of keelson has deleted them");
                     return Err(Trouble::Unready(loss));
@@ -138,7 +139,7 @@ async fn line(session: &Session) -> Result<Line, Trouble> {
     }
 }
 
-/// Begins another history above this one, unless somebody else has.
+/// Begins another history above this one, unless another server has.
 async fn raise(session: &Session, found: &Found, loss: &Loss, counters: &PostgresCounters) -> Result<(), Trouble> {
     let client = &session.client;
     client.batch_execute(BEGIN).await?;

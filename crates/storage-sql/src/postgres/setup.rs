@@ -1,7 +1,7 @@
-//! The tables: made when they are absent, brought to the form that this code knows, and recognised as a copy when they are one.
+//! The tables: created when they are absent, converted to the present format, and recognized as a copy when they are one.
 //!
-//! Servers that start at the same time take turns here. A copy (a restored dump, another cluster) begins a history of its
-//! own above the one that it was taken from, so that no client ever sees a revision go back.
+//! Servers that start at the same time take turns here. A copy (a restored dump, another cluster) begins a history of its own above
+//! its origin's, so that no client ever sees a revision go back.
 
 use bytes::Bytes;
 use keelson_meta::Revision;
@@ -173,7 +173,7 @@ async fn check_server(client: &Client) -> Result<(), PostgresError> {
     Ok(())
 }
 
-/// Which cluster and which database this is. Replicas are the same cluster, whoever leads.
+/// The cluster and the database. Replicas belong to the same cluster, whichever leads.
 async fn cluster(client: &Client) -> Result<String, PostgresError> {
     let statement = "SELECT c.system_identifier || '/' || d.oid FROM pg_control_system() c, pg_database d \
         WHERE d.datname = current_database()";

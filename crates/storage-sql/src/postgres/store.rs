@@ -35,10 +35,10 @@ use super::stats::PostgresCounters;
 use super::writer::{Job, Writer};
 use crate::tail;
 
-/// How many transactions may wait for the writer; further callers wait for a place.
+/// The number of transactions that may wait for the writer; further callers wait for a place.
 const QUEUE: usize = 1024;
 
-/// How long a health check waits. Others have more patience, but who asks this wants to know now.
+/// The timeout of a health check, which is shorter than others because its caller wants a result now.
 const CHECK: Duration = Duration::from_secs(2);
 
 /// A store in one PostgreSQL database, which other servers may use at the same time.
@@ -52,7 +52,7 @@ pub struct PostgresStore {
     closing: CancellationToken,
 }
 
-/// What the tasks, the readers and the tails have in common.
+/// The state that tasks, readers and tails share.
 pub(crate) struct Shared {
     pub(crate) connector: Arc<Connector>,
     /// For short questions, many at a time on one connection.
@@ -63,16 +63,16 @@ pub(crate) struct Shared {
     pub(crate) refusal: Refusal,
     /// The rows that are gone, if any are.
     pub(crate) loss: FoundLoss,
-    /// How the writer stands, for whoever would rather read after it than beside it.
+    /// The state of the writer, for readers that should follow it.
     pub(crate) turn: watch::Sender<Turn>,
 }
 
-/// How the writer stands.
+/// The state of the writer.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Turn {
-    /// Whether a group is on its way.
+    /// True while a group is in flight.
     pub(crate) busy: bool,
-    /// How many groups were answered.
+    /// The number of finished groups.
     pub(crate) done: u64,
 }
 
@@ -119,7 +119,7 @@ impl PostgresStore {
             turn: watch::Sender::default(),
             connector,
         });
-        // ORDER: before anybody asks. The first session finds out which history this is.
+        // ORDER: before any read. The first session finds out which history this is.
         shared.front.session().await.map_err(|error| PostgresError::Connect(error.to_string()))?;
         let (jobs, waiting) = mpsc::channel(QUEUE);
         let closing = CancellationToken::new();
@@ -129,7 +129,7 @@ impl PostgresStore {
         Ok(Self { shared, jobs, following, closing })
     }
 
-    /// What happened on the way to PostgreSQL; the counters go on as long as the store does.
+    /// The counts of calls to PostgreSQL; they live as long as the store.
     pub fn counters(&self) -> Arc<PostgresCounters> {
         self.shared.connector.counters.clone()
     }

@@ -28,12 +28,12 @@ impl Timeline {
         Self { recent: Recent::new(newest, max_bytes), newest, own: BTreeMap::new(), own_bytes: 0, max_bytes }
     }
 
-    /// The newest revision that can be told.
+    /// The newest revision that can be published.
     pub(crate) const fn newest(&self) -> Revision {
         self.newest
     }
 
-    /// What is to be read next: the changes after the first revision, up to the second if there is one.
+    /// The next range to read: the changes after the first revision, up to the second if there is one.
     pub(crate) fn gap(&self) -> (Revision, Option<Revision>) {
         (self.newest, self.own.keys().next().copied())
     }
@@ -46,7 +46,7 @@ impl Timeline {
         self.own_bytes += bytes(&events);
         self.own.insert(base, events);
         self.join();
-        // What is dropped is read from the table, as others' changes are. The last group stays: it is a witness.
+        // Dropped events are read from the table, as others' changes. The last group stays: it is a witness.
         while self.own_bytes > self.max_bytes
             && self.own.len() > 1
             && let Some((_, dropped)) = self.own.pop_first()
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(timeline.gap(), (at(3), Some(at(5))));
         timeline.add_read(at(3), events(4..=5), at(5));
         assert_eq!(timeline.gap(), (at(7), Some(at(9))));
-        // What was asked before our group came closes the gap too, and nothing is told twice.
+        // A read that was sent before our group closes the gap too, and no event is published twice.
         timeline.add_read(at(7), events(8..=11), at(11));
         assert_eq!(timeline.gap(), (at(11), None));
         timeline.add_own(at(9), events(10..=10));

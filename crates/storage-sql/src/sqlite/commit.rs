@@ -15,7 +15,7 @@ use crate::sqlite::relief::Puts;
 use crate::sqlite::schema::number;
 use crate::sqlite::sum;
 
-/// What a group has written so far. Nothing of it is visible to anyone before the group is durable.
+/// The writes of a group so far. They are invisible before the group is durable.
 pub(crate) struct Group {
     /// The newest revision, counting the group's writes.
     pub(crate) revision: Revision,

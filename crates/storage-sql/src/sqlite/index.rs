@@ -20,7 +20,7 @@ pub(crate) fn check(connection: &Connection) -> rusqlite::Result<()> {
     compare(connection, &[Stretch::read(connection, Bound::None)?])
 }
 
-/// The same for a store without a writer, with another connection that reads the second half meanwhile.
+/// As [`check`], for a store without a writer, with another connection that reads the second half meanwhile.
 pub(crate) fn check_with(connection: &Connection, other: Connection) -> rusqlite::Result<()> {
     let Some(middle) = middle(connection) else { return check(connection) };
     let (before, behind) = std::thread::scope(|scope| {

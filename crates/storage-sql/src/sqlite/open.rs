@@ -47,7 +47,8 @@ const BUSY_TIMEOUT_MS: u64 = 5_000;
 const STATEMENT_CACHE: usize = 32;
 
 /// The page cache of the writer's connection, in KiB: the upper index pages of a large store. SQLite walks all of it at each commit
-/// once a page was moved (its rebalancing gives one a number far beyond the file's end), so a larger cache would slow every write.
+/// once a page was moved, because its rebalancing gives one a number far beyond the file's end. A larger cache would slow every
+/// write.
 const WRITER_CACHE_KIB: i64 = 1024;
 
 /// The page cache of each other connection, in KiB.

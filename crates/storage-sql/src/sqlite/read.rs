@@ -82,18 +82,18 @@ pub(crate) fn range(
     Ok((entries, false))
 }
 
-/// Looks whether the oldest version that the index has of a path is its own: an entry that is damaged there hides among those of
-/// another path, and is missed where it belongs.
+/// Checks that the oldest version in the index of a path is its own: a damaged entry hides among those of another path, and is
+/// missing in its own.
 ///
-/// The entries of a path stand side by side, and a damaged one stays where it stood. So it is the first of those among which it
-/// hides, or the last of them, whose row is read anyway; between two of a path's own there is none of another's.
+/// The entries of a path are adjacent, and a damaged one stays in its place. It is therefore the first of those among which it
+/// hides, or the last of them, whose row is read anyway; no entry of another path is between two of a path's own.
 fn check_oldest(connection: &Connection, path: &str, oldest: Revision) -> rusqlite::Result<()> {
     let mut path_of = connection.prepare_cached("SELECT path FROM history WHERE revision = ?1")?;
     let own = path_of.query_row([number(oldest)], |row| Ok(row.get_ref(0)?.as_str()? == path)).optional()?;
     if own == Some(true) { Ok(()) } else { Err(sum::missing(oldest).into()) }
 }
 
-/// How many entries [`range`] finds.
+/// The number of entries that [`range`] finds.
 pub(crate) fn count(
     connection: &Connection,
     (from, to): (&StoreKey, &StoreKey),

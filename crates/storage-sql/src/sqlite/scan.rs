@@ -17,7 +17,7 @@ use crate::sqlite::schema::{number, revision_at};
 use crate::sqlite::store::Shared;
 use crate::sqlite::sum;
 
-/// How many rows are fetched at once.
+/// The number of rows fetched at once.
 const PIECE_ROWS: usize = 512;
 
 /// So many rows are looked for on two connections: it takes a few milliseconds on one.
@@ -29,7 +29,7 @@ struct Wanted {
     revision: Revision,
     /// Of the path that the index has for it. The paths themselves would take as much memory as a small server.
     path_sum: u32,
-    /// Whether it is what is read. Of the others it is only looked whether they are their path's.
+    /// True if it is read. Others are only checked to belong to their path.
     is_newest: bool,
 }
 
@@ -55,8 +55,8 @@ pub(crate) fn stream(shared: Arc<Shared>, request: ScanRequest) -> Scan {
     stream::once(reading).try_flatten().boxed()
 }
 
-/// The rows that show the ranges at a revision, ascending; looked for in two halves where there is another connection, unless they are
-/// few: most ranges that are read while a server runs are those of a new collection, and empty.
+/// The rows of the ranges at a revision, ascending; searched in two halves with another connection, unless they are few. Most
+/// ranges that are read while a server runs are those of a new collection, and empty.
 async fn in_halves(shared: &Shared, ranges: Ranges, revision: Revision) -> Result<Vec<Wanted>, StoreError> {
     let (connections, all) = (shared.readers.connections(), ranges.clone());
     let looked = shared.readers.read(move |connection| {
@@ -83,7 +83,7 @@ async fn in_halves(shared: &Shared, ranges: Ranges, revision: Revision) -> Resul
     Ok(rows)
 }
 
-/// Whether the ranges have so many rows that it pays to share them.
+/// Returns true if the ranges have so many rows that sharing them pays.
 fn has_many_rows(connection: &Connection, ranges: &[(StoreKey, StoreKey)]) -> rusqlite::Result<bool> {
     let mut counted = connection
         .prepare_cached("SELECT count(*) FROM (SELECT 1 FROM history WHERE path >= ?1 AND path < ?2 LIMIT ?3)")?;

@@ -67,7 +67,7 @@ pub(crate) enum Fact {
     Rows,
     /// The number of attempts to write to a full disk. Only a changed value is written.
     Probes,
-    /// The number of the start by which a server has the store open; 0 after an orderly stop.
+    /// The number of the start in which a server has the store open; 0 after an orderly stop.
     Open,
     /// The number of starts so far, by which an older database is known from today's.
     Starts,

@@ -42,7 +42,7 @@ use crate::sqlite::space::{Allowance, Space, SpaceGauges};
 use crate::sqlite::writer::{Job, WRITER, Writer};
 use crate::tail;
 
-/// How many jobs may wait for the writer; further callers wait for a place.
+/// The number of jobs that may wait for the writer; further callers wait for a place.
 const QUEUE: usize = 1024;
 
 /// A store in one SQLite database.
@@ -76,7 +76,7 @@ impl OnDisk {
     }
 }
 
-/// What the writer, the readers and the tails have in common.
+/// The state that the writer, the readers and the tails share.
 pub(crate) struct Shared {
     pub(crate) readers: Arc<Readers>,
     pub(crate) newest: watch::Receiver<Revision>,
@@ -90,8 +90,8 @@ pub(crate) struct Shared {
 impl Shared {
     /// The oldest readable revision.
     ///
-    /// A read below the newest revision must look at this after it has read: rows that only an older revision shows
-    /// are deleted after it was raised, so what was read is whole if it has not passed the read's revision by then.
+    /// A read below the newest revision must check this after it has read. Rows that only an older revision shows are deleted after
+    /// it was raised, so the result is whole if it has not passed the read's revision by then.
     pub(crate) fn oldest(&self) -> Revision {
         Revision::new(self.oldest.load(Ordering::SeqCst))
     }
@@ -263,7 +263,7 @@ impl Drop for SqliteStore {
         self.closing.cancel();
         self.jobs = None;
         if let Some(writer) = self.writer.take() {
-            // A panic of the writer was told to the supervisor.
+            // The supervisor has recorded a panic of the writer.
             let _ = writer.join();
         }
         self.shared.readers.close();
@@ -377,7 +377,7 @@ mod tests {
         Transaction::default().put(StoreKey::new(format!("/big/{number:03}")), vec![1; 20_000])
     }
 
-    /// What a full disk refuses leaves nothing behind, and once there is room again the store goes on.
+    /// A write that a full disk refuses leaves nothing behind, and once there is room again the store continues.
     #[tokio::test]
     async fn a_full_disk_fails_the_write_and_nothing_else() {
         let connection = Arc::new(Mutex::new(open_memory().unwrap()));
@@ -472,7 +472,7 @@ mod tests {
         second.await.unwrap();
     }
 
-    /// Whoever watches over the store is told, and callers are answered rather than left waiting.
+    /// The supervisor is notified, and callers get an error rather than waiting.
     #[tokio::test]
     async fn a_writer_that_panics_is_told_of() {
         let supervisor = Supervisor::default();

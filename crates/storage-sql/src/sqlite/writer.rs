@@ -325,8 +325,8 @@ impl Writer {
 
     /// Makes a durable group visible.
     fn publish(&self, group: Group, oldest: Option<Revision>) {
-        // ORDER: the changes are in memory before the revision that announces them to tails, and both before the answers, so that a
-        // read that starts after an answer sees the write.
+        // ORDER: the changes are in memory before the revision that announces them to tails, and both before the answers. A read
+        // that starts after an answer then sees the write.
         self.shared.remember(group.events);
         if let Some(oldest) = oldest {
             self.shared.raise_oldest(oldest);
