@@ -285,10 +285,7 @@ async fn a_compressed_answer_passes_as_it_is() {
 async fn a_server_that_hangs_delays_only_who_asks_for_it() {
     let begun = Arc::new(AtomicUsize::new(0));
     let counted = begun.clone();
-    let builder = TestServer::builder().configure(|config| {
-        let limits = &mut config.flow.exempt;
-        (limits.reads, limits.writes, limits.queue) = (60, 60, 60);
-    });
+    let builder = TestServer::builder().configure(|config| (config.flow.requests, config.flow.mutating) = (60, 0));
     let lab = Lab::http1_beside(builder, move |request: UpstreamRequest| {
         let begun = counted.clone();
         async move {
