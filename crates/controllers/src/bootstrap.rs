@@ -1,8 +1,9 @@
 //! The objects that every cluster has: the service of its API servers, priority classes, roles and bindings, levels of flow
 //! control, the APIServices of what is built in. Made at start where it is missing, in the background, while requests are answered already.
 //!
-//! `flow_objects.rs` keeps the objects of flow control. Another one that exists belongs to the operator. Of it only roles and bindings are touched: what they lack is added, as
-//! long as they carry no `rbac.authorization.kubernetes.io/autoupdate: "false"`. Nothing is ever taken away.
+//! `flow_objects.rs` keeps the objects of flow control. Another one that exists belongs to the operator. Only roles
+//! and bindings are touched: the rules and subjects that they lack are added, as long as they carry no
+//! `rbac.authorization.kubernetes.io/autoupdate: "false"`. Nothing is ever taken away.
 //!
 //! No authorizer, webhook or policy is called for any of it. An object can be refused all the same, such as by a quota or because the
 //! stored one can't be read. It is tried again at growing intervals, the others are made, and the server becomes ready. Only a store
