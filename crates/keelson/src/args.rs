@@ -1,7 +1,6 @@
-//! The command line. Every flag of `serve` can be set by an environment variable too.
+//! The command line. Every flag of `serve` has an environment variable too.
 //!
-//! Values are checked here as far as their form goes. What a setting means, and whether it fits the others, is said where it
-//! is used.
+//! Values are checked here for their form. Their meaning, and their combinations, are checked where they are used.
 
 mod access;
 mod audit;
@@ -190,14 +189,14 @@ pub(crate) struct UserCreate {
     /// Bind the role in all namespaces, whatever --namespace says; without either flag the command does so with a warning.
     #[arg(long, requires = "role")]
     pub(crate) all_namespaces: bool,
-    /// How long the certificate holds (such as 720h); a year unless given, which is also the longest.
+    /// The lifetime of the certificate (such as 720h); a year by default and at most.
     #[arg(long, value_parser = some_duration)]
     pub(crate) valid_for: Option<Duration>,
     /// The file to write; NAME.kubeconfig unless given. It must not exist.
     #[arg(long)]
     pub(crate) out: Option<PathBuf>,
-    /// Where the user reaches the server, such as https://api.example.org:6443; as this command does, unless given. The command
-    /// warns where the server's certificate does not hold for that name (serve --tls-san).
+    /// The URL at which the user reaches the server, such as https://api.example.org:6443; by default that of this command. The
+    /// command warns if the server's certificate does not cover that name (serve --tls-san).
     #[arg(long)]
     pub(crate) server: Option<String>,
     #[command(flatten)]
@@ -236,7 +235,7 @@ pub(crate) struct Serve {
     /// Leave objects that can't be read out of lists (encrypted by another server, say), rather than fail such lists.
     #[arg(long, env = "KEELSON_SKIP_UNREADABLE")]
     pub(crate) skip_unreadable: bool,
-    /// How long the past can be read: continued lists and resumed watches (such as 5m, 90s, 1h30m).
+    /// The history window: the time for which lists continue and watches resume (such as 5m, 90s, 1h30m).
     #[arg(long, env = "KEELSON_HISTORY", default_value = "5m", value_parser = some_duration)]
     pub(crate) history: Duration,
     #[command(flatten)]
@@ -245,14 +244,14 @@ pub(crate) struct Serve {
     /// --max-request-bytes, whatever this says.
     #[arg(long, env = "KEELSON_MAX_OBJECT_BYTES", default_value_t = 1_572_864, value_parser = clap::value_parser!(u32).range(65_536..))]
     pub(crate) max_object_bytes: u32,
-    /// How often the cache is compared with the store, and mended where they differ (such as 10m); 0 is never.
+    /// The interval of comparisons of the cache with the store, which repair differences (such as 10m); 0 for never.
     #[arg(long, env = "KEELSON_CACHE_CHECK_INTERVAL", default_value = "10m", value_parser = duration_or_never)]
     pub(crate) cache_check_interval: OrNever,
     /// The name of this server in its log and metrics; the host name and data directory decide it unless given.
     #[arg(long, env = "KEELSON_SERVER_ID", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) server_id: Option<String>,
-    /// How long this server may go unheard of before others take it for gone, with what it has published: five seconds at least.
-    /// One that was paused for longer writes nothing until it has registered anew.
+    /// The time after which other servers consider this one gone, with its published versions: at least five seconds. A server that
+    /// was paused for longer writes nothing until it has registered again.
     #[arg(long, env = "KEELSON_IDENTITY_LEASE", default_value = "1h", value_parser = identity_lease)]
     pub(crate) identity_lease: Duration,
     /// Start although servers that run on the same store would refuse what this one signs, or the other way round: client
@@ -282,14 +281,15 @@ pub(crate) struct Serve {
     /// A file of bearer tokens, one a line: token,user,uid,"group1,group2". It is read again when it changes.
     #[arg(long, env = "KEELSON_TOKEN_AUTH_FILE")]
     pub(crate) token_auth_file: Option<PathBuf>,
-    /// A file of keys that seal the continue tokens of lists, one a line (openssl rand -base64 32), the same for all servers on a
-    /// store: the first one seals, all open. It is read again when it changes. Without one a token shows the name of the next object.
+    /// A file of keys that seal the continue tokens of lists, one per line (openssl rand -base64 32), equal on all servers of a
+    /// store. The first one seals, all open. It is read again when it changes. Without one a token shows the name of the next
+    /// object.
     #[arg(long, env = "KEELSON_TOKEN_KEY_FILE")]
     pub(crate) token_key_file: Option<PathBuf>,
     /// Take bootstrap tokens, the secrets of the type bootstrap.kubernetes.io/token in kube-system, as kubeadm join uses them.
     #[arg(long, env = "KEELSON_ENABLE_BOOTSTRAP_TOKEN_AUTH")]
     pub(crate) enable_bootstrap_token_auth: bool,
-    /// Serve the console at /console/: a page for browsers, whose files anybody may have.
+    /// Serve the console at /console/: a page for browsers, whose files need no credentials.
     #[arg(
         long,
         env = "KEELSON_CONSOLE",
@@ -323,8 +323,8 @@ pub(crate) struct Serve {
     /// roles.rbac.authorization.k8s.io. May be repeated.
     #[arg(long, env = "KEELSON_NO_CHUNKING", value_parser = list::<String>)]
     pub(crate) no_chunking: Vec<List<String>>,
-    /// How lists are cut for callers who may list what they select and not all of its range: as-others (a continue token shows the key
-    /// that was looked at last), none (their lists come whole), or next-visible (it shows the next key that is selected).
+    /// The chunks of callers who may list only a selection: as-others (a continue token shows the last scanned key), none (their
+    /// lists are whole), or next-visible (a token shows the next selected key).
     #[arg(long, env = "KEELSON_CHUNKS_FOR_PARTIAL_RIGHTS", default_value = "as-others")]
     pub(crate) chunks_for_partial_rights: PartialRights,
     /// Honour limit at resourceVersion=0 also when no resourceVersionMatch is stated.
@@ -334,9 +334,9 @@ pub(crate) struct Serve {
     /// pods=spec.nodeName,status.phase. Other paths are indexed when queries have asked for them a few times. May be repeated.
     #[arg(long, value_name = "RESOURCE=PATHS")]
     pub(crate) index: Vec<String>,
-    /// Store a resource in another version than usual, such as horizontalpodautoscalers.autoscaling=v1, as long as servers
-    /// run that do not know the usual one; kubernetes=1.33 stores all resources as servers of that release can read them. May be repeated,
-    /// and of settings for one resource the last counts.
+    /// Store a resource in another version than the default, such as horizontalpodautoscalers.autoscaling=v1, as long as servers
+    /// run that do not know the default one. kubernetes=1.33 stores all resources as servers of that release can read them. May be
+    /// repeated; for one resource the last setting counts.
     #[arg(long, env = "KEELSON_STORAGE_VERSION", value_parser = list::<String>)]
     pub(crate) storage_version: Vec<List<String>>,
     /// A file of such settings, one a line, which is read again at SIGHUP: the server goes over to what it says then.
@@ -365,8 +365,8 @@ pub(crate) struct Serve {
     /// The range of the addresses of services, or one of each IP family, the preferred one first.
     #[arg(long, env = "KEELSON_SERVICE_CLUSTER_IP_RANGE", value_parser = list::<AddressRange>, default_value = "10.96.0.0/12")]
     pub(crate) service_cluster_ip_range: Vec<List<AddressRange>>,
-    /// Where a service is reached that has no endpoints this server could reach: NAMESPACE/NAME=https://HOST[:PORT]. For webhooks
-    /// that are called through a service where there is no cluster network. May be repeated.
+    /// The address of a service without endpoints that this server can reach: NAMESPACE/NAME=https://HOST[:PORT]. For webhooks
+    /// behind a service where there is no cluster network. May be repeated.
     #[arg(long, env = "KEELSON_SERVICE_ROUTE", value_parser = list::<ServiceRoute>)]
     pub(crate) service_route: Vec<List<ServiceRoute>>,
     /// Call others than services by the proxy that HTTPS_PROXY names, but for those in NO_PROXY.
@@ -375,7 +375,7 @@ pub(crate) struct Serve {
     /// The ports of all nodes that services may take.
     #[arg(long, env = "KEELSON_SERVICE_NODE_PORT_RANGE", default_value = "30000-32767")]
     pub(crate) service_node_port_range: PortRange,
-    /// Who the tokens of service accounts say signed them: a URL, which is also the audience of this server.
+    /// The issuer of service account tokens: a URL, which is also the audience of this server.
     #[arg(long, env = "KEELSON_SERVICE_ACCOUNT_ISSUER", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) service_account_issuer: Option<String>,
     /// The private key that signs the tokens of service accounts (PEM; RSA or ECDSA), instead of sa.key in the data directory.
@@ -391,8 +391,8 @@ pub(crate) struct Serve {
     pub(crate) controllers: Vec<List<String>>,
     #[command(flatten)]
     pub(crate) flow: flow::Flow,
-    /// How many threads serve requests, and as many more make large lists and load the cache; one for each processor unless
-    /// given. Fewer suit servers that share a machine.
+    /// The number of threads that serve requests, and of those that make large lists and load the cache; by default one for each
+    /// processor. Fewer suit servers that share a machine.
     #[arg(long, env = "KEELSON_THREADS", value_parser = clap::value_parser!(u16).range(1..=MAX_THREADS))]
     pub(crate) threads: Option<u16>,
     /// The level of the log, unless KEELSON_LOG has it: debug from 4 on, trace from 8 on.
@@ -438,8 +438,8 @@ pub(crate) enum Storage {
         /// The data directory; it must not hold a store yet.
         #[arg(long, env = "KEELSON_DATA_DIR", default_value = "keelson-data")]
         data_dir: PathBuf,
-        /// How far revisions are raised, so that no client sees a smaller one than before. More than were written since the
-        /// backup was taken.
+        /// The number by which revisions are raised, so that no client sees a smaller one than before. It must exceed the number of
+        /// writes since the backup.
         #[arg(long, default_value_t = 1_000_000_000)]
         bump_revision: u64,
     },
@@ -450,8 +450,8 @@ pub(crate) enum Storage {
         #[arg(long, env = "KEELSON_DATA_DIR", default_value = "keelson-data")]
         data_dir: PathBuf,
     },
-    /// Copy all objects from one store to another, empty one: stores are written as for serve --store. Stop the servers of the source
-    /// first. An interrupted copy goes on when the command is given again.
+    /// Copy all objects from one store to another, empty one: stores are written as for serve --store. Stop the servers of the
+    /// source first. An interrupted copy continues when the command is repeated.
     Copy(CopyStores),
     /// Tell of each resource in which version the servers store it, whether they agree, how much lies in the store in an older one, and
     /// what is being written anew. Asks a running server.
@@ -464,10 +464,10 @@ pub(crate) struct Versions {
     /// Wait until all servers agree and nothing is stored in an older version, and show how far that is.
     #[arg(long)]
     pub(crate) wait: bool,
-    /// How long to wait at the most (such as 5m, 90s); without it there is no end.
+    /// The longest wait (such as 5m, 90s); without it there is no limit.
     #[arg(long, requires = "wait", value_parser = some_duration)]
     pub(crate) timeout: Option<Duration>,
-    /// How to reach the server; the kubeconfig that it wrote into its data directory, unless given.
+    /// The kubeconfig of the server; by default the one in its data directory.
     #[arg(long)]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// The data directory of the server.

@@ -31,14 +31,14 @@ use crate::ready_file::ReadyFile;
 use crate::shared_keys;
 use crate::storage_versions::StorageVersions;
 
-/// How long a server that can't go on may take to stop in order, and any server to end work that is left when it has stopped,
-/// before its process is ended as it is.
+/// The time that a failed server may take to stop in order, and that a stopped one may take to end its remaining work, before the
+/// process is ended.
 const LAST_GRACE: Duration = Duration::from_secs(10);
 
 /// The time for idle clients of a server that keeps nothing to read its end: they are on this machine, and their test has ended.
 const EPHEMERAL_PARTING: Duration = Duration::from_millis(30);
 
-/// How often the lease of a server is renewed at least while it stands, or more often.
+/// The smallest number of renewals within a lease.
 const RENEWALS_IN_A_LEASE: u32 = 3;
 
 /// Runs the server until SIGINT or SIGTERM, the end of the watched process, or until it can't go on.
@@ -58,7 +58,7 @@ pub(crate) fn run_noting(args: Serve, notes: &[String]) -> anyhow::Result<()> {
     }
     let runtime = runtime.enable_all().build().context("starting threads")?;
     let served = runtime.block_on(serve(args));
-    // Work that somebody gave up, but that can't be interrupted, must not hold up the end.
+    // Abandoned work that cannot be interrupted must not delay the end.
     runtime.shutdown_timeout(LAST_GRACE);
     served
 }
@@ -285,7 +285,7 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
     config.allow_other_keys = args.allow_other_keys;
     config.pki.accept_loss = args.accept_loss;
     config.pki.extra_names = args.tls_san.joined();
-    // Those who are told of the address have to find a certificate for it.
+    // Clients of the advertised address need a certificate for it.
     let advertised = config.advertise_address.filter(|address| !address.is_unspecified());
     config.pki.extra_names.extend(advertised.map(|address| address.to_string()));
     config.pki.serving = args.tls_cert_file.zip(args.tls_private_key_file);
@@ -309,7 +309,7 @@ fn init_log(format: LogFormat, verbosity: i32) {
     };
     let filter = EnvFilter::try_from_env("KEELSON_LOG").unwrap_or_else(|_| EnvFilter::new(level));
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
-    // What the log can't take it must not complain of on standard error, which is the log.
+    // A failed write to the log must not be reported on standard error, which is the log.
     let log = tracing_subscriber::fmt().with_env_filter(filter).log_internal_errors(false).with_ansi(colours);
     match format {
         LogFormat::Text => log.with_writer(|| Log).fmt_fields(EscapedFields).init(),

@@ -14,7 +14,7 @@ use keelson_server::{Checked, CopyProgress, StoreConfig};
 use crate::args::{CopyStores, Storage};
 use crate::output::{answer, note};
 
-/// How often a copy tells how far it is.
+/// The interval at which a copy reports its progress.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs one of the storage commands.
@@ -68,7 +68,7 @@ pub(crate) fn run(command: Storage) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Tells how far a copy is, now and then.
+/// Reports the progress of a copy at intervals.
 struct Progress {
     told: Instant,
 }

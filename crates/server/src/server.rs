@@ -3,6 +3,7 @@
 //! The order is store, cache, registry, certificates, identity, controllers, port: each uses the ones before it, and clients come
 //! last. Everything that can fail is done before the server registers its name. A running server reports when it was replaced or
 //! has failed; the caller ends the process.
+// SIZE: one composition, whose order is the subject of the file.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -21,11 +21,11 @@ pub(crate) struct Flow {
         value_parser = switch
     )]
     enable_priority_and_fairness: bool,
-    /// How many requests that change nothing are answered at once. With priority and fairness this number and that of mutating requests
+    /// The number of concurrent requests that change nothing. With priority and fairness this number and that of mutating requests
     /// together are the seats of the server. 0 is no limit.
     #[arg(long, env = "KEELSON_MAX_REQUESTS_INFLIGHT", default_value_t = FlowLimits::default().requests as u32)]
     max_requests_inflight: u32,
-    /// How many requests that change something are answered at once. 0 is no limit.
+    /// The number of concurrent requests that change something. 0 is no limit.
     #[arg(long, env = "KEELSON_MAX_MUTATING_REQUESTS_INFLIGHT", default_value_t = FlowLimits::default().mutating as u32)]
     max_mutating_requests_inflight: u32,
 }

@@ -48,7 +48,7 @@ impl Lab {
         Self::http1_beside(TestServer::builder(), answer).await
     }
 
-    /// The same beside a server with other settings.
+    /// A lab beside a server with other settings.
     pub(crate) async fn http1_beside<F: Future<Output = Response<UpstreamBody>> + Send + 'static>(
         server: TestServerBuilder,
         answer: impl Fn(UpstreamRequest) -> F + Send + Sync + 'static,
@@ -92,7 +92,7 @@ impl Lab {
         self.until_told(|status, _| expected(status)).await;
     }
 
-    /// The same, by the status and the text of the response.
+    /// Waits for the status and the text of a response.
     pub(crate) async fn until_told(&self, expected: impl Fn(u16, &str) -> bool) {
         let wait = async {
             loop {

@@ -1,5 +1,5 @@
 //! Aggregated API servers as clients see them: registered by APIServices, checked, and described in one document with everything
-//! else; the headers that they get, and the requests that are forwarded; and servers on one store that answer for each other.
+//! else. Also the headers that they get, the forwarded requests, and servers on one store that answer for each other.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
@@ -43,7 +43,7 @@ pub(crate) async fn until(raw: &Raw, path: &str, done: impl Fn(&Value) -> bool) 
     until_of(raw, path, "application/json", done).await
 }
 
-/// The same, in a media type.
+/// As [`until`], in a media type.
 pub(crate) async fn until_of(raw: &Raw, path: &str, accept: &str, done: impl Fn(&Value) -> bool) -> Value {
     let mut last = Value::Null;
     let wait = async {

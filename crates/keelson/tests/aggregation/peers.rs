@@ -37,13 +37,13 @@ impl Fleet {
         self.start_on(self.store.clone(), name, unserved).await
     }
 
-    /// The same, which sees the store through another one.
+    /// A server that sees the store through another one.
     async fn start_on(&self, store: Arc<dyn Store>, name: &str, unserved: &[&str]) -> TestServer {
         let authority = self.keys.path().join("pki/ca.crt");
         self.start_with(store, name, unserved, Some(authority)).await
     }
 
-    /// The same, which trusts peers by this file.
+    /// A server that trusts peers by this file.
     async fn start_with(
         &self,
         store: Arc<dyn Store>,

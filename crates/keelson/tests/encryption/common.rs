@@ -83,7 +83,7 @@ pub(crate) async fn stored(store: &dyn Store, name: &str) -> Bytes {
     store.get(&key).await.unwrap().unwrap_or_else(|| panic!("{name} is not stored")).value
 }
 
-/// Whether a text stands in some bytes.
+/// Returns true if some bytes contain a text.
 pub(crate) fn holds(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|part| part == text.as_bytes())
 }

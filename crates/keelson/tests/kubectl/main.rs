@@ -47,7 +47,7 @@ impl Shell {
         self.kubectl(line).await.ok()
     }
 
-    /// The same for a command that reads its standard input.
+    /// The output of a command that reads its standard input.
     async fn feed(&self, line: &str, stdin: impl Into<String>) -> String {
         self.kubectl(line).stdin(stdin).await.ok()
     }

@@ -54,7 +54,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// The same with one change.
+    /// The content with one change.
     fn changed(mut self, dice: &mut Dice) -> Self {
         match dice.roll(6) {
             0 => self.stored = if self.stored == "v1" { "v2" } else { "v1" },

@@ -1,6 +1,6 @@
 //! The stores that several servers can share, and tests on each.
 //!
-//! The same tests run on all; the embedded store belongs to one server and is not here.
+//! All tests run on each; the embedded store belongs to one server and is not here.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

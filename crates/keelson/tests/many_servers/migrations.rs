@@ -269,7 +269,7 @@ impl Writers {
         }
     }
 
-    /// The same, and waits until they have ended before it reads.
+    /// Stops the writers, and waits until they have ended before it reads.
     pub(crate) async fn end(self, raw: &Raw, before: &BTreeMap<String, Value>) {
         self.enough.store(true, Ordering::SeqCst);
         while !self.tasks.iter().all(tokio::task::JoinHandle::is_finished) {

@@ -37,7 +37,7 @@ impl Walk {
         self.try_chunk(raw).await.unwrap_or_else(|error| panic!("{error:#}"))
     }
 
-    /// The same on a server that may be gone: then nothing changes.
+    /// A chunk of a server that may be gone: then nothing changes.
     pub(crate) async fn try_chunk(&mut self, raw: &Raw) -> anyhow::Result<bool> {
         let next = if self.token.is_empty() { String::new() } else { format!("&continue={}", self.token) };
         let page = raw.get(format!("{CONFIG_MAPS}?limit={CHUNK}{next}")).try_send().await?.expect(200).json();

@@ -13,7 +13,7 @@ impl Lab {
         self.server.kubectl([&["-n", "lab"], words].concat())
     }
 
-    /// The same without websockets, as older releases are.
+    /// A kubectl without websockets, as older releases are.
     fn over_spdy(&self, words: &[&str]) -> Kubectl {
         let plain = self.kubectl(words).env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "false");
         plain.env("KUBECTL_PORT_FORWARD_WEBSOCKETS", "false")

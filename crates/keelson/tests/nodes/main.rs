@@ -94,7 +94,7 @@ impl Lab {
     }
 }
 
-/// What an answer says: its code, its reason and its message.
+/// The code, reason and message of a response.
 #[track_caller]
 fn check(answer: &Answer, code: u16, reason: &str, message: &str) {
     let status = answer.json();

@@ -14,7 +14,7 @@ async fn lab() -> Lab {
     Lab::with(KubeletDouble::at(KubeletDouble::outer_address()).await, |_, _| {}).await
 }
 
-/// What the kubelet was sent, as it tells it.
+/// The values of a field that the kubelet received, as it returns them.
 fn field<'v>(told: &'v Value, name: &str) -> Vec<&'v str> {
     let fields = told["headers"].as_array().unwrap().iter();
     fields.filter(|pair| pair[0] == name).map(|pair| pair[1].as_str().unwrap()).collect()

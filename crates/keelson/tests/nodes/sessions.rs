@@ -23,7 +23,7 @@ impl Lab {
         self.raw.websocket(&format!("{NAMESPACE}/pods/{path}"), &fields).await
     }
 
-    /// The same of an older protocol.
+    /// A session of an older protocol.
     async fn v4(&self, path: &str) -> Websocket {
         let fields = [&HANDSHAKE[..], &[("Sec-WebSocket-Protocol", "v4.channel.k8s.io")]].concat();
         self.raw.websocket(&format!("{NAMESPACE}/pods/{path}"), &fields).await
@@ -36,7 +36,7 @@ impl Lab {
     }
 }
 
-/// What comes out of a session until it is closed: standard output, standard error, and the status.
+/// The output of a session until it is closed: standard output, standard error, and the status.
 async fn outcome(session: &mut Websocket) -> (String, String, Value) {
     let (mut out, mut errors, mut status) = (Vec::new(), Vec::new(), Vec::new());
     loop {
@@ -300,7 +300,7 @@ async fn connections_to_nodes_are_bounded_apart_from_others() {
     }
     let refused = lab.raw.get(format!("{NAMESPACE}/pods/p/log")).await;
     check(&refused, 429, "TooManyRequests", "too many requests to 127.0.0.1 are under way");
-    // What is not for nodes goes on.
+    // Requests for other resources continue.
     lab.raw.get("/api/v1/nodes").await.expect(200);
     waiting.iter().for_each(tokio::task::JoinHandle::abort);
 }

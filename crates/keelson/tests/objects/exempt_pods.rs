@@ -1,6 +1,6 @@
-//! Exemptions from pod security, by user, runtime class and namespace, and how the audit log is told of it.
+//! Exemptions from pod security, by user, runtime class and namespace, and their audit annotations.
 //!
-//! What is judged of others is in `pod_security`.
+//! `pod_security` has the checks of others.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use keelson_testkit::{Answer, Call, Raw, TestServer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How long is waited for an event.
+/// The timeout for an event.
 const PATIENCE: Duration = Duration::from_secs(120);
 const LABELS: &str = "pod-security.kubernetes.io/";
 
@@ -74,7 +74,7 @@ impl Exempting {
         Self { _server: server, raw, log, _files: files }
     }
 
-    /// Makes a request as a user, and gives its answer with what the log is told of pod security.
+    /// Makes a request as a user, and returns the response with the audit annotations of pod security.
     async fn told(&self, user: &str, call: Call) -> (Answer, Value) {
         let call = call.header("impersonate-user", user).header("impersonate-group", "system:masters");
         let answer = call.await;

@@ -5,7 +5,7 @@
 use futures::StreamExt as _;
 use keelson_testkit::{Endpoint, TestServer};
 
-/// How many kubectls run side by side.
+/// The number of concurrent kubectls.
 const PARALLEL: usize = 4;
 
 /// A resource in one of its versions.
@@ -15,7 +15,7 @@ struct Served {
     kind: String,
 }
 
-/// Every resource in every version, as discovery tells it.
+/// Every resource in every version, by discovery.
 async fn everything(server: &Endpoint) -> Vec<Served> {
     let groups = server.raw().get("/apis").await.json();
     let groups = groups["groups"].as_array().expect("a list of groups");

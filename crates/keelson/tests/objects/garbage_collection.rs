@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 const MERGE: &str = "application/merge-patch+json";
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
-/// How long the server may take to do what it has to do by itself.
+/// The timeout for work of the server itself.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Creates an object with these owners; returns a reference to it, which blocks.
@@ -84,7 +84,7 @@ async fn in_the_background_dependents_go_after_their_last_owner_at_every_depth()
     raw.get(path(SECRETS, "stranger")).await.expect(200);
 }
 
-/// What is known of an owner does not outlive it.
+/// The knowledge of an owner ends with it.
 #[tokio::test]
 async fn a_dependent_that_comes_too_late_goes_even_if_others_of_its_owner_are_still_there() {
     let server = TestServer::start().await;

@@ -27,7 +27,7 @@ async fn the_process_that_issues() {
     hook_process(answer).await;
 }
 
-/// Issuers below `/one`, `/two` and so on at this host, which all publish the keys that are its mood. What `/elsewhere` says is of
+/// Issuers below `/one`, `/two` and so on at this host, which all publish the keys of its mood. The document of `/elsewhere` names
 /// `/two`.
 fn answer(mood: &str, request: &HookRequest) -> HookReply {
     let host = request.headers["host"].to_str().unwrap();
@@ -175,7 +175,7 @@ impl Lab {
         call.header("authorization", format!("Bearer {token}")).await.status
     }
 
-    /// What a review says of a token.
+    /// The result of a review of a token.
     async fn review(&self, token: &str) -> Value {
         let review = json!({ "spec": { "token": token } });
         self.server.raw().post(REVIEWS, &review).await.expect(201).json()["status"].clone()
@@ -189,7 +189,7 @@ impl Lab {
         status["user"].clone()
     }
 
-    /// Why a token is refused.
+    /// The reason why a token is refused.
     async fn fault(&self, token: &str) -> String {
         let status = self.review(token).await;
         assert_eq!((&status["authenticated"], &status["user"]), (&Value::Null, &json!({})), "{status}");
@@ -286,7 +286,7 @@ async fn tokens_of_issuers_are_users_as_the_configuration_says() {
         "without a key id"
     );
     assert_eq!(lab.user(&one(json!({ "groups": "absent" }))).await["groups"], json!(["system:authenticated"]));
-    // What it may do is decided as of any user.
+    // Its rights are evaluated as those of any user.
     let pods = lab.server.anonymous().get("/api/v1/pods").header("authorization", format!("Bearer {}", one(json!({}))));
     let refused = pods.await.expect(403).json()["message"].clone();
     assert_eq!(
@@ -378,7 +378,7 @@ async fn nobody_gets_in_with_a_forged_token() {
         let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes()), token.as_bytes());
         assert_eq!(lab.fault(&format!("{token}.{}", encode(tag))).await, unsupported("HS256"));
     }
-    // What has to be understood and is not.
+    // A critical header that is not understood.
     let critical = own.token_with(&json!({ "alg": "ES256", "kid": "k", "crit": ["b64"], "b64": false }), &good);
     assert_eq!(lab.fault(&critical).await, unsupported("ES256"));
     // Out of time, for others, of others.
@@ -401,7 +401,7 @@ async fn nobody_gets_in_with_a_forged_token() {
     for nonsense in ["a.b.c", "....", "e30.e30.e30"] {
         assert_eq!(lab.code(nonsense).await, 401);
     }
-    // Its claims name nobody of this server's own.
+    // Its claims name no user of this server itself.
     let server_own = lab.claims("one", &json!({ "sub": "system:serviceaccount:kube-system:default" }));
     assert_eq!(lab.user(&own.token(&server_own)).await["username"], "one:system:serviceaccount:kube-system:default");
 }
@@ -442,7 +442,7 @@ async fn keys_are_changed_without_a_pause_and_outlive_their_issuer_for_a_while()
     lab.user(&token(&lab, &next, 3)).await;
     lab.fault(&token(&lab, &new, 3)).await;
 
-    // Many strangers at once have the keys fetched together, and others wait for none of that.
+    // Many unknown tokens fetch the keys together, and other requests do not wait for that.
     let strangers: Vec<String> = (0..40).map(|number| token(&lab, &old, 100 + number)).collect();
     let codes = futures::future::join_all(strangers.iter().map(|token| lab.code(token))).await;
     assert!(codes.iter().all(|code| *code == 401), "{codes:?}");
@@ -453,7 +453,7 @@ async fn keys_are_changed_without_a_pause_and_outlive_their_issuer_for_a_while()
     assert!(down.contains("failed to verify signature: fetching keys oidc: get keys failed: Get "), "{down}");
     lab.server.raw().get("/api/v1/nodes").await.expect(200);
 
-    // A server that starts without the issuer takes nobody of it until it is back, and everybody else.
+    // A server that starts without the issuer refuses its users until it is back, and no others.
     lab.server.restart().await;
     let unknown = lab.fault(&token(&lab, &next, 5)).await;
     assert_eq!(unknown, "[invalid bearer token, oidc: authenticator not initialized]");
@@ -487,7 +487,7 @@ async fn a_file_that_changes_counts_and_a_wrong_one_does_not() {
     lab.becomes(&key, "two", 201).await;
     lab.until_metric(&reloads("success", 2)).await;
 
-    // Where no credentials are needed stands there too.
+    // The paths without credentials are configured there too.
     let nobody = lab.server.anonymous();
     nobody.get("/version").await.expect(200);
     lab.write(&format!("anonymous: {{enabled: true, conditions: [{{path: /livez}}, {{path: /readyz}}]}}\n{two}"));
@@ -523,7 +523,7 @@ async fn flags_name_one_issuer() {
     let builder = TestServer::builder().configure(|config| config.authentication.oidc = Some(flags.clone()));
     let url = process.url("/one");
     let lab = Lab { process, server: builder.start().await, file: file.clone(), _files: files };
-    // Nobody is believed whom the authority of the flags does not know; the file may change.
+    // Certificates of an authority outside of the flags are refused; the file may change.
     lab.until_metric(&format!(r#"keelson_jwt_issuer_known{{issuer="{url}"}} 0"#)).await;
     fs::write(&ca, STANDARD.decode(lab.process.ca_bundle()).unwrap()).unwrap();
     lab.becomes_known("one").await;

@@ -1,6 +1,6 @@
-//! The end of namespaces: they are emptied, whoever else is held up, and only then let go.
+//! The end of namespaces: they are emptied, whatever else is blocked, and only then deleted.
 //!
-//! Nothing new may appear in one meanwhile.
+//! No new object may appear in one meanwhile.
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 const MERGE: &str = "application/merge-patch+json";
 const NAMESPACES: &str = "/api/v1/namespaces";
-/// How long the server may take to do what it has to do by itself.
+/// The timeout for work of the server itself.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How many objects a large namespace holds, and how long it may take to empty it in a build without optimisation.
+/// The number of objects of a large namespace, and the time to empty it in a build without optimisation.
 const MANY: usize = 10_000;
 const MANY_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -246,7 +246,7 @@ async fn the_namespaces_that_everybody_counts_on_stay() {
     assert_eq!(refused["message"], message.as_str());
 }
 
-/// What is posted to a subresource counts as made in its namespace.
+/// An object posted to a subresource counts as created in its namespace.
 #[tokio::test]
 async fn nothing_is_posted_to_a_subresource_where_the_namespace_is_gone_or_going() {
     let server = TestServer::start().await;

@@ -14,7 +14,7 @@ use super::certificates::named as certificate_of;
 const MERGE: &str = "application/merge-patch+json";
 const PODS: &str = "/api/v1/namespaces/a/pods";
 const NO_RELATION: &str = ": no relationship found between node 'n1' and this object";
-/// How long the authorizer may take to see what was written.
+/// The time in which the authorizer sees a write.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server with the nodes n1 and n2, on each of which a pod runs, and what these use.
@@ -27,7 +27,7 @@ struct Cluster {
     _files: TempDir,
 }
 
-/// Who asks, what, and what comes of it: a code, and what the message ends with.
+/// The user, the request, and its result: a code, and the end of the message.
 type Case<'c> = (&'c str, &'c str, &'c str, Value, u16, &'c str);
 
 impl Cluster {
@@ -180,7 +180,7 @@ async fn a_node_reads_what_its_pods_use_and_nothing_else() {
         get("n1", "/apis/storage.k8s.io/v1/csinodes/n2", 403, "CSINode with the same name as the requesting node"),
         get("n1", "/apis/rbac.authorization.k8s.io/v1/roles", 403, "at the cluster scope"),
         get("n1", "/metrics", 403, r#"cannot get path "/metrics""#),
-        // Whoever is in the group but no node, or has the name alone, is nobody.
+        // A user in the group that is no node, or has the name alone, has no node's rights.
         get("lone", &vol, 403, r#"in the namespace "a""#),
         get("nameless", &vol, 403, r#"in the namespace "a""#),
         get("n3", &vol, 403, ": no relationship found between node 'n3' and this object"),
@@ -219,11 +219,11 @@ async fn a_node_reads_what_is_attached_to_it_and_the_devices_that_its_pods_claim
     for path in [at(attachments, "va2"), at(claims, "rc2"), at(claims, "made")] {
         cluster.check(&[get("n1", &path, 403, NO_RELATION)]).await;
     }
-    // What was made from a template is named in the status.
+    // The status names the objects created from a template.
     let status = json!({"status": {"resourceClaimStatuses": [{"name": "t", "resourceClaimName": "made"}]}});
     cluster.admin.patch(format!("{PODS}/p3/status"), MERGE, &status).await.expect(200);
     cluster.until(get("n1", &at(claims, "made"), 200, "")).await;
-    // And what is gone gives no right any more, nor is somebody told that it is.
+    // A deleted object gives no right any more, and the error does not show that it is gone.
     cluster.admin.delete(at(attachments, "va1")).await.expect(200);
     cluster.until(get("n1", &at(attachments, "va1"), 403, NO_RELATION)).await;
     cluster.admin.delete(format!("{PODS}/p3?gracePeriodSeconds=0")).await.expect(200);

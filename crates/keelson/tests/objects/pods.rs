@@ -1,6 +1,6 @@
-//! The end of pods: they are given time to stop, and go when their kubelet says so or nobody has to stop them.
+//! The end of pods: they have a grace period, and are deleted when their kubelet confirms or none has to stop them.
 //!
-//! No kubelet runs here; the tests write what one would.
+//! No kubelet runs here; the tests write in its place.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 const MERGE: &str = "application/merge-patch+json";
 const PODS: &str = "/api/v1/namespaces/default/pods";
-/// How long the server may take to do what it has to do by itself.
+/// The timeout for work of the server itself.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// A server whose time stands still unless it is moved.
 struct Lab {

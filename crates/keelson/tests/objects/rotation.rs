@@ -19,7 +19,7 @@ use crate::signed_clients::signed_client;
 
 const WHOAMI: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/one";
-/// How long a changed file may take to be read.
+/// The time in which a changed file is read.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server whose keys the test changes.
@@ -54,7 +54,7 @@ impl Lab {
         fs::write(self.file(name), text).unwrap();
     }
 
-    /// How often the keys could not be used.
+    /// The number of failed reads of the keys.
     async fn failures(&self) -> f64 {
         let text = self.admin.get("/metrics").await.expect(200).text();
         let name = r#"keelson_file_reads_total{contents="keys",status="failure"} "#;
@@ -67,7 +67,7 @@ impl Lab {
         token["status"]["token"].as_str().unwrap().to_owned()
     }
 
-    /// The code that is answered to somebody with a token.
+    /// The status of a request with a token.
     async fn whoami(&self, token: &str) -> u16 {
         let call = self.server.anonymous().post(WHOAMI, &json!({}));
         call.header("authorization", format!("Bearer {token}")).await.status
@@ -126,7 +126,7 @@ async fn keys_of_tokens_are_changed_and_tokens_hold_as_long_as_their_key_is_list
     let new = new.await;
     assert_eq!(lab.published().await, [both[1].clone(), both[0].clone()]);
     assert_eq!((lab.whoami(&old).await, lab.whoami(&new).await), (201, 201));
-    // Servers that start later are told, and so find no other key than theirs.
+    // Later servers see the published keys, and so find no other key than theirs.
     wait_for("the lease", async || {
         let lease = lab.admin.get(LEASE).await.expect(200).json();
         let told = lease["metadata"]["annotations"]["keelson.io/service-account-keys"].as_str();
@@ -134,7 +134,7 @@ async fn keys_of_tokens_are_changed_and_tokens_hold_as_long_as_their_key_is_list
     })
     .await;
 
-    // What is no key changes nothing.
+    // An invalid key changes nothing.
     lab.write("sa.key", "none");
     wait_for("a failure in the metrics", async || Some(lab.failures().await).filter(|failures| *failures > 0.0)).await;
     assert_eq!((signed_by(&lab.token().await), lab.whoami(&old).await), (both[1].clone(), 201));
@@ -174,7 +174,7 @@ async fn the_authority_that_signs_is_changed_while_the_server_runs() {
     for client in [&before, &after] {
         assert_eq!(client.post(WHOAMI, &json!({})).await.status, 201);
     }
-    // Without the old authority only those are believed whom the new one has signed: not even the administrator.
+    // Without the old authority only certificates of the new one are trusted: not even the administrator's.
     lab.write("ca.crt", &next);
     wait_for("the end of the old authority", async || {
         let status = before.post(WHOAMI, &json!({})).await.status;

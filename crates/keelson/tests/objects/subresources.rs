@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 const MERGE: &str = "application/merge-patch+json";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
-/// Where the tests keep their pods.
+/// The namespace of the tests' pods.
 const NAMESPACE: &str = "/api/v1/namespaces/lab";
 
 /// A server with a namespace and a service account for pods.
@@ -73,7 +73,7 @@ impl Lab {
     }
 }
 
-/// What an answer says: its code, its reason and its message.
+/// The code, reason and message of a response.
 #[track_caller]
 fn check(answer: &Answer, code: u16, reason: &str, message: &str) {
     let status = answer.json();

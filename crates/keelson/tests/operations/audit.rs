@@ -1,6 +1,6 @@
-//! Audit over the wire: the events of each level and stage in the log, and requests whose events can't be written.
+//! Audit over the wire: the events of each level and stage in the log, and requests whose events cannot be written.
 //!
-//! What the events say is what the reference server says of the same requests.
+//! The events equal those of the reference server for the same requests.
 
 mod admission;
 mod requests;
@@ -15,7 +15,7 @@ use keelson_testkit::{Answer, Call, Raw, TestServer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How long is waited for what has to come.
+/// The timeout for events.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Something of each namespace at another level.
@@ -128,7 +128,7 @@ fn masked(mut event: Value) -> Value {
     event
 }
 
-/// What the events of a user's request for a config map have in common.
+/// The common part of the events of a user's request for a config map.
 fn event(level: &str, stage: &str, verb: &str, uri: &str, name: &str) -> Value {
     let namespace = uri.split('/').nth(4).unwrap();
     let mut object = json!({ "resource": "configmaps", "namespace": namespace, "apiVersion": "v1" });
@@ -139,7 +139,7 @@ fn event(level: &str, stage: &str, verb: &str, uri: &str, name: &str) -> Value {
     json!({ "level": level, "stage": stage, "requestURI": uri, "verb": verb, "user": user, "objectRef": object })
 }
 
-/// The same of one that was answered.
+/// The event with a response.
 fn answered(mut event: Value, code: u16) -> Value {
     event["responseStatus"] = json!({ "metadata": {}, "code": code });
     event["annotations"] = json!({ "authorization.k8s.io/decision": "allow", "authorization.k8s.io/reason": "" });
@@ -233,7 +233,7 @@ async fn lists_in_any_form_are_written_down_as_json_and_watches_in_three_stages(
     assert_eq!(events, expect);
 }
 
-/// What hangs is found in the log before it has an answer.
+/// A request that hangs is in the log before it has a response.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_has_to_wait_is_written_down_before_it_is_answered() {
     let audited = Audited::start().await;
@@ -379,7 +379,7 @@ async fn an_id_of_a_client_is_taken_over_whatever_it_is() {
     assert_eq!(raw.get("/livez").header("audit-id", "").await.headers["audit-id"].len(), 36);
 }
 
-/// What a metric of a server says, by the end of its line.
+/// The value of a metric, by the end of its line.
 async fn counted(server: &TestServer, metric: &str) -> f64 {
     let metrics = server.raw().get("/metrics").await.expect(200).text();
     let line = metrics.lines().find(|line| line.starts_with(metric)).unwrap_or_else(|| panic!("{metric}\n{metrics}"));
@@ -493,7 +493,7 @@ async fn what_a_policy_says_of_a_write_is_written_down() {
     assert_eq!(serde_json::from_str::<Value>(failures).unwrap(), expect);
 }
 
-/// What is written down of a request changes with the policy; one that is none changes nothing.
+/// The audited requests change with the policy; an invalid one changes nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_policy_that_changes_counts_while_the_server_runs() {
     let audited = Audited::start().await;

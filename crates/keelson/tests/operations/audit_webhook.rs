@@ -15,7 +15,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// How long is waited for what has to come.
+/// The timeout for events.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// How long requests may take together that do not wait: less than the shortest wait for the webhook.
 const UNHINDERED: Duration = Duration::from_secs(25);

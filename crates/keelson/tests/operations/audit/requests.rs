@@ -20,10 +20,10 @@ struct Case {
     path: String,
     media: &'static str,
     sent: String,
-    /// What it is about, by the path; and by what was sent, where that says more.
+    /// The subject by the path, or by the body where that has more.
     asked: Value,
     found: Value,
-    /// What is shown of what was sent.
+    /// The recorded part of the body.
     shown: Value,
     code: u16,
 }
@@ -92,7 +92,7 @@ impl Case {
         self
     }
 
-    /// Whether the answer may take as long as the client wishes, of which its beginning is an event too.
+    /// Returns true if the response may take as long as the client wishes, so that its beginning is an event too.
     fn is_session(&self) -> bool {
         self.asked["subresource"].as_str().is_some_and(|name| ["log", "exec", "proxy"].contains(&name))
     }
