@@ -80,11 +80,8 @@ impl PipelineParts {
         let metrics = watched_metrics(supervisor);
         let measured = registry.clone();
         metrics.add_source(move || registry_samples(&measured));
-        metrics.add_source(store_metrics);
-        measure_store(&metrics, &registry, store_requests);
-        measure_encryption(&metrics, encryption, config);
-        let gates = feature_gates(&config.registry);
-        metrics.add_source(move || gates.clone());
+        measure_store(&metrics, &registry, store_requests, store_metrics);
+        measure_settings(&metrics, config, encryption);
         measure_calls(&metrics, &outbound);
         measure_process(&metrics);
         measure_admission(&metrics, &registry, admission_counts);
@@ -138,8 +135,10 @@ impl PipelineParts {
     }
 }
 
-/// Adds the numbers of encryption, where there is any.
-fn measure_encryption(metrics: &Metrics, encryption: Option<Encryption>, config: &Config) {
+/// Adds the feature gates, and the numbers of encryption where there is any.
+fn measure_settings(metrics: &Metrics, config: &Config, encryption: Option<Encryption>) {
+    let gates = feature_gates(&config.registry);
+    metrics.add_source(move || gates.clone());
     let Some(Encryption { metrics: numbers, .. }) = encryption else { return };
     let (told, id) = (numbers.clone(), config.server_id.clone());
     metrics.add_source(move || encryption_samples(&told, &id));
@@ -167,8 +166,9 @@ impl StoredDefinitions for FollowedDefinitions {
     }
 }
 
-/// Adds the metrics of requests to the store, and of addresses and ports that are taken there.
-fn measure_store(metrics: &Metrics, registry: &Arc<Registry>, requests: Arc<StoreRequests>) {
+/// Adds the metrics of the store, of requests to it, and of allocated addresses and ports.
+fn measure_store(metrics: &Metrics, registry: &Arc<Registry>, requests: Arc<StoreRequests>, own: StoreMetrics) {
+    metrics.add_source(own);
     let measured = registry.clone();
     metrics.add_source(move || allocation_samples(&measured));
     let (counted, measured) = (requests.clone(), registry.clone());
