@@ -1,19 +1,22 @@
-//! Banned forms of prose in pages: they hide the subject of a sentence, or join several claims.
+//! Banned forms of prose: they hide the subject of a sentence, or join several claims.
 //!
-//! The check covers every Markdown page. [`EXCEPTIONS`] names exempt pages with the reason.
+//! The check covers every Markdown page; [`EXCEPTIONS`] names exempt pages with the reason. In the comments of Rust and TypeScript the
+//! number of places may only fall: [`MAX_IN_COMMENTS`].
 
 use super::Finding;
 use crate::markdown::{Block, Kind, blocks, plain};
 
-/// Exempt pages.
+/// Exempt files.
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("docs/reference/flags.md", "generated from the help texts of the flags"),
     ("docs/reference/metrics.md", "generated from the help texts of the metrics"),
     ("docs/reference/query-parameters.md", "generated from the descriptions in the API"),
     ("docs/reference/validation.md", "generated from the descriptions of the rules"),
 ];
-/// The most exempt pages.
+/// The largest number of exempt files.
 const MAX_EXCEPTIONS: usize = 10;
+/// The largest number of places in comments. Lower it with every change that removes some.
+const MAX_IN_COMMENTS: usize = 560;
 const MAX_SENTENCE_WORDS: usize = 30;
 const MAX_CELL_WORDS: usize = 25;
 const MAX_PARAGRAPH_WORDS: usize = 80;
@@ -45,9 +48,83 @@ const PHRASES: [&str; 4] = ["gets on", "led on", "goes on", "at the door"];
 const RELATIVES: [&str; 3] = ["of which", "by which", "to which"];
 
 pub(super) fn check(place: &str, text: &str) -> Vec<Finding> {
-    if !place.ends_with(".md") || EXCEPTIONS.iter().any(|(page, _)| *page == place) {
-        return Vec::new();
+    let is_exempt = EXCEPTIONS.iter().any(|(page, _)| *page == place);
+    if place.ends_with(".md") && !is_exempt { page(place, text) } else { Vec::new() }
+}
+
+/// Banned forms in comments, counted over all sources.
+#[derive(Default)]
+pub(super) struct Comments {
+    places: usize,
+    /// The first ones of the files read last.
+    last: Option<Finding>,
+}
+
+impl Comments {
+    pub(super) fn read(&mut self, place: &str, text: &str) {
+        if !place.ends_with(".rs") && !place.ends_with(".ts") && !place.ends_with(".tsx") {
+            return;
+        }
+        let found = comment_faults(text);
+        self.places += found.len();
+        if let Some((line, why)) = found.first() {
+            self.last = Some(Finding::fault(format_args!("{place}:{line}"), why.clone()));
+        }
     }
+
+    /// A fault if there are more places than before.
+    pub(super) fn finding(self) -> Option<Finding> {
+        let example =
+            self.last.map(|finding| format!(", such as {}: {}", finding.place, finding.text)).unwrap_or_default();
+        (self.places > MAX_IN_COMMENTS).then(|| {
+            let text = format!("{} banned forms in comments, {MAX_IN_COMMENTS} at most{example}", self.places);
+            Finding::fault("xtask/src/tidy/prose.rs", text)
+        })
+    }
+}
+
+/// The faults of the comments in a source, with the lines where their paragraphs begin.
+fn comment_faults(source: &str) -> Vec<(usize, String)> {
+    let faults =
+        |(line, comment): (usize, String)| sentence_faults(&plain(&comment)).into_iter().map(move |why| (line, why));
+    comments(source).into_iter().flat_map(faults).collect()
+}
+
+/// The paragraphs of the comments in a source with their first lines. Code between fences, headings and tables are left out.
+fn comments(source: &str) -> Vec<(usize, String)> {
+    let mut found: Vec<(usize, String)> = Vec::new();
+    let (mut continues, mut is_code) = (false, false);
+    for (index, line) in source.lines().enumerate() {
+        let comment = line.trim_start().strip_prefix("//").map(|rest| rest.trim_start_matches(['/', '!']).trim());
+        is_code = match comment {
+            Some(text) if text.starts_with("```") => !is_code,
+            Some(_) => is_code,
+            None => false,
+        };
+        let Some(text) = comment
+            .filter(|text| !is_code && !text.is_empty() && !text.starts_with(['#', '|']) && !text.starts_with("```"))
+        else {
+            continues = false;
+            continue;
+        };
+        continues &= !text.starts_with("- ") && !text.starts_with("* ");
+        push(&mut found, &mut continues, index + 1, text);
+    }
+    found
+}
+
+fn push(found: &mut Vec<(usize, String)>, continues: &mut bool, line: usize, text: &str) {
+    match found.last_mut().filter(|_| *continues) {
+        Some((_, paragraph)) => {
+            paragraph.push(' ');
+            paragraph.push_str(text);
+        }
+        None => found.push((line, text.trim_start_matches(['-', '*', ' ']).to_owned())),
+    }
+    *continues = true;
+}
+
+fn page(place: &str, text: &str) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut relatives = 0;
     for block in blocks(text) {
@@ -83,19 +160,24 @@ fn faults(block: &Block, fault: &mut impl FnMut(String)) {
     if text.contains("; ") {
         fault("a semicolon joins two claims".to_owned());
     }
-    for sentence in sentences(&text) {
+    sentence_faults(&text).into_iter().for_each(fault);
+}
+
+/// The faults of the sentences of a text.
+fn sentence_faults(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for sentence in sentences(text) {
         let words = lower_words(sentence);
         if let Some(opener) = words.opener().filter(|_| !sentence.contains('?')) {
-            fault(format!("a sentence opens with \"{opener}\""));
+            found.push(format!("a sentence opens with \"{opener}\""));
         }
-        for banned in words.banned() {
-            fault(format!("the word \"{banned}\""));
-        }
+        found.extend(words.banned().into_iter().map(|banned| format!("the word \"{banned}\"")));
         let words = count(sentence);
         if words > MAX_SENTENCE_WORDS {
-            fault(format!("a sentence of {words} words, {MAX_SENTENCE_WORDS} at most"));
+            found.push(format!("a sentence of {words} words, {MAX_SENTENCE_WORDS} at most"));
         }
     }
+    found
 }
 
 /// Splits after a full stop, question mark, exclamation mark or colon that a new sentence follows.
@@ -163,7 +245,10 @@ impl Words {
 
 #[cfg(test)]
 mod tests {
-    use super::{EXCEPTIONS, MAX_EXCEPTIONS, OPENERS, PHRASES, WORDS, check, exceptions};
+    use super::{
+        Comments, EXCEPTIONS, MAX_EXCEPTIONS, MAX_IN_COMMENTS, OPENERS, PHRASES, WORDS, check, comment_faults,
+        exceptions,
+    };
 
     #[track_caller]
     fn refused(page: &str, why: &str) {
@@ -193,6 +278,26 @@ mod tests {
     }
 
     #[test]
+    fn comments_of_sources_are_checked() {
+        let check = |source: &str| comment_faults(source).into_iter().map(|(line, _)| line).collect::<Vec<_>>();
+        assert_eq!(check("fn a() {}\n\n/// Returns it. The caller is\n/// told of it.\nfn b() {}\n"), [3]);
+        assert_eq!(check("    // Whether it is so.\n"), [1]);
+        assert_eq!(check(&format!("//! It is\n//!{}.\n", " long".repeat(29))), [1]);
+        assert_eq!(check("/// - One item\n/// - What is another.\n"), [2]);
+    }
+
+    #[test]
+    fn the_number_of_places_in_comments_may_only_fall() {
+        let mut comments = Comments::default();
+        comments.read("a.rs", &"// It is told.\n\n".repeat(MAX_IN_COMMENTS));
+        comments.read("a.md", "It is told.\n");
+        assert!(comments.finding().is_none());
+        let mut comments = Comments::default();
+        comments.read("a.tsx", &"// It is told.\n\n".repeat(MAX_IN_COMMENTS + 1));
+        assert!(comments.finding().is_some_and(|finding| finding.fault && finding.text.contains("a.tsx:1")));
+    }
+
+    #[test]
     fn plain_prose_code_and_questions_pass() {
         for page in [
             "What is stored?\n",
@@ -203,7 +308,13 @@ mod tests {
         ] {
             assert_eq!(check("a.md", page).iter().map(|f| f.text.as_str()).collect::<Vec<_>>(), [""; 0], "{page:?}");
         }
-        assert!(check("a.rs", "//! What is told.").is_empty());
+        for source in [
+            "//! Head.\n//!\n//! What is it?\n",
+            "let told = 1; // fine\n",
+            "/// ```\n/// // What is told.\n/// ```\n/// Done.\n",
+        ] {
+            assert!(comment_faults(source).is_empty(), "{source:?}");
+        }
     }
 
     #[test]

@@ -352,7 +352,7 @@ fn what_is_posted_to_an_endpoint_is_asked_about_once() {
         server.evict(&below("eviction"), "p", eviction, &caller("m")).await.unwrap();
         let asked = [r#"mutate CREATE pods/eviction "p" p"#, r#"validate CREATE pods/eviction "p" p"#];
         assert_eq!(plugin.asked(), asked, "the deletion is part of it");
-        let refused = server.remote(&below("proxy"), "p", Object::default(), &caller("m")).await.unwrap_err();
+        let refused = server.remote(&below("proxy"), "p", Object::default(), None, &caller("m")).await.unwrap_err();
         assert!(matches!(refused.code(), 400 | 404), "{refused}");
         assert_eq!(plugin.asked(), [r#"mutate CONNECT pods/proxy "p" "#, r#"validate CONNECT pods/proxy "p" "#]);
     });
