@@ -121,7 +121,7 @@ impl Encryption {
                 while recoveries.changed().await.is_ok() {
                     cache.reread_unreadable().await;
                 }
-                std::future::pending().await
+                std::future::pending::<()>().await;
             };
             let _: Option<()> = told.run_until_cancelled_owned(reading).await;
         });

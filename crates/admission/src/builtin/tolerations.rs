@@ -247,42 +247,43 @@ mod tests {
 
     use super::*;
 
-    fn toleration(value: Value) -> Toleration {
-        Toleration::read(&value).unwrap()
+    fn toleration(value: &Value) -> Toleration {
+        Toleration::read(value).unwrap()
     }
 
     #[test]
     fn a_toleration_includes_what_it_tolerates_besides() {
-        let check = |one: Value, other: Value, expected: bool| {
-            assert_eq!(toleration(one.clone()).includes(&toleration(other.clone())), expected, "{one:?} {other:?}");
+        let check = |one: &Value, other: &Value, expected: bool| {
+            assert_eq!(toleration(one).includes(&toleration(other)), expected, "{one:?} {other:?}");
         };
         let equal = json!({ "key": "a", "operator": "Equal", "value": "b", "effect": "NoSchedule" });
-        check(json!({ "operator": "Exists" }), equal.clone(), true);
-        check(json!({ "key": "a", "operator": "Exists" }), equal.clone(), true);
-        check(json!({ "key": "a", "value": "b" }), equal.clone(), true);
-        check(json!({ "key": "a", "operator": "Equal", "value": "c" }), equal.clone(), false);
-        check(json!({ "key": "c", "operator": "Exists" }), equal.clone(), false);
-        check(json!({ "key": "a", "operator": "Exists", "effect": "NoExecute" }), equal.clone(), false);
-        check(equal.clone(), equal.clone(), true);
-        check(equal, json!({ "key": "a", "operator": "Exists" }), false);
+        check(&json!({ "operator": "Exists" }), &equal, true);
+        check(&json!({ "key": "a", "operator": "Exists" }), &equal, true);
+        check(&json!({ "key": "a", "value": "b" }), &equal, true);
+        check(&json!({ "key": "a", "operator": "Equal", "value": "c" }), &equal, false);
+        check(&json!({ "key": "c", "operator": "Exists" }), &equal, false);
+        check(&json!({ "key": "a", "operator": "Exists", "effect": "NoExecute" }), &equal, false);
+        check(&equal, &equal, true);
+        check(&equal, &json!({ "key": "a", "operator": "Exists" }), false);
         let executed = |seconds: Option<i64>| json!({ "key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds });
-        check(executed(Some(5)), executed(Some(3)), true);
-        check(executed(Some(3)), executed(Some(5)), false);
-        check(executed(Some(3)), executed(None), false);
-        check(executed(None), executed(Some(3)), true);
+        check(&executed(Some(5)), &executed(Some(3)), true);
+        check(&executed(Some(3)), &executed(Some(5)), false);
+        check(&executed(Some(3)), &executed(None), false);
+        check(&executed(None), &executed(Some(3)), true);
     }
 
     #[test]
     fn merged_tolerations_have_no_part_twice() {
-        let list = |values: &[Value]| values.iter().cloned().map(toleration).collect::<Vec<_>>();
+        let list = |values: &[Value]| values.iter().map(toleration).collect::<Vec<_>>();
         let (a, b) = (json!({ "key": "a", "operator": "Exists" }), json!({ "key": "b", "operator": "Exists" }));
         let narrow = json!({ "key": "a", "operator": "Equal", "value": "x", "effect": "NoSchedule" });
         let check = |first: &[Value], second: &[Value], expected: &[Value]| {
             assert_eq!(merged(&list(first), &list(second)), list(expected), "{first:?} {second:?}");
         };
-        check(&[a.clone()], &[b.clone()], &[a.clone(), b.clone()]);
-        check(&[narrow.clone()], &[a.clone()], &[a.clone()]);
-        check(&[a.clone()], &[narrow, b.clone()], &[a.clone(), b]);
-        check(&[a.clone()], &[a.clone()], &[a]);
+        let [a, b, narrow] = [a, b, narrow].map(|value| [value]);
+        check(&a, &b, &[a.clone(), b.clone()].concat());
+        check(&narrow, &a, &a);
+        check(&a, &[narrow, b.clone()].concat(), &[a.clone(), b].concat());
+        check(&a, &a, &a);
     }
 }

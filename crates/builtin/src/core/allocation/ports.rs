@@ -90,9 +90,9 @@ impl Taking<'_> {
         for (port, node_port) in ports.iter().filter_map(numbers).filter(|(_, node_port)| *node_port != 0) {
             wishes.entry(port).or_insert(node_port);
         }
-        for index in 0..ports.len() {
-            let Some((port, node_port)) = numbers(&ports[index]) else { continue };
-            if let Some(number) = ports[index].as_object().and_then(|port| no_port_number(port, "nodePort")) {
+        for (index, value) in ports.iter_mut().enumerate() {
+            let Some((port, node_port)) = numbers(value) else { continue };
+            if let Some(number) = value.as_object().and_then(|port| no_port_number(port, "nodePort")) {
                 let field = format!("spec.ports[{index}].nodePort");
                 return Err(self.service_ref.refuse(vec![FieldError::invalid(field, number, self.outside())]));
             }
@@ -118,7 +118,7 @@ impl Taking<'_> {
                 None => self.any().ok_or_else(|| no_port("failed to allocate a nodePort"))?,
             };
             chosen.entry(port).or_insert(node_port);
-            if let Value::Object(port) = &mut ports[index] {
+            if let Value::Object(port) = value {
                 port.put("nodePort", Some(json!(node_port)));
             }
         }
