@@ -1,7 +1,7 @@
 //! The file of `--admission-control-config-file`: settings of plugins, by their names.
 //!
 //! It is upstream's `AdmissionConfiguration`. The settings of a plugin stand in it or in a file beside it ([`settings`] reads them).
-//! Settings of a plugin that has none are passed over with a warning; an unknown plugin or field is an error.
+//! Settings of plugins that have none or are off are ignored with a warning. An unknown plugin or field is an error.
 
 mod settings;
 
@@ -16,7 +16,7 @@ use keelson_meta::json::{Map, Value};
 use keelson_registry::LimitedResource;
 
 use crate::builtin::{EventLimit, ImagePolicy, NodeSelectors, PodSecurityConfiguration, TolerationSettings};
-use crate::plugins::is_known;
+use crate::plugins::{Selection, is_known};
 use settings::{known_fields, text};
 
 /// The versions of the file; the last one is from before the group got its name.
@@ -50,11 +50,11 @@ pub struct AdmissionConfiguration {
 }
 
 impl AdmissionConfiguration {
-    /// Reads the file, and the files that it names.
+    /// Reads the file, and the files that it names for the plugins that are on.
     ///
     /// # Errors
     /// A file can't be read, or its contents can't be used; the text is for the operator.
-    pub fn from_file(path: &Path) -> Result<Self, String> {
+    pub fn from_file(path: &Path, plugins: &Selection) -> Result<Self, String> {
         let document = read(path)?;
         let wrong = |why: String| format!("{}: {why}", path.display());
         let stated = document.as_object().ok_or_else(|| wrong(format!("it is no {KIND}")))?;
@@ -81,7 +81,7 @@ impl AdmissionConfiguration {
                 warn_of_unused(name);
                 continue;
             }
-            configuration.take(path, name, plugin)?;
+            configuration.take(path, name, plugin, plugins)?;
         }
         Ok(configuration)
     }
@@ -92,7 +92,7 @@ impl AdmissionConfiguration {
     }
 
     /// Takes the settings of one plugin.
-    fn take(&mut self, path: &Path, name: &str, plugin: &Map) -> Result<(), String> {
+    fn take(&mut self, path: &Path, name: &str, plugin: &Map, plugins: &Selection) -> Result<(), String> {
         let wrong = |why: String| format!("{}: {name}: {why}", path.display());
         let beside = text(plugin, "path");
         let stated = plugin.get("configuration").filter(|stated| !stated.is_null());
@@ -102,7 +102,7 @@ impl AdmissionConfiguration {
         if stated.is_none() && beside.is_empty() {
             return Ok(());
         }
-        if !settings::HAVE_SETTINGS.contains(&name) {
+        if !settings::HAVE_SETTINGS.contains(&name) || !plugins.may_use(name) {
             warn_of_unused(name);
             return Ok(());
         }
@@ -154,7 +154,8 @@ mod tests {
         std::fs::write(&file, text.replace("HOOKS", &hooks.display().to_string())).unwrap();
         let beside = "podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: a=b, team: 'c=d,a=b'}\n";
         std::fs::write(directory.path().join("selectors.yaml"), beside).unwrap();
-        AdmissionConfiguration::from_file(&file)
+        let plugins = Selection::new(settings::HAVE_SETTINGS.map(str::to_owned).to_vec(), Vec::new()).unwrap();
+        AdmissionConfiguration::from_file(&file, &plugins)
     }
 
     #[test]

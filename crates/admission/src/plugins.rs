@@ -262,6 +262,13 @@ impl Selection {
         Ok(Some(Arc::new(client.waiting(settings.retry_wait))))
     }
 
+    /// Returns whether a plugin can be on: by default, or because it is enabled by name. False for disabled plugins.
+    pub(crate) fn may_use(&self, plugin: &str) -> bool {
+        let is_default = PLUGINS.iter().any(|known| known.name == plugin && !matches!(known.is_on, IsOn::Never));
+        let is_disabled = self.disabled.iter().any(|name| name == plugin);
+        self.names(plugin) || is_default && !is_disabled
+    }
+
     /// Whether a plugin that is off by default is switched on.
     fn names(&self, plugin: &str) -> bool {
         let has = |names: &[String]| names.iter().any(|name| name == plugin);

@@ -262,7 +262,7 @@ fn config(args: Serve, versions: &StorageVersions, data_dir: &std::path::Path) -
         AdmissionPlugins::new(args.enable_admission_plugins.joined(), args.disable_admission_plugins.joined())
             .map_err(anyhow::Error::msg)?;
     if let Some(path) = &args.admission_control_config_file {
-        config.admission_configuration = AdmissionConfiguration::from_file(path)
+        config.admission_configuration = AdmissionConfiguration::from_file(path, &config.admission)
             .map_err(anyhow::Error::msg)
             .context("--admission-control-config-file")?;
     }

@@ -54,7 +54,7 @@ fn settings(directory: &Path, url: &str, ca_bundle: &str, with: &Value) -> Admis
         "plugins": [{ "name": "ImagePolicyWebhook", "configuration": { "imagePolicy": own } }] });
     let path = directory.join("admission.yaml");
     std::fs::write(&path, document.to_string()).unwrap();
-    AdmissionConfiguration::from_file(&path).unwrap()
+    AdmissionConfiguration::from_file(&path, &plugins()).unwrap()
 }
 
 async fn server(directory: &Path, backend: &Backend, with: &Value) -> TestServer {

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use keelson_server::{AdmissionConfiguration, Switches};
+use keelson_server::{AdmissionConfiguration, AdmissionPlugins, Switches};
 use keelson_testkit::{Raw, TestServer};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -37,7 +37,7 @@ async fn start() -> (TestServer, Raw) {
     let files = tempfile::TempDir::new().unwrap();
     let path = files.path().join("admission.yaml");
     std::fs::write(&path, SETTINGS).unwrap();
-    let settings = AdmissionConfiguration::from_file(&path).unwrap();
+    let settings = AdmissionConfiguration::from_file(&path, &AdmissionPlugins::default()).unwrap();
     let controllers = Switches::parse(["resourcequota-controller", "namespace-controller"]).unwrap();
     let builder = TestServer::builder().configure(move |config| {
         config.admission_configuration = settings;

@@ -167,8 +167,8 @@ async fn settings_have_node_selectors_for_namespaces() {
     let document = json!({ "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
         "plugins": [{ "name": "PodNodeSelector", "configuration": own }] });
     std::fs::write(&path, document.to_string()).unwrap();
-    let settings = AdmissionConfiguration::from_file(&path).unwrap();
     let plugins = AdmissionPlugins::new(vec!["PodNodeSelector".to_owned()], vec!["ServiceAccount".to_owned()]).unwrap();
+    let settings = AdmissionConfiguration::from_file(&path, &plugins).unwrap();
     let builder = TestServer::builder().configure(move |config| {
         config.admission = plugins;
         config.admission_configuration = settings;
@@ -209,8 +209,8 @@ async fn events_beyond_a_limit_are_refused() {
     let document = json!({ "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
         "plugins": [{ "name": "EventRateLimit", "configuration": own }] });
     std::fs::write(&path, document.to_string()).unwrap();
-    let settings = AdmissionConfiguration::from_file(&path).unwrap();
     let plugins = || AdmissionPlugins::new(vec!["EventRateLimit".to_owned()], Vec::new()).unwrap();
+    let settings = AdmissionConfiguration::from_file(&path, &plugins()).unwrap();
     let builder = TestServer::builder().configure(move |config| {
         config.admission = plugins();
         config.admission_configuration = settings;

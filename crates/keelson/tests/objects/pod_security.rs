@@ -2,7 +2,7 @@
 //!
 //! The controls themselves are tested where they are, in `admission`.
 
-use keelson_server::AdmissionConfiguration;
+use keelson_server::{AdmissionConfiguration, AdmissionPlugins};
 use keelson_testkit::{Answer, Raw, TestServer};
 use serde_json::{Value, json};
 
@@ -152,7 +152,7 @@ plugins:
     exemptions: {namespaces: [free]}
 ";
     std::fs::write(&path, text).unwrap();
-    let settings = AdmissionConfiguration::from_file(&path).unwrap();
+    let settings = AdmissionConfiguration::from_file(&path, &AdmissionPlugins::default()).unwrap();
     let server = TestServer::builder().configure(|config| config.admission_configuration = settings).start().await;
     let raw = server.raw();
     namespace(&raw, "free", &[]).await;
@@ -162,13 +162,16 @@ plugins:
     post(&raw, "free", &bad).await.expect(201);
     post(&raw, "labelled", &bad).await.expect(201);
     std::fs::write(&path, text.replace("baseline", "high")).unwrap();
-    let error = AdmissionConfiguration::from_file(&path).unwrap_err();
+    let error = AdmissionConfiguration::from_file(&path, &AdmissionPlugins::default()).unwrap_err();
     assert!(error.contains("defaults.enforce: Invalid value: \"high\""), "{error}");
-    // Plugins without settings, plugins that are never on, and the group's older name are taken.
+    // Settings of plugins that are off are not read, and the older name of the group is accepted.
     let others = "- name: ResourceQuota\n- name: ImagePolicyWebhook\n  configuration: {imagePolicy: {}}\n- name: PodTolerationRestriction\n  path: none.yaml\n";
     std::fs::write(&path, format!("{text}{others}").replace("apiserver.config.k8s.io/v1", "apiserver.k8s.io/v1alpha1"))
         .unwrap();
-    AdmissionConfiguration::from_file(&path).unwrap();
+    AdmissionConfiguration::from_file(&path, &AdmissionPlugins::default()).unwrap();
+    let on = AdmissionPlugins::new(vec!["ImagePolicyWebhook".to_owned()], Vec::new()).unwrap();
+    let error = AdmissionConfiguration::from_file(&path, &on).unwrap_err();
+    assert!(error.contains("imagePolicy.kubeConfigFile: Required value"), "{error}");
 }
 
 /// A profile that is stated as before Kubernetes 1.30 becomes the field that stands for it.

@@ -19,9 +19,9 @@ async fn server(settings: Value) -> TestServer {
     let document = json!({ "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
         "plugins": [{ "name": "PodTolerationRestriction", "configuration": own }] });
     std::fs::write(&path, document.to_string()).unwrap();
-    let settings = AdmissionConfiguration::from_file(&path).unwrap();
     let off = ["ServiceAccount", "DefaultTolerationSeconds"].map(str::to_owned).to_vec();
     let plugins = AdmissionPlugins::new(vec!["PodTolerationRestriction".to_owned()], off).unwrap();
+    let settings = AdmissionConfiguration::from_file(&path, &plugins).unwrap();
     let builder = TestServer::builder().configure(move |config| {
         config.admission = plugins;
         config.admission_configuration = settings;

@@ -27,7 +27,7 @@ enum Who {
 }
 
 /// Who may ask for which path; one that ends in `*` stands for all that begin so. The first that fits counts.
-const PATHS: [(&str, Who); 18] = [
+const PATHS: [(&str, Who); 19] = [
     ("/healthz", Who::Everybody),
     ("/livez", Who::Everybody),
     ("/readyz", Who::Everybody),
@@ -44,6 +44,7 @@ const PATHS: [(&str, Who); 18] = [
     ("/nowhere", Who::Nobody),
     ("/", Who::Nobody),
     ("/metrics", Who::Nobody),
+    ("/metrics/slis", Who::Nobody),
     ("/healthz/*", Who::Nobody),
     ("/livez/*", Who::Nobody),
     ("/readyz/*", Who::Nobody),
