@@ -1,7 +1,7 @@
 //! Filter expressions over the fields of an object.
 //!
-//! Example: `spec.replicas > 3 and not metadata.labels.app in ('a', 'b') or any(.spec.containers, .image contains
-//! 'nginx')`.
+//! Example:
+//! `spec.replicas > 3 and not metadata.labels.app in ('a', 'b') or any(.spec.containers, .image contains 'nginx')`.
 //!
 //! An expression is parsed once and evaluated on an object's bytes. The time of every test, also of regular
 //! expressions, is at most linear in the size of the object. A list of values costs a binary search. The amount of text
@@ -105,7 +105,7 @@ impl Work {
 /// A set of allowed values.
 #[derive(Clone, Debug)]
 struct OneOf {
-    /// Their sort keys, sorted and distinct, by the type of the value.
+    /// The sort keys of the values, sorted and distinct, by the type of the value.
     places: Vec<(Form, Vec<Vec<u8>>)>,
 }
 

@@ -207,7 +207,8 @@ impl<E: Fn(&StoreKey) -> Option<SystemTime>> Pass<'_, E> {
         let everything = RangeRequest { limit: Some(PAGE), ..all(Some(self.revision), None) };
         let mut pages = pin!(pages(self.from, everything).map_err(CopyError::Source).peekable());
         while let Some(page) = pages.try_next().await? {
-            // Keys of the target before the end of this page that the page lacks are no longer in the source.
+            // A page covers all keys before the start of the next page. Keys of the target that it lacks are no longer in
+            // the source.
             if let Some(KeyValue { key, value, .. }) = page.iter().find(|entry| entry.seal.is_unreadable()) {
                 let why = String::from_utf8_lossy(value).into_owned();
                 return Err(CopyError::Unreadable { key: key.clone(), why });
