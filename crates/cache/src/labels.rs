@@ -1,5 +1,5 @@
-//! Labels of entries. All entries of a collection with the same labels share one set of labels, and entries of equal
-//! parts of objects share them in the same way.
+//! Labels of entries. All entries of a collection with the same labels share one set in memory. Objects with equal
+//! parts share these parts in the same way.
 //!
 //! A label is one text, `key=value` (keys contain no `=`), which is also its term in the index.
 

@@ -341,7 +341,7 @@ async fn a_store_that_was_closed_in_order_needs_its_database_alone_and_never_an_
         let refused = open(directory.path()).err().unwrap().to_string();
         assert!(refused.contains("keelson.db is older than keelson.db-mark: "), "{refused}");
     }
-    // The mark shows a restore the revisions that the lost store has used.
+    // A restore reads from the mark which revisions the lost store has used.
     for name in ["keelson.db", "keelson.db-wal", "keelson.db-shm"] {
         let _ = fs::remove_file(directory.path().join(name));
     }

@@ -92,9 +92,9 @@ async fn lose_power(fault: DiskFault) -> u64 {
         let after = TempDir::new().unwrap();
         let before = acknowledged.lock().clone();
         let mut luck = Luck(number);
-        // In some rounds no unsynced data has reached the disk, in others about half of it. ORDER: the mark is not on
-        // the disk of this test, so it is copied first. After a power loss it may be at most older than the other
-        // files.
+        // In some rounds no unsynced data has reached the disk, in others about half of it.
+        // ORDER: the mark is not on the disk of this test. It is copied first, since after a power loss it is never newer
+        // than the other files.
         std::fs::copy(directory.path().join(MARK), after.path().join(MARK)).unwrap();
         tokio::task::block_in_place(|| disk.power_off(after.path(), || number % 3 != 0 && luck.next()));
         let left = match left(after.path()).await {

@@ -58,7 +58,7 @@ pub(crate) struct Arguments<'a> {
     /// The paths of compares by index, each once.
     compare_path: Vec<i32>,
     compare_wanted: Vec<i64>,
-    /// For each compare of each transaction: the number of the transaction, and the index in `compare_path`, counted
+    /// For each compare of each transaction: the number of the transaction, and its index in `compare_path`, counted
     /// from 1.
     compare_tx: Vec<i32>,
     compare_of: Vec<i32>,

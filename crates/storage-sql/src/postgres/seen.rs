@@ -152,7 +152,8 @@ impl Seen {
     /// The content that the known database must have.
     pub(crate) fn expected(&self) -> Expected {
         let known = self.known.lock();
-        // ORDER: this must be read before the database is, which may lack changes that are committed later.
+        // ORDER: this runs before the query to the database. Its result may lack changes that this server reads
+        // meanwhile.
         let (highest, newest) = (self.highest(), known.timeline.newest_events(WITNESSES));
         let (incarnation, name, line) = (known.incarnation, known.name.clone(), known.line.clone());
         drop(known);

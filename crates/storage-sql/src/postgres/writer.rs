@@ -35,8 +35,8 @@ const MAX_GROUP: usize = 256;
 const ANSWER: Duration = Duration::from_secs(20);
 /// The maximum time of that search.
 const FIND_OUT: Duration = Duration::from_secs(10);
-/// The minimum and maximum wait before a group is sent for the third time and again. The wait doubles, since a group
-/// that failed twice would soon fail again if it were sent at once.
+/// The minimum and maximum wait before a group is sent for the third time and again. It doubles each time. Without a
+/// wait, a group that has failed twice would soon fail again.
 const SET_BACK: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
 /// The number of lost results of one transaction before its caller gets an error.
 const LOSSES: usize = 4;

@@ -169,7 +169,8 @@ fn copy_pages(source: &Connection, file: &Path) -> rusqlite::Result<()> {
     target.close().map_err(|(_, error)| error)
 }
 
-/// Makes a copy a separate store. Its revisions start above those of the copy and those that the lost store has used.
+/// Converts a copy to a separate store. Its revisions start above those of the copy and those that the lost store has
+/// used.
 fn make_new_store(file: &Path, given_out: Revision, bump: u64) -> rusqlite::Result<Revision> {
     let mut connection = Connection::open(file)?;
     schema::bring_up(&mut connection)?;

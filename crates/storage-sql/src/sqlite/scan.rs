@@ -20,7 +20,7 @@ use crate::sqlite::sum;
 /// The number of rows in one fetch.
 const PIECE_ROWS: usize = 512;
 
-/// From this number of rows on, two connections search the index. One connection takes a few milliseconds for it.
+/// The number of rows from which on two connections search the index. One connection takes a few milliseconds for it.
 const FEW_ROWS: i64 = 4_096;
 
 /// A row that is needed.
