@@ -1,7 +1,7 @@
 //! Finds the outcome of a transaction whose answer was lost, or that etcd refused for lack of space.
 //!
-//! The search reads the keys of the transaction, with reads that see everything acknowledged. The transaction took
-//! effect under two conditions. A key has the written value at a revision above the newest one that was known before
+//! The search reads the keys of the transaction, with reads that see everything acknowledged. Two conditions show that
+//! the transaction took effect. A key has the written value at a revision above the newest one that was known before
 //! sending, and all other writes have that revision. Older versions are read too, since another server may have
 //! overwritten the key, or written the same bytes, such as the state of a quota.
 //!

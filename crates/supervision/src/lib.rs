@@ -1,4 +1,4 @@
-//! Supervision of background tasks: the end of a task becomes a failure of the server.
+//! Supervision of background tasks: the unexpected end of a task becomes a failure of the server.
 //!
 //! A server depends on tasks and threads that run as long as it does: the tail that feeds the cache, the writers of
 //! stores, the compactor, the identity, the controllers. If one panics or returns early, the others would continue with

@@ -94,7 +94,7 @@ fn check_oldest(connection: &Connection, path: &str, oldest: Revision) -> rusqli
     if own == Some(true) { Ok(()) } else { Err(sum::missing(oldest).into()) }
 }
 
-/// Returns the number of entries that [`range`] would return without a limit.
+/// Returns the number of entries that [`range`] would return, at most `limit`.
 pub(crate) fn count(
     connection: &Connection,
     (from, to): (&StoreKey, &StoreKey),

@@ -1,7 +1,6 @@
 //! Times to live: the engine removes expired keys as ordinary deletes, on request and not by itself.
 //!
-//! The engine stores the expiry times, and the server requests the removal. So a store loses no keys while no server
-//! runs.
+//! The engine stores the expiry times, and the server requests the removal. So no key expires while no server runs.
 
 use std::time::{Duration, SystemTime};
 
