@@ -231,7 +231,6 @@ impl LeafSlice {
     ///
     /// # Errors
     /// Errors of `measure`.
-    /// Errors of `measure`.
     pub fn size_in<E>(&self, form: u16, measure: impl FnOnce(&[Arc<Entry>]) -> Result<usize, E>) -> Result<usize, E> {
         let kept = &self.slice.leaf().derived().size;
         match kept.get() {

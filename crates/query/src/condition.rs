@@ -91,7 +91,6 @@ impl Condition {
     ///
     /// # Errors
     /// The evaluation exceeded a limit.
-    /// A limit was exceeded.
     pub fn holds(
         &self,
         subject: &Subject<'_>,

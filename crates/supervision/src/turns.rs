@@ -81,7 +81,6 @@ impl TurnsByOwner {
     ///
     /// The caller must poll work whenever it is woken, as a separate task does. Work that is woken and not polled
     /// delays other work.
-    /// others.
     pub fn shared(all: usize, most: usize) -> Self {
         Self::of_pool(most, Some(all.max(1)))
     }
