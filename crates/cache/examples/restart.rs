@@ -1,8 +1,9 @@
-//! Measures a start of the cache alone: a SQLite store is filled with pods, which are then overwritten many times, and
-//! a cache is started on it.
+//! Measures the start of a cache: fills a SQLite store with pods, overwrites them many times, and starts a cache on the
+//! store.
 //!
-//! `cargo run --release -p keelson-cache --example restart -- 100000 0` is 100,000 pods without further writes. The
-//! second number is that of writes. A third argument names a directory, which is kept and reused by the next run.
+//! `cargo run --release -p keelson-cache --example restart -- 100000 0` creates 100,000 pods and does not overwrite
+//! them. The second number is the number of later writes. A third argument names a directory for the store, which the
+//! next run uses again.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a program that measures talks, and may panic")]
 
 use std::path::PathBuf;
@@ -23,7 +24,7 @@ const PREFIX: &str = "/registry/pods/";
 const POD_BYTES: usize = 4900;
 /// The number of writes in one transaction while the store is filled.
 const TOGETHER: usize = 500;
-/// Not a divisor of any usual number of pods.
+/// The step between overwritten pods. It divides no usual number of pods.
 const STRIDE: usize = 7919;
 
 fn put(number: usize, write: usize) -> Write {
@@ -51,7 +52,7 @@ async fn fill(store: &SqliteStore, pods: usize, writes: usize) {
         let writes = last.into_iter().map(|(number, write)| put(number, write)).collect();
         store.commit(Transaction { writes, ..Transaction::default() }).await.unwrap();
         if place * TOGETHER < pods && (place + 1) * TOGETHER >= pods {
-            // Creates are not history.
+            // Compaction removes the creates from the history.
             store.compact(store.current_revision().await.unwrap()).await.unwrap();
         }
     }

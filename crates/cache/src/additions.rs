@@ -1,11 +1,12 @@
-//! Adds collections to a running cache: loaded in parallel with the tail, and inserted between two of its batches.
+//! Adds collections to a running cache: loads them in parallel with the tail, and inserts them between two of its
+//! batches.
 //!
-//! An addition is loaded at the watermark of its request. Later tail events of its keys wait, decoded, until the load
-//! is complete. They are then applied, and the collection is added to the routes. No event is lost or applied twice,
+//! An addition is loaded at the watermark of its request. Later tail events of its keys wait in decoded form until the
+//! load is complete. Then they are applied to the collection, and the routes get it. No event is lost or applied twice,
 //! and the tail never waits for a load. A collection that differs from the store is reloaded in the same way, while
 //! readers still see its old state.
 //!
-//! The tail's task (`tail`) drives this, since only it knows when no batch is half applied.
+//! The task of the tail (`tail`) calls this module, since only this task knows when no batch is half applied.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -22,10 +23,10 @@ use crate::load::{self, Loaded};
 use crate::shared::{Overlap, Routes, Shared};
 use crate::spec::CollectionSpec;
 
-/// The maximum size of objects waiting for one load in bytes. Beyond it, the load starts again at the current
+/// The maximum size of objects that wait for one load, in bytes. Beyond it, the load starts again at the current
 /// watermark.
 const WAITING_BYTES: usize = 64 << 20;
-/// The maximum number of attempts of a load, restarted for too many events or a compaction.
+/// The maximum number of attempts of a load. A load starts again after too many events or a compaction.
 const ATTEMPTS: u32 = 6;
 
 /// The reason why collections were not added.
@@ -40,7 +41,7 @@ pub enum AddError {
     /// The load failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Too much was written to them during the load.
+    /// The store received too many writes of these collections during the load.
     #[error("the collections changed too much while they were loaded")]
     Overrun,
     /// The cache has stopped.
@@ -48,7 +49,7 @@ pub enum AddError {
     Stopped,
 }
 
-/// A request to add collections, and its sender.
+/// A request to add collections.
 pub(crate) struct AddRequest {
     pub(crate) specs: Vec<CollectionSpec>,
     /// True to replace the collections with these prefixes.
@@ -60,7 +61,7 @@ pub(crate) struct AddRequest {
 pub(crate) struct Additions {
     store: Arc<dyn Store>,
     shared: Arc<Shared>,
-    /// In the order of requests.
+    /// The additions in the order of requests.
     under_way: Vec<Addition>,
     /// The collections of all additions.
     routes: Routes,
@@ -71,16 +72,16 @@ pub(crate) struct Additions {
 /// Collections added together.
 struct Addition {
     id: u64,
-    /// In the order of the request.
+    /// The collections in the order of the request.
     collections: Vec<Arc<Collection>>,
-    /// Their prefixes, by which events find their addition. Of thousands, each is checked at every event.
+    /// The prefixes of the collections. An addition may have thousands, and each event looks up its addition here.
     prefixes: HashSet<Arc<str>>,
     /// Events since the start of the load, by prefix.
     waiting: BTreeMap<Arc<str>, Vec<Change>>,
     waiting_bytes: usize,
     /// The number of started loads.
     attempt: u32,
-    /// True if the store has compacted the watermark, so that the load has to wait for the tail.
+    /// True if the store has compacted the revision of the watermark. The load then waits until the tail is further.
     behind: bool,
     purpose: Purpose,
 }
@@ -89,22 +90,22 @@ struct Addition {
 enum Purpose {
     /// New collections, with the receiver of the result.
     Add(oneshot::Sender<Result<Vec<Arc<Collection>>, AddError>>),
-    /// One that the routes lead to already, and that differs from the store. Nobody waits; where it fails, the next comparison
-    /// finds it again.
+    /// One existing collection that differs from the store. No caller waits for the result. If the load fails, the next
+    /// comparison finds the difference again.
     Repair(Cause),
 }
 
-/// The reason for which a collection is loaded anew.
+/// The reason for which a collection is reloaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// It differs from the store.
+    /// The collection differs from the store.
     Differs,
-    /// Values of it that could not be read may be readable now.
+    /// The collection has values that could not be read. They may be readable now.
     Unreadable,
 }
 
 impl Addition {
-    /// Returns true if it loads the collection of this prefix.
+    /// Returns true if the addition loads the collection of this prefix.
     fn loads(&self, prefix: &str) -> bool {
         self.prefixes.contains(prefix)
     }
@@ -128,7 +129,7 @@ impl Addition {
 /// A complete load.
 pub(crate) struct Done {
     id: u64,
-    /// Only the latest attempt of an addition counts.
+    /// The number of the attempt. Results of all but the latest attempt are ignored.
     attempt: u32,
     revision: Revision,
     loaded: Result<Vec<Loaded>, StoreError>,
@@ -183,7 +184,7 @@ impl Additions {
     fn accept(&mut self, specs: Vec<CollectionSpec>, replaces: bool) -> Result<Vec<Arc<Collection>>, AddError> {
         let mut collections = Vec::with_capacity(specs.len());
         let accepted = specs.into_iter().try_for_each(|spec| {
-            // Its replacement is loaded anyway.
+            // The replacement loads this collection, so a repair is not necessary.
             self.give_up_repairs(Some(&spec.prefix));
             self.routes.is_free(&spec.prefix)?;
             self.shared.routes(|routes| match (replaces, routes.get(&spec.prefix)) {
@@ -224,7 +225,7 @@ impl Additions {
         });
     }
 
-    /// Keeps the events of a batch for collections being loaded.
+    /// Stores the events of a batch for collections that are being loaded.
     pub(crate) fn note(&mut self, batch: &TailBatch, after: Revision) {
         if self.routes.is_empty() {
             return;
@@ -239,16 +240,16 @@ impl Additions {
         }
     }
 
-    /// Restarts loads with too many waiting events, and those for which the tail was behind a compaction.
+    /// Restarts loads with too many waiting events, and loads that waited because the tail was behind a compaction.
     ///
     /// ORDER: no batch is half applied.
     pub(crate) fn got_on(&mut self) {
         self.again(|addition| addition.behind || addition.waiting_bytes > WAITING_BYTES);
     }
 
-    /// Restarts all loads: the tail has lost its position, so waiting events have a gap.
+    /// Restarts all loads, since the tail has lost its position and the waiting events have a gap.
     pub(crate) fn begin_again(&mut self) {
-        // Existing collections were reloaded with everything else.
+        // Existing collections were reloaded with all others.
         self.give_up_repairs(None);
         self.again(|_| true);
     }
@@ -269,7 +270,7 @@ impl Additions {
         }
     }
 
-    /// Waits for a load. `None` without one.
+    /// Waits for a load. `None` if none is running.
     pub(crate) async fn next(&mut self) -> Option<Done> {
         match self.loads.join_next().await? {
             Ok(done) => Some(done),
@@ -278,7 +279,7 @@ impl Additions {
         }
     }
 
-    /// Inserts loaded collections.
+    /// Inserts the collections of a complete load.
     ///
     /// ORDER: no batch is half applied, so waiting events end at the watermark.
     pub(crate) fn finish(&mut self, done: Done) {
@@ -328,12 +329,12 @@ impl Additions {
         }
     }
 
-    /// Replaces what a collection holds by what the store has, up to the watermark at once: readers see no older state in between.
-    /// Its watches end, since what they have missed is not known.
+    /// Replaces the contents of a collection by those of the store, up to the watermark in one step: readers see no
+    /// older state in between. Its watches end, since the events that they have missed are unknown.
     fn mend(&self, collection: &Collection, mut loaded: Loaded, changes: Vec<Change>, cause: Cause) {
         changes.into_iter().for_each(|change| loaded.apply(change));
         if cause == Cause::Unreadable && loaded.unreadable.len() >= collection.count_unreadable("") {
-            // Nothing has become readable. The collection follows the tail, and its watches go on.
+            // No value has become readable. The collection still follows the tail, and its watches continue.
             return;
         }
         let reached = self.shared.watermark().get();

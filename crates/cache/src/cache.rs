@@ -1,7 +1,7 @@
 //! The cache of one server: all collections, one watermark, and the tasks that feed them.
 //!
 //! This is the interface of the crate: it starts the tasks, returns collections, and forwards additions and removals.
-//! `tail` follows the store, and `shared` has the state shared with it.
+//! `tail` follows the store, and `shared` has the state shared with the tail's task.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -38,9 +38,9 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Loads the newest state of the collections and follows the store from then on. Older history is filled in after
-    /// this returns, as far as the store has it and memory allows. Old snapshots and watches therefore work again after
-    /// a restart: see [`wait_for_history`](Self::wait_for_history).
+    /// Loads the newest state of the collections, and follows the store from then on. After this returns, the cache
+    /// reads older history from the store, as far as the store has it and memory allows. So snapshots and watches from
+    /// before a restart work again: see [`wait_for_history`](Self::wait_for_history).
     ///
     /// # Errors
     /// A failure of the store, or overlapping prefixes.
@@ -72,7 +72,7 @@ impl Cache {
         Ok(Arc::new(Self { shared, commands, history, tasks, closing }))
     }
 
-    /// The revision up to which every collection shows every write.
+    /// The watermark: every collection has all writes up to this revision.
     pub fn watermark(&self) -> Revision {
         self.shared.watermark().get()
     }
@@ -98,8 +98,9 @@ impl Cache {
     /// Adds collections, all or none, and returns them in the order of the specs. When this returns, each has all
     /// objects up to the watermark, and a history from about the time of the call. Only the store has older revisions.
     ///
-    /// Objects are loaded while the tail continues. Dropping the future adds nothing, unless the addition was complete.
-    /// Collections [removed](Self::remove) meanwhile are returned too, in the state [removed](Collection::is_removed).
+    /// Objects are loaded while the tail continues. Dropping the future cancels the addition, unless it was complete.
+    /// Collections that were [removed](Self::remove) meanwhile are returned too, in the state
+    /// [removed](Collection::is_removed).
     ///
     /// # Errors
     /// [`AddError`]. Nothing has been added then.
@@ -108,7 +109,7 @@ impl Cache {
     }
 
     /// Replaces collections by others with the same prefixes and another layout, all at once or none. The old ones are
-    /// removed at the same time, so their watches end. Snapshots of them keep the old layout.
+    /// removed at the same time, so their watches end. Snapshots of the old ones keep the old layout.
     ///
     /// # Errors
     /// [`AddError`]. Nothing has changed then.
@@ -123,8 +124,8 @@ impl Cache {
         joined.await.map_err(|_| AddError::Stopped)?
     }
 
-    /// Removes the collections with these prefixes, ignoring unknown ones. Their watches end with
-    /// [`TooOld`](crate::TooOld), and their histories are dropped. Existing handles keep the last state, at the last
+    /// Removes the collections with these prefixes. Unknown prefixes have no effect. The watches end with
+    /// [`TooOld`](crate::TooOld), and the histories are dropped. Existing handles keep the last state, at the last
     /// revision, and its memory.
     pub async fn remove(&self, prefixes: &[String]) {
         let (done, removed) = oneshot::channel();
@@ -135,7 +136,8 @@ impl Cache {
         }
     }
 
-    /// Loads collections anew that have values which could not be read, where one can be read now. Their watches end then.
+    /// Reloads collections with unreadable values, if at least one value is readable now. The watches of these
+    /// collections end then.
     pub async fn reread_unreadable(&self) {
         let unread = self.collections().into_iter().filter(|collection| collection.count_unreadable("") > 0);
         for collection in unread {
@@ -145,31 +147,31 @@ impl Cache {
         }
     }
 
-    /// The oldest revision of which a state may still be shown: older ones have left the window for which history is kept,
-    /// and the store may or may not have dropped them already.
+    /// The oldest revision whose state may still be returned. Older revisions have left the history window, whether or
+    /// not the store has dropped them.
     pub fn unexpired(&self) -> Revision {
         self.shared.environment.unexpired()
     }
 
-    /// The newest revision at a time, if known. `None` for times before the history window or this server's start. The
-    /// resolution is a tenth of a second, and less with a long history.
+    /// The newest revision at a time, if known. `None` for times before the history window or before this server's
+    /// start. The resolution is a tenth of a second, and coarser with a long history.
     pub fn revision_at(&self, time: SystemTime) -> Option<Revision> {
         self.shared.environment.times.revision_at(time)
     }
 
     /// Waits until the backfill has reached a revision or its end, for at most `timeout`. Returns at once after its
-    /// end. A collection itself reports whether it has the revision.
+    /// end. The collection reports if it has the revision.
     pub async fn wait_for_history(&self, revision: Revision, timeout: Duration) {
         let reached = |filled: &Filled| match filled {
             Filled::DownTo(begin) => *begin <= revision,
             Filled::Entirely => true,
         };
         let mut history = self.history.clone();
-        // After a timeout, or if the cache stops, the caller's next read reports the result.
+        // After a timeout, or if the cache stops, the caller's next read returns the result.
         let _waited = tokio::time::timeout(timeout, history.wait_for(reached)).await;
     }
 
-    /// Records a revision of the store, for the lag of the cache.
+    /// Records a revision of the store, to compute the lag of the cache.
     pub fn heard_of(&self, revision: Revision) {
         self.shared.heard_of(revision);
     }
@@ -177,20 +179,20 @@ impl Cache {
     /// Checks that the cache receives events from the store.
     ///
     /// # Errors
-    /// The fault and its time.
+    /// The fault, and the time at which it began.
     pub fn healthy(&self) -> Result<(), TailFault> {
         self.shared.fault().map_or(Ok(()), Err)
     }
 
-    /// Drops all history up to a revision, which the store has compacted or is about to. Snapshots and watches at or
-    /// after it are not affected. Earlier [snapshots](Collection::snapshot_at) are too old from then on, even of
-    /// collections without changes since.
+    /// Drops all history up to a revision that the store has compacted or is about to compact. Snapshots and watches at
+    /// or after it are not affected. [Snapshots](Collection::snapshot_at) at earlier revisions are too old from then
+    /// on, even of collections without changes since.
     pub fn compacted(&self, oldest: Revision) {
         self.shared.trim(oldest);
     }
 
-    /// The total bytes of objects replaced or deleted so far. A held snapshot keeps at most those replaced since it was
-    /// taken.
+    /// The total bytes of objects that were replaced or deleted so far. A snapshot retains at most the bytes that were
+    /// replaced since it was taken.
     pub fn replaced_bytes(&self) -> u64 {
         self.shared.environment.budget.replaced()
     }

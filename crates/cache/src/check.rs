@@ -1,10 +1,11 @@
 //! Compares the cache with the store periodically, and reloads collections that differ.
 //!
-//! A lost event would never be noticed otherwise: the watermark passes it, and its object is read again only after its
-//! next write. Each collection is compared once in an interval, by key and revision, at one revision. Small ones share
-//! a read of the store. Pauses between the reads limit the load.
+//! Without this check, a lost event would stay unnoticed: the watermark passes it, and the cache reads the object again
+//! only after its next write. Each collection is compared once in an interval, by key and revision, at one revision.
+//! Small collections share a read of the store. Pauses between the reads limit the load.
 //!
-//! Invariant: an equal collection is never changed, and the cache keeps every object that the store has lost.
+//! Invariant: the check never changes a collection that equals the store. If the store has lost an object, the cache
+//! keeps it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,7 @@ use crate::tail::Command;
 
 /// The pause between two pages.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The maximum number of differing keys in the log.
+/// The maximum number of differing keys in a log line.
 const NAMED: usize = 5;
 
 pub(crate) struct Checker {
@@ -36,7 +37,7 @@ pub(crate) struct Checker {
 /// A collection under comparison.
 struct Compared {
     collection: Arc<Collection>,
-    /// At the revision of the store's read.
+    /// The state of the collection at the revision of the store's read.
     snapshot: Snapshot,
     /// All relative keys below this one have been compared.
     up_to: String,
@@ -46,7 +47,7 @@ struct Compared {
 }
 
 impl Checker {
-    /// Checks one group of collections after the other, forever.
+    /// Checks one group of collections after another, forever.
     pub(crate) async fn run(self) {
         let mut last = String::new();
         loop {
@@ -68,13 +69,14 @@ impl Checker {
                         }
                     }
                 }
-                // Failures of the store are reported elsewhere, and a check can wait.
+                // Other components report failures of the store, and the check can wait.
                 Err(error) => tracing::debug!(%error, "comparing the cache with the store failed"),
             }
         }
     }
 
-    /// Returns true if the store has lost rows, or cannot be read. The cache then keeps these objects, so that clients see no deletions.
+    /// Returns true if the store has lost rows, or can't be read. The cache then keeps its objects, so that clients see
+    /// no deletions.
     async fn has_lost_rows(&self, differing: &[Compared]) -> bool {
         match self.store.verify().await {
             Ok(()) => false,
@@ -86,8 +88,8 @@ impl Checker {
         }
     }
 
-    /// The collections after a prefix with about a page of objects together, and their share of all collections. After
-    /// the last one, the first ones follow.
+    /// Returns the collections after a prefix that have about a page of objects together, and their share of all
+    /// collections. After the last collection, the next group starts with the first.
     fn group_behind(&self, prefix: &str) -> (Vec<Arc<Collection>>, f64) {
         self.shared.routes(|routes| {
             let mut objects = 0;
@@ -97,16 +99,16 @@ impl Checker {
                 more
             };
             let group: Vec<_> = routes.behind(prefix).take_while(is_more).cloned().collect();
-            // An empty rest ends the round. Without any collections a round takes as long as any other.
+            // An empty group ends the round. A round without any collections takes as long as any other.
             let share = if routes.is_empty() { 1.0 } else { group.len() as f64 / routes.len() as f64 };
             (group, share)
         })
     }
 
-    /// The collections that differ from the store.
+    /// Returns the collections that differ from the store.
     async fn check(&self, group: &[Arc<Collection>]) -> Result<Vec<Compared>, StoreError> {
         let revision = self.shared.watermark().get();
-        // Collections being removed or reloaded are compared in the next round.
+        // Collections that are being removed or reloaded are compared in the next round.
         let state = |collection: &Arc<Collection>| {
             let snapshot = collection.snapshot_at(revision).ok()?;
             let (collection, up_to, named) = (collection.clone(), String::new(), Vec::new());
@@ -150,7 +152,7 @@ impl Compared {
             }
             match cached.next_if(|entry| *entry.key == *key) {
                 Some(entry) if entry.revision == stored.revision => {}
-                // Values that are not objects are not in the cache.
+                // The cache does not have values that are not objects.
                 None if collection.decode(stored).is_err() => {}
                 Some(_) | None => self.differs(&key),
             }
@@ -159,7 +161,7 @@ impl Compared {
         self.up_to = end;
     }
 
-    /// Compares the rest of the snapshot after the end of the store's keys.
+    /// Compares the rest of the snapshot after the last key of the store.
     fn finish(&mut self) {
         let snapshot = self.snapshot.clone();
         snapshot.range(&self.up_to, None).for_each(|extra| self.differs(&extra.key));

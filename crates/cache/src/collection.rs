@@ -1,7 +1,7 @@
 //! One collection: its newest state, its history, and its watches.
 //!
-//! Only the server's tail writes, through [`Collection::apply`]. Readers take the newest state with one short lock.
-//! ORDER: if both locks are needed, `history` is taken before `live`. Wakers are called after both are released.
+//! Only the server's tail writes, through [`Collection::apply`]. Readers get the newest state with one short lock.
+//! ORDER: a task that needs both locks takes `history` before `live`. It calls wakers after it has released both.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -31,12 +31,12 @@ use crate::trees::Trees;
 use crate::views::{Found, KeptIndex, Room, View, ViewOwner};
 use crate::written::DecoderId;
 
-/// The approximate number of events applied under one lock, which bounds the wait of readers.
+/// The approximate number of events that are applied under one lock. It limits the wait of readers.
 const APPLY_EVENTS: usize = 64;
-/// The number of events dropped under one lock.
+/// The number of events that are dropped under one lock.
 const TRIM_EVENTS: usize = 1024;
 
-/// The number of objects examined under one lock for outdated encodings: about a millisecond of work.
+/// The number of objects that are examined for outdated encodings under one lock: about a millisecond of work.
 const STALE_LOOKS: usize = 5000;
 
 /// One collection of the cache.
@@ -58,7 +58,7 @@ struct Live {
     revision: Revision,
     /// The keys with unreadable values, and the reasons.
     unreadable: Unreadable,
-    /// The watermark of the collection's removal, after which nothing is known.
+    /// The watermark at the removal of the collection. The state after it is unknown.
     removed: Option<Revision>,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Change {
 pub(crate) enum Content {
     Entry(Arc<Entry>),
     Gone,
-    /// A value that is not an object. The key is hidden, since the old content would be wrong.
+    /// A value that is not an object. The cache hides the key, since the old content would be wrong.
     Unreadable(DecodeError),
 }
 
@@ -116,7 +116,7 @@ pub struct CollectionStats {
     pub events: usize,
     /// The number of watches.
     pub watchers: usize,
-    /// The number of remembered old states for lists.
+    /// The number of old states that are kept for lists.
     pub remembered: usize,
 }
 
@@ -157,17 +157,17 @@ impl Collection {
         &self.prefix
     }
 
-    /// The layout of its objects. Immutable: another layout needs another collection in its place.
+    /// The layout of its objects. It never changes: a collection with another layout replaces this one.
     pub const fn layout(&self) -> &Arc<Layout> {
         &self.decoder.layout
     }
 
-    /// The relative key of a store key.
+    /// The key without the prefix of the collection.
     pub(crate) fn relative<'a>(&self, key: &'a str) -> &'a str {
         key.strip_prefix(&*self.prefix).unwrap_or(key)
     }
 
-    /// Decodes a stored value of one of the collection's keys, and completes it.
+    /// Decodes a stored value of one of the collection's keys, and completes the object.
     ///
     /// # Errors
     /// A value that is not an object.
@@ -181,20 +181,20 @@ impl Collection {
         entry.map(Arc::new)
     }
 
-    /// The completed form of a stored object of the collection. `None` if it lacks nothing.
+    /// The completed form of a stored object of the collection. `None` if the object is complete.
     pub fn completed(&self, object: &Checked) -> Option<StoredObject> {
         self.decoder.complete.as_ref()?.complete(object)
     }
 
-    /// Announces a write of this server to one of the collection's keys: when the store returns these bytes, the event
-    /// uses this object. It must lack nothing that [`CollectionSpec::complete`] adds. An object completed for a
-    /// replaced collection must not be announced.
+    /// Registers an object that this server writes to one of the collection's keys. When the store returns the same
+    /// bytes, the event uses this object. The object must be complete as by [`CollectionSpec::complete`]. Objects that
+    /// were completed for a replaced collection must not be registered.
     pub fn announce(&self, key: StoreKey, object: Checked) {
         self.environment.written.announce(key, object, self.decoder.id);
     }
 
-    /// The newest state. Its revision is the watermark of the whole server, so an idle collection is as fresh as a busy
-    /// one. For a removed collection it is the last state, at the revision of the removal.
+    /// The newest state. Its revision is the watermark of the whole server, so the snapshot of an idle collection is as
+    /// fresh as that of a busy one. For a removed collection it is the last state, at the revision of the removal.
     pub fn snapshot(&self) -> Snapshot {
         // ORDER: the watermark is read before the state, so that the state includes all events up to it.
         let reached = self.reached();
@@ -219,13 +219,13 @@ impl Collection {
         self.live.read().trees.entries.get(key).cloned()
     }
 
-    /// The reason why the value of a key is unreadable. Such an object is hidden but not absent: code that acts on
-    /// absence must check this.
+    /// The reason for which the value of a key is unreadable. Such an object is hidden but exists: code that acts on
+    /// the absence of an object must check this.
     pub fn unreadable(&self, key: &str) -> Option<DecodeError> {
         self.live.read().unreadable.get(key).cloned()
     }
 
-    /// Keys with this prefix and unreadable values, with the reasons, at most `most`.
+    /// At most `most` keys that have this prefix and unreadable values, with the reasons.
     pub fn unreadable_below(&self, prefix: &str, most: usize) -> Vec<(Arc<str>, DecodeError)> {
         let live = self.live.read();
         let from = live.unreadable.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
@@ -233,7 +233,7 @@ impl Collection {
         found.map(|(key, error)| (key.clone(), error.clone())).collect()
     }
 
-    /// The number of keys with this prefix and unreadable values.
+    /// The number of keys that have this prefix and unreadable values.
     pub fn count_unreadable(&self, prefix: &str) -> usize {
         let live = self.live.read();
         let from = live.unreadable.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
@@ -264,7 +264,8 @@ impl Collection {
         entry.encoding.among(&all).is_some_and(|encoding| is_current(encoding))
     }
 
-    /// The next objects from a key whose encoding is outdated, at most `most`, among a few thousand examined.
+    /// The next objects from a key on whose encoding is outdated, at most `most`. One call examines a few thousand
+    /// objects.
     pub fn stale(&self, is_current: impl Fn(&Encoding) -> bool, from: &str, most: usize) -> StalePage {
         let snapshot = self.snapshot();
         // Encodings are read after the entries, so that all are known.
@@ -282,8 +283,9 @@ impl Collection {
         page
     }
 
-    /// The oldest revision accepted by [`watch`](Self::watch), and by [`snapshot_at`](Self::snapshot_at) unless it has
-    /// left the history window. A watch from there misses nothing, while its state may be too old.
+    /// The oldest revision that [`watch`](Self::watch) accepts. [`snapshot_at`](Self::snapshot_at) accepts it too,
+    /// unless it has left the history window. A watch from this revision misses no event, even if the state at the
+    /// revision is too old.
     pub fn oldest(&self) -> Revision {
         self.history().floor()
     }
@@ -322,8 +324,8 @@ impl Collection {
         Ok(snapshot)
     }
 
-    /// Remembers the state of a snapshot for a continue token with its revision, while the history covers it and it is
-    /// among the most recently used ones.
+    /// Keeps the state of a snapshot for a continue token with its revision. It is kept while the history covers it and
+    /// it is among the most recently used ones.
     pub fn pin(&self, snapshot: &Snapshot) {
         let mut history = self.history();
         if snapshot.revision >= history.floor() {
@@ -332,7 +334,7 @@ impl Collection {
         }
     }
 
-    /// Follows the events after a revision. For a future revision, events up to it are not delivered.
+    /// Follows the events after a revision. If the revision is in the future, events up to it are not delivered.
     ///
     /// # Errors
     /// A revision before the history.
@@ -340,13 +342,13 @@ impl Collection {
         WatchCursor::new(self.feed.clone(), after, scope)
     }
 
-    /// A kept view for this name and snapshot. The name must include everything that the view depends on.
+    /// Finds the kept view of this name for a snapshot. The name must include everything that the view depends on.
     pub fn find_view(&self, name: &str, snapshot: &Snapshot) -> Found {
         self.environment.views.find(self.decoder.id, name, snapshot)
     }
 
-    /// Keeps a view of a snapshot, built for a user, for equal requests. It is dropped when the history no longer
-    /// covers the snapshot, or to free memory for others.
+    /// Keeps a view of a snapshot for later requests with the same name. `owner` is the user whose request built it. The
+    /// view is dropped when the history no longer covers the snapshot, or to free memory for other views.
     pub fn keep_view(&self, owner: ViewOwner, name: &str, snapshot: &Snapshot, view: &View) {
         // Expired snapshots can't be requested.
         if snapshot.revision >= self.oldest() && !self.is_removed() {
@@ -354,13 +356,14 @@ impl Collection {
         }
     }
 
-    /// The index of this name, and its snapshot. Callers update it to another snapshot by its
+    /// Finds the index of this name, and its snapshot. Callers update the index to another snapshot by its
     /// [changes](Snapshot::changes_to).
     pub fn find_index(&self, name: &str) -> Option<(Snapshot, KeptIndex)> {
         self.environment.views.find_index(self.decoder.id, name)
     }
 
-    /// Keeps an index of a snapshot like a view, within the same limit, in place of one of another snapshot.
+    /// Keeps an index of a snapshot, within the memory limit of views. It replaces the index of this name for another
+    /// snapshot.
     pub fn keep_index(&self, owner: ViewOwner, name: &str, snapshot: &Snapshot, index: KeptIndex) {
         // Expired snapshots can't be requested.
         if snapshot.revision >= self.oldest() && !self.is_removed() {
@@ -373,12 +376,12 @@ impl Collection {
         self.environment.views.bytes() / 4 * 3
     }
 
-    /// Records that a view of this name was missing. Returns the number of misses, as far as remembered.
+    /// Records that no view of this name was kept. Returns the number of such misses, as far as remembered.
     pub fn miss_view(&self, name: &str) -> usize {
         self.environment.views.miss(self.decoder.id, name)
     }
 
-    /// The lock for building a view, so that concurrent requests build it once.
+    /// The lock for building a view. With it, concurrent requests build the view once.
     pub fn view_turn(&self, name: &str) -> Arc<tokio::sync::Mutex<()>> {
         self.environment.views.turn(self.decoder.id, name)
     }
@@ -415,8 +418,9 @@ impl Collection {
         self.feed.history()
     }
 
-    /// Applies changes, in ascending order of revisions and newer than all before. A revision becomes visible as a
-    /// whole. Returns true if the history has events now. A removed collection is not changed.
+    /// Applies changes. They must be in ascending order of revisions and newer than all earlier ones. All changes of a
+    /// revision become visible at once. Returns true if the history has events now. A removed collection does not
+    /// change.
     pub(crate) fn apply(&self, changes: Vec<Change>) -> bool {
         let mut changes = changes.into_iter().peekable();
         let mut woken = Vec::new();
@@ -441,7 +445,7 @@ impl Collection {
             woken.drain(..).for_each(Waker::wake);
         }
         if let Some(oldest) = dropped_to {
-            // The history had no room for all events.
+            // The history had no space for all events.
             self.environment.views.trim(Some(self.decoder.id), oldest);
         }
         self.has_events()
@@ -452,7 +456,7 @@ impl Collection {
         self.history().len() > 0
     }
 
-    /// Replaces everything by a state loaded at `revision`. Watches end with [`TooOld`].
+    /// Replaces the whole contents by a state that was loaded at `revision`. Watches end with [`TooOld`].
     pub(crate) fn restart(&self, revision: Revision, trees: Trees, unreadable: Unreadable) {
         let mut woken = Vec::new();
         let encodings = EncodingCounts::of(trees.entries.iter().map(|entry| entry.encoding));
@@ -472,8 +476,8 @@ impl Collection {
         drop(old);
     }
 
-    /// Closes a removed collection. Watches end with [`TooOld`], the history is dropped, and the last state remains for
-    /// existing handles.
+    /// Closes a removed collection. Watches end with [`TooOld`], the history is dropped, and existing handles keep the
+    /// last state.
     ///
     /// ORDER: no batch is half applied, so the state is that of the watermark.
     pub(crate) fn close(&self) {
@@ -490,7 +494,7 @@ impl Collection {
         self.environment.views.forget(self.decoder.id);
     }
 
-    /// Returns true if history before `floor`, where it begins now, can be added.
+    /// Returns true if the history begins at `floor` and has space for earlier events.
     pub(crate) fn wants_past(&self, floor: Revision) -> bool {
         self.history().wants_past(floor)
     }
@@ -506,19 +510,19 @@ impl Collection {
         trees
     }
 
-    /// Prepends events before `floor` to the history, as far as there is room.
+    /// Prepends events before `floor` to the history, as far as there is space.
     pub(crate) fn prepend(&self, floor: Revision, past: Past) {
         self.history().prepend(floor, past);
     }
 
-    /// Drops events up to a revision, whose states become unreadable.
+    /// Drops events up to a revision. Their states can't be read any more.
     pub(crate) fn trim(&self, oldest: Revision) {
         while self.history().trim(oldest, TRIM_EVENTS) {}
     }
 }
 
 impl Live {
-    /// The revision of the state, given the watermark that was read before it.
+    /// The revision of the state. `reached` is the watermark that was read before the state.
     fn up_to(&self, reached: Revision) -> Revision {
         self.removed.unwrap_or_else(|| reached.max(self.revision))
     }
@@ -547,7 +551,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads the collection in the wake-up.
+    /// A waker that reads the collection when it is woken.
     struct Looks {
         collection: Arc<Collection>,
         seen: Mutex<Vec<(Revision, usize)>>,

@@ -1,24 +1,24 @@
-//! Labels and fields that many objects of a collection have, which are counted instead of indexed.
+//! Terms (labels and fields) that many objects of a collection have. They are counted and not indexed.
 //!
-//! Selecting by such a label scans the range, where usually many objects match, while an index would have an entry for
-//! each. Most labels of a typical object are common, so a write only updates a count.
+//! A selection by such a term scans the range, in which usually many objects match. An index would have an entry for
+//! each of them. Most labels of a typical object are common, so a write only updates their counts.
 //!
-//! Invariant: the count of a term is the number of objects with it.
+//! Invariant: the count of a common term is the number of objects that have it.
 
 use std::sync::Arc;
 
 /// A term becomes common when at least one in this number of objects has it.
 const COMMON: usize = 2;
-/// A common term becomes rare when fewer than one in this number of objects have it. The gap keeps scans of the whole
-/// collection rare.
+/// A common term becomes rare when fewer than one in this number of objects have it. The difference between both limits
+/// avoids frequent scans of the whole collection.
 const RARE: usize = 4;
-/// The minimum size of a collection with common terms.
+/// The minimum number of objects in a collection with common terms.
 const MIN_OBJECTS: usize = 16;
 
 /// Common terms with their counts. A clone is a snapshot.
 #[derive(Clone, Default)]
 pub(crate) struct CommonTerms {
-    /// Sorted. At most [`RARE`] times the terms of an object.
+    /// The terms, sorted. At most [`RARE`] times the terms of an object.
     terms: Arc<Vec<Counted>>,
 }
 
@@ -45,12 +45,12 @@ impl CommonTerms {
         }
     }
 
-    /// Increments the count of a common term. Returns false for others.
+    /// Increments the count of a common term. Returns false for a term that is not common.
     pub(crate) fn gain(&mut self, text: &[u8]) -> bool {
         self.change(text, |count| count + 1)
     }
 
-    /// Decrements the count of a common term. Returns false for others.
+    /// Decrements the count of a common term. Returns false for a term that is not common.
     pub(crate) fn lose(&mut self, text: &[u8]) -> bool {
         self.change(text, |count| count - 1)
     }

@@ -1,8 +1,8 @@
 //! Compacts the store's history below the retention window, and expires objects.
 //!
-//! A revision may be compacted after it was observed to be older than the window. Ages are unknown after a restart, so
-//! the window starts again and history is kept for at least the window. It is kept for less only if the store reports
-//! that it takes too much space.
+//! The compactor compacts a revision only after it has seen that the revision is older than the window. After a
+//! restart, the ages of revisions are unknown, so the window starts again. The history is shorter than the window only
+//! if the store reports that it takes too much space.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cache::Cache;
 
-/// The number of steps of the window's end in one window.
+/// The number of compactions in the time of one window.
 const STEPS_PER_WINDOW: u32 = 10;
-/// The minimum interval of steps.
+/// The minimum interval between compactions.
 const SHORTEST_STEP: Duration = Duration::from_millis(100);
-/// The maximum interval of steps, which also bounds the delay of expiry.
+/// The maximum interval between compactions. Expired objects wait at most this long.
 const LONGEST_STEP: Duration = Duration::from_secs(10);
 
-/// The wait before another attempt to cut history that takes too much space.
+/// The wait before another attempt to compact history that takes too much space.
 const CUT_RETRY: Duration = Duration::from_secs(5);
-/// The minimum interval of such cuts.
+/// The minimum interval between such early compactions.
 const CUT_INTERVAL: Duration = Duration::from_millis(100);
-/// The minimum interval of log lines about early cuts.
+/// The minimum interval between log lines about early compactions.
 const CUT_LOG_INTERVAL: Duration = Duration::from_mins(1);
 
-/// Advances the end of history.
+/// Compacts the history of the store and of the cache.
 pub struct Compactor {
     store: Arc<dyn Store>,
     cache: Arc<Cache>,
@@ -38,12 +38,12 @@ pub struct Compactor {
     window: Duration,
     /// The newest revision at each step, oldest first.
     seen: VecDeque<(Instant, Revision)>,
-    /// The time of the last log line about an early cut.
+    /// The time of the last log line about an early compaction.
     cut_logged: Option<Instant>,
 }
 
 impl Compactor {
-    /// Keeps history for at least `window`.
+    /// Creates a compactor that keeps history for at least `window`.
     pub fn new(store: Arc<dyn Store>, cache: Arc<Cache>, clock: Arc<dyn Clock>, window: Duration) -> Self {
         Self { store, cache, clock, window, seen: VecDeque::new(), cut_logged: None }
     }
@@ -67,7 +67,7 @@ impl Compactor {
 
     /// Expires objects and compacts history older than the window.
     async fn step(&mut self) -> Result<(), keelson_storage::StoreError> {
-        // A failure of expiry must not prevent compaction, without which history fills the disk.
+        // A failure of expiry must not prevent compaction. Without compaction, history fills the disk.
         let expired = self.store.expire(self.clock.now()).await;
         self.cut().await?;
         expired.map(|_| ())
@@ -89,12 +89,12 @@ impl Compactor {
             );
         }
         if let Err(error) = self.store.compact(oldest).await {
-            // The store would request it again at once.
+            // Without this wait, the store would report the excess again at once.
             let _: Option<()> = stopping.run_until_cancelled(tokio::time::sleep(CUT_RETRY)).await;
             return Err(error);
         }
         self.cache.compacted(oldest);
-        // Further requests during the wait are handled together.
+        // Further reports of the store during this wait are handled together.
         let _: Option<()> = stopping.run_until_cancelled(tokio::time::sleep(CUT_INTERVAL)).await;
         Ok(())
     }

@@ -20,13 +20,14 @@ pub const DEFAULT_VIEW_BYTES: u64 = 128 << 20;
 /// The settings of a cache.
 #[derive(Clone)]
 pub struct CacheConfig {
-    /// The retention of events in the history.
+    /// The time for which the history keeps events.
     pub history: Duration,
-    /// The limit of all histories in bytes, beyond the newest state. Excess events are dropped early.
+    /// The limit of the bytes that all histories hold in addition to the newest state. Beyond it, the oldest events are
+    /// dropped early.
     pub history_bytes: u64,
-    /// The limit of kept query views in bytes. Views being built may take twice as much.
+    /// The limit of kept query views in bytes. Views that are being built may use twice as much.
     pub view_bytes: u64,
-    /// The interval of one comparison of every collection with the store. `None` disables it.
+    /// The interval in which each collection is compared once with the store. `None` disables the comparison.
     pub check_interval: Option<Duration>,
     /// Supervises the tasks of the cache.
     pub supervisor: Supervisor,
@@ -35,7 +36,7 @@ pub struct CacheConfig {
 }
 
 impl CacheConfig {
-    /// The default limits with this clock, without comparisons with the store.
+    /// Creates a configuration with the default limits and this clock, without comparisons with the store.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             history: DEFAULT_HISTORY,

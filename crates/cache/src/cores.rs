@@ -1,31 +1,31 @@
-//! Splits work on many objects between two cores.
+//! Splits work on many objects between two threads.
 //!
-//! It serves the phase of a load after all objects were read, in which other cores would be idle.
+//! The load uses it after it has read all objects, when other cores would be idle.
 
 use std::cmp::Ordering;
 
-/// The number of objects from which a second thread is worth its start.
+/// The number of objects from which a second thread saves time.
 const MANY: usize = 10_000;
-/// The prefix of a text kept for comparisons, in words of eight bytes. It covers the keys and labels of most objects.
+/// The length of the kept beginning of a text, in words of eight bytes. It covers the keys and labels of most objects.
 const BEGINNING: usize = 5;
 
-/// The prefix of a text, so that sorting does not access scattered texts repeatedly.
+/// The beginning of a text. Sorting by it avoids repeated access to scattered texts.
 type Beginning = [u64; BEGINNING];
 
-/// The results of two pieces of work, run in parallel for many objects.
+/// Runs two pieces of work, in parallel if there are many objects, and returns both results.
 pub(crate) fn both<A: Send, B>(objects: usize, one: impl FnOnce() -> A + Send, other: impl FnOnce() -> B) -> (A, B) {
     if objects < MANY {
         return (one(), other());
     }
     std::thread::scope(|scope| {
-        // A system that refuses a thread panics here, as it does in the runtime.
+        // If the system refuses a thread, this panics, as the runtime does.
         let one = scope.spawn(one);
         let other = other();
         (one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), other)
     })
 }
 
-/// The indexes of items sorted by their texts, each of which may have two parts.
+/// Returns the indexes of the items, sorted by their texts. A text may have two parts.
 pub(crate) fn order<T: Sync>(items: &[T], text: impl for<'a> Fn(&'a T) -> [&'a str; 2] + Sync) -> Vec<u32> {
     let mut places: Vec<(Beginning, u32)> =
         (0..).zip(items).map(|(place, item)| (beginning(text(item)), place)).collect();
@@ -36,7 +36,7 @@ pub(crate) fn order<T: Sync>(items: &[T], text: impl for<'a> Fn(&'a T) -> [&'a s
     places.into_iter().map(|(_, place)| place).collect()
 }
 
-/// The first bytes of a text, which compare like the texts unless they are equal.
+/// The first bytes of a text. Unless they are equal, they have the order of the texts.
 fn beginning(text: [&str; 2]) -> Beginning {
     let mut bytes = [[0; size_of::<u64>()]; BEGINNING];
     let mut room = bytes.as_flattened_mut();
@@ -56,14 +56,14 @@ fn whole(one: [&str; 2], other: [&str; 2]) -> Ordering {
     bytes(one).cmp(&bytes(other))
 }
 
-/// Sorts, on two cores for a large input.
+/// Sorts the items, on two threads for a large input.
 fn sort<T: Send>(items: &mut [T], order: impl Fn(&T, &T) -> Ordering + Sync) {
     if items.len() < MANY {
         return items.sort_unstable_by(order);
     }
     let (left, right) = items.split_at_mut(items.len() / 2);
     both(MANY, || left.sort_unstable_by(&order), || right.sort_unstable_by(&order));
-    // This sort detects the two sorted halves and merges them.
+    // This sort algorithm detects the two sorted halves and merges them.
     items.sort_by(order);
 }
 

@@ -1,22 +1,22 @@
 //! Counts of one collection, for metrics by resource.
 //!
-//! They restart with a replaced collection, which Prometheus counters allow.
+//! The counts of a collection start at zero again after it was replaced, which Prometheus allows for counters.
 
 use std::fmt;
 use std::time::Duration;
 
 use keelson_meta::metering::{AtomicHistogram, Buckets, Count};
 
-/// Upper ends of the buckets of waits, in microseconds.
+/// The upper ends of the buckets of wait times, in microseconds.
 static WAIT_BUCKETS: Buckets = Buckets::of_durations(&[
     5_000, 25_000, 50_000, 100_000, 200_000, 400_000, 600_000, 800_000, 1_000_000, 1_250_000, 1_500_000, 2_000_000,
     3_000_000,
 ]);
 
-/// The index used for a list.
+/// The kind of index that a list used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListIndex {
-    /// None: a range of keys.
+    /// No index: a range of keys.
     None,
     /// The index of a field.
     Field,
@@ -28,7 +28,7 @@ impl ListIndex {
     /// All variants.
     pub const ALL: [Self; 3] = [Self::None, Self::Field, Self::Label];
 
-    /// The value of a label in metrics.
+    /// The value of the label in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::None => "",
@@ -41,9 +41,9 @@ impl ListIndex {
 /// The lists with one index.
 #[derive(Debug, Default)]
 pub struct ListCounts {
-    /// Their number.
+    /// The number of lists.
     pub lists: Count,
-    /// The objects examined.
+    /// The number of objects that they examined.
     pub fetched: Count,
 }
 
@@ -71,9 +71,9 @@ pub struct CollectionCounts {
     pub lists_from_store: Count,
     /// Consistent lists that were answered.
     pub consistent_reads: Count,
-    /// Consistent lists that were refused, since the cache did not reach the newest state.
+    /// Consistent lists that failed, since the cache did not reach the newest state in time.
     pub inconsistent_reads: Count,
-    /// The waits of lists for a fresh enough cache.
+    /// The time that lists waited until the cache was fresh enough.
     pub waits: AtomicHistogram,
 }
 
@@ -107,7 +107,7 @@ impl CollectionCounts {
         self.returned.add(returned as u64);
     }
 
-    /// Counts a consistent list with its wait.
+    /// Counts a consistent list. `time` is its wait for the cache.
     pub fn waited(&self, time: Duration, was_reached: bool) {
         self.waits.observe_duration(time);
         if was_reached { self.consistent_reads.increment() } else { self.inconsistent_reads.increment() }

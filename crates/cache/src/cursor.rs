@@ -1,11 +1,12 @@
 //! The position of a watch in the history.
 //!
-//! A cursor has only a position: no queue, no copy of events. It first scans the part of the ring from before its scope
-//! was registered, then follows the scope's postings.
+//! A cursor is only a position: it has no queue and no copy of events. It first scans the events of the ring from
+//! before its scope was registered. Then it follows the postings of the scope.
 //!
-//! Invariants: no event of the scope is skipped or delivered twice, in the order of the ring. A cursor that may have
-//! missed one returns [`TooOld`]. A wake-up can't be lost, because the search for events and the registration of the
-//! waker hold one lock.
+//! Invariants:
+//! - A cursor delivers each event of the scope once, in the order of the ring.
+//! - A cursor that may have missed an event returns [`TooOld`].
+//! - No wake-up is lost, because a cursor searches for events and registers its waker under one lock.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -39,13 +40,13 @@ pub struct CursorBatch {
     pub watchers: usize,
 }
 
-/// The history does not cover everything after the requested revision.
+/// The history no longer has all events after the requested revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too old resource version: {requested} ({oldest})")]
 pub struct TooOld {
-    /// The requested revision, or that up to which the watch was complete.
+    /// The requested revision, or the newest revision that the watch has delivered completely.
     pub requested: Revision,
-    /// The oldest available revision.
+    /// The oldest revision from which a watch can start.
     pub oldest: Revision,
 }
 
@@ -72,7 +73,7 @@ impl WatchCursor {
             return Err(TooOld { requested: after, oldest: history.floor() });
         }
         if history.is_closed() {
-            // A closed history has no further events, whatever the start.
+            // A closed history gets no further events, so a watch from any revision fails.
             return Err(TooOld { requested: after, oldest: history.floor().max(after).next() });
         }
         let position = history.position_after(after);
@@ -82,17 +83,18 @@ impl WatchCursor {
         Ok(Self { feed, id, place: CursorPosition { scope, after, position, seen: after } })
     }
 
-    /// Waits for events and takes the available ones, at most `max`. Never returns an empty batch.
+    /// Waits for events and returns the available ones, at most `max`. Never returns an empty batch.
     ///
-    /// Dropping the future loses nothing: events are taken in the step that returns them.
+    /// Dropping the future loses no event, since the poll that returns events also moves the position.
     ///
     /// # Errors
-    /// [`TooOld`] if events that this watch has not delivered have left the history. The watch is then over.
+    /// [`TooOld`] if the history has dropped events that this watch has not delivered. The watch must not be used after
+    /// that.
     pub async fn next(&mut self, max: usize) -> Result<CursorBatch, TooOld> {
         std::future::poll_fn(|context| self.poll_next(context, max)).await
     }
 
-    /// [`next`](Self::next) for hand-written futures.
+    /// [`next`](Self::next) as a poll function.
     pub fn poll_next(&mut self, context: &mut Context<'_>, max: usize) -> Poll<Result<CursorBatch, TooOld>> {
         loop {
             // ORDER: the watermark is read before the ring, so that the ring has all events up to it.
@@ -103,17 +105,17 @@ impl WatchCursor {
                 return Poll::Ready(Ok(step.batch));
             }
             if step.at_end {
-                // ORDER: still under the lock of the step that found no events, so none can be added in between.
+                // ORDER: the lock of the step that found no events is still held, so no event can be added in between.
                 history.dispatch.wait(&self.place.scope, self.id, context.waker());
                 return Poll::Pending;
             }
         }
     }
 
-    /// Takes the available events, at most `max`, without waiting. An empty batch still has a watermark.
+    /// Returns the available events, at most `max`, without waiting. An empty batch still has a watermark.
     ///
     /// # Errors
-    /// As [`next`](Self::next).
+    /// Errors of [`next`](Self::next).
     pub fn try_next(&mut self, max: usize) -> Result<CursorBatch, TooOld> {
         loop {
             let reached = self.feed.reached();
@@ -124,8 +126,8 @@ impl WatchCursor {
         }
     }
 
-    /// The revision of complete delivery, if no event is pending. It grows with the whole server's watermark, also for
-    /// an idle scope, and is suitable for bookmarks.
+    /// The newest revision that this watch has delivered completely, if no event is pending. It grows with the watermark
+    /// of the whole server, also for a scope without events, so bookmarks use it.
     pub fn delivered_up_to(&self) -> Option<Revision> {
         let reached = self.feed.reached();
         let history = self.feed.history();
@@ -143,7 +145,7 @@ impl Drop for WatchCursor {
 }
 
 impl CursorPosition {
-    /// Continues from the current position, for at most [`LOOK_EVENTS`] events or `max` of the scope.
+    /// Moves on from the current position, past at most [`LOOK_EVENTS`] events or `max` events of the scope.
     fn step(&mut self, history: &History, reached: Revision, max: usize) -> Result<Progress, TooOld> {
         let state = history.dispatch.state(&self.scope);
         let mut events = Vec::new();
@@ -162,7 +164,8 @@ impl CursorPosition {
             take(state.postings_from(self.position), history, max, wanted, &mut events).unwrap_or(history.end())
         };
         let watermark = match history.event(self.position) {
-            // The next event may have the revision of a delivered one, so only revisions below it are complete.
+            // The next event may have the revision of a delivered one, so all events are delivered only below that
+            // revision.
             Some(next) => Revision::new(next.revision.get().saturating_sub(1)),
             None => reached.max(history.newest()),
         };
@@ -172,13 +175,13 @@ impl CursorPosition {
         Ok(Progress { batch, at_end })
     }
 
-    /// Checks that everything from `needed` is available, given the start of the history.
+    /// Returns an error if position `needed` is below `available`, the start of the history.
     fn check(&self, needed: u64, available: u64, history: &History) -> Result<(), TooOld> {
         if needed < available { Err(TooOld { requested: self.seen, oldest: history.floor() }) } else { Ok(()) }
     }
 }
 
-/// Collects up to `max` (at least one) events of the scope. Returns the position of the first one that did not fit.
+/// Collects up to `max` (at least one) events of the scope. Returns the position of the first event that was left out.
 fn take(
     positions: impl Iterator<Item = u64>,
     history: &History,

@@ -1,8 +1,9 @@
 //! The dispatch index: the watches that an event concerns.
 //!
-//! It has only scopes with watches. Each has the positions of its events, so that cursors find them without examining
-//! others, and the wakers of waiting cursors. An event costs a few hash lookups, the watches of its own scopes, and the
-//! selectors that require a term of its object, whatever the number of watches.
+//! The index contains only scopes that have watches. Each scope has the positions of its events, so that cursors find
+//! them without examining other events, and the wakers of waiting cursors. An event costs a few hash lookups, the
+//! watches of its own scopes, and the selectors that require a term of its object. The total number of watches does not
+//! matter.
 
 mod selected;
 
@@ -25,9 +26,10 @@ pub(crate) struct WatcherId(u64);
 pub(crate) struct ScopeState {
     /// The positions of the scope's events from [`Self::since`] on that are still in the ring.
     postings: VecDeque<u64>,
-    /// The position from which postings are complete. Before it, a cursor must examine every event of the ring.
+    /// The position from which postings are complete. Before this position, a cursor must examine every event of the
+    /// ring.
     pub(crate) since: u64,
-    /// Events of the scope below this position are lost. A cursor below it is too old.
+    /// Events of the scope below this position are lost. A cursor at a lower position returns an error.
     pub(crate) lost: u64,
     watchers: usize,
     waiting: HashMap<WatcherId, Waker>,
@@ -35,7 +37,7 @@ pub(crate) struct ScopeState {
 
 /// All scopes with watches.
 pub(crate) struct Dispatch {
-    /// Without postings, as it contains every event.
+    /// The scope of all events. It has no postings, since it contains every event.
     all: ScopeState,
     namespaces: HashMap<Box<str>, ScopeState>,
     objects: HashMap<Box<str>, ScopeState>,
@@ -45,14 +47,14 @@ pub(crate) struct Dispatch {
     next_id: u64,
 }
 
-/// The place of a scope's state.
+/// The location of the state of a scope.
 enum ScopeSlot<'a, 'n> {
     All(&'a mut ScopeState),
     Named(&'a mut HashMap<Box<str>, ScopeState>, &'n str),
     Selected(&'a mut SelectedScopes, &'n SelectedScope, &'a Layout),
 }
 
-/// The reason why a scope exists.
+/// The reason for which the scope must exist.
 const REGISTERED: &str = "a scope is known as long as a cursor is registered in it";
 
 impl ScopeState {
@@ -100,7 +102,8 @@ impl Dispatch {
         &self.layout
     }
 
-    /// Adds an event to its scopes and takes the wakers waiting for it. `first` is the oldest position in the ring.
+    /// Adds an event to its scopes, and moves the wakers that wait for it to `woken`. `first` is the oldest position in
+    /// the ring.
     pub(crate) fn post(&mut self, event: &Event, position: u64, first: u64, woken: &mut Vec<Waker>) {
         self.all.wake(woken);
         if !self.objects.is_empty()
@@ -125,7 +128,7 @@ impl Dispatch {
         self.selected.concerned(event, |state| state.post(position, first, woken));
     }
 
-    /// Takes all wakers.
+    /// Moves all wakers to `woken`.
     pub(crate) fn wake_all(&mut self, woken: &mut Vec<Waker>) {
         self.states().for_each(|state| state.wake(woken));
     }
@@ -189,7 +192,7 @@ impl Dispatch {
         }
     }
 
-    /// The state of a scope with a watch.
+    /// The state of a scope that has a watch.
     pub(crate) fn state(&self, scope: &Scope) -> &ScopeState {
         let found = match scope {
             Scope::All => Some(&self.all),

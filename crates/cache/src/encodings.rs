@@ -1,5 +1,5 @@
-//! The encodings of a collection's stored values with the number of values in each, counted as they change, so that
-//! finding no outdated ones needs no scan.
+//! The encodings of a collection's stored values, with the number of values in each. Each write updates the numbers, so
+//! a scan is not necessary to see that no value has an outdated encoding.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use keelson_codec::stored::{Encoding, StoredObject};
 use keelson_storage::Seal;
 use parking_lot::RwLock;
 
-/// The maximum number of distinct encodings of a collection, more than any has versions. Further ones count as the
-/// last.
+/// The maximum number of distinct encodings of a collection, more than any resource has versions. Values in further
+/// encodings count as values in the last one.
 const MOST: usize = 256;
 
 /// The index of an encoding in its collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EncodingId(u8);
 
-/// The encodings seen by a collection. None is removed.
+/// The encodings that the collection has had so far. None is removed.
 #[derive(Default)]
 pub(crate) struct Encodings(RwLock<Vec<Arc<Encoding>>>);
 
@@ -33,7 +33,7 @@ pub struct StalePage {
 }
 
 impl Encodings {
-    /// The encoding of a value, which is this object, under a seal.
+    /// The encoding of a stored value. `object` is the decoded value, and `seal` its encryption.
     pub(crate) fn of(&self, value: &[u8], object: &StoredObject, seal: Seal) -> EncodingId {
         let seal = seal.number();
         let find = |known: &[Arc<Encoding>]| known.iter().position(|known| known.is_of(value, object, seal));
@@ -61,21 +61,21 @@ impl EncodingId {
         Self(u8::try_from(place).unwrap_or(u8::MAX))
     }
 
-    /// The encoding, given all of its collection.
+    /// Returns the element of this encoding in a list with one element for each encoding of the collection.
     pub(crate) fn among<T>(self, all: &[T]) -> Option<&T> {
         all.get(usize::from(self.0))
     }
 }
 
 impl EncodingCounts {
-    /// The counts of some objects.
+    /// Counts the encodings of some objects.
     pub(crate) fn of(encodings: impl Iterator<Item = EncodingId>) -> Self {
         let mut counts = Self::default();
         encodings.for_each(|encoding| counts.add(encoding));
         counts
     }
 
-    /// Records the replacement of an object.
+    /// Updates the counts after the replacement of an object.
     pub(crate) fn replace(&mut self, before: Option<EncodingId>, after: Option<EncodingId>) {
         if before == after {
             return;

@@ -1,7 +1,7 @@
 //! One object in the cache: its bytes, and the parts needed for selection and order.
 //!
-//! Entries are immutable and shared. Their size beyond the object's bytes is kept small: with 100,000 objects, a
-//! hundred bytes here are ten megabytes.
+//! Entries are immutable and shared. They use little memory beyond the object's bytes: with 100,000 objects, a hundred
+//! bytes here are ten megabytes.
 
 use std::borrow::Cow;
 use std::num::NonZeroU32;
@@ -29,18 +29,18 @@ pub struct Entry {
     pub labels: Labels,
     /// The object.
     pub object: StoredObject,
-    /// True if the stored bytes differ: protobuf, JSON in another form, or without the additions of
-    /// [`CollectionSpec::complete`](crate::CollectionSpec::complete).
+    /// True if `object` differs from the stored bytes. These may be protobuf or JSON in another form, or lack the
+    /// additions of [`CollectionSpec::complete`](crate::CollectionSpec::complete).
     pub rewritten: bool,
-    /// True if it is being deleted.
+    /// True if the object is being deleted.
     pub terminating: bool,
     /// The encoding in the store.
     pub(crate) encoding: EncodingId,
-    /// The offset of the owner references in the object's skeleton.
+    /// The offset of the owner references in the object's skeleton, if it has owners.
     owners: Option<NonZeroU32>,
     /// The offsets of the object's parts in the skeleton.
     marks: Marks,
-    /// The size of the object in a list in bytes. Trees add it up, also for objects that have not been read for long.
+    /// The size of the object in a list, in bytes. Trees add up these sizes, so adding them up reads no object.
     list_bytes: u32,
     /// The layout of `fields`.
     layout: Arc<Layout>,
@@ -49,7 +49,7 @@ pub struct Entry {
 
 /// Decodes stored values into entries of a collection.
 pub(crate) struct Decoder {
-    /// Its identity.
+    /// The identity of the decoder.
     pub(crate) id: DecoderId,
     pub(crate) layout: Arc<Layout>,
     pub(crate) complete: Option<Arc<dyn Complete>>,
@@ -60,7 +60,8 @@ pub(crate) struct Decoder {
 
 /// The texts of the collection's fields, joined by NUL.
 ///
-/// A NUL inside a value is replaced, so that a value is never split. No valid value of such a field contains one.
+/// A NUL inside a value is replaced, so that it does not split the value. No valid value of such a field contains a
+/// NUL.
 #[derive(Debug)]
 struct Fields(Option<Box<str>>);
 
@@ -68,7 +69,7 @@ const SEPARATOR: char = '\0';
 const REPLACEMENT: &str = "\u{fffd}";
 
 impl Decoder {
-    /// Reads what a store holds under a key.
+    /// Decodes the stored value of a key.
     pub(crate) fn decode(
         &self,
         key: Arc<str>,
@@ -79,7 +80,7 @@ impl Decoder {
             return Err(DecodeError::Sealed(String::from_utf8_lossy(value).into_owned()));
         }
         let checked = Checked::parse(value.clone())?;
-        // That of what is stored: what completes an object may lead it to another version.
+        // The encoding of the stored value, since completing an object may convert it to another version.
         let encoding = self.encodings.of(value, checked.object(), seal);
         let completed = self.complete.as_ref().and_then(|known| known.complete(&checked));
         let checked = completed.map_or(checked, Checked::from);
@@ -87,7 +88,7 @@ impl Decoder {
         self.entry(key, &checked, (rewritten, encoding), revision)
     }
 
-    /// The same of an object that this server has written.
+    /// Creates the entry of an object that this server has written.
     pub(crate) fn written(
         &self,
         key: Arc<str>,
@@ -132,7 +133,7 @@ impl Decoder {
 }
 
 impl Entry {
-    /// Returns the entry with another form of its object, such as another version. Its labels and fields remain those
+    /// Returns the entry with another form of its object, such as another version. The labels and fields remain those
     /// of the stored object.
     #[must_use]
     pub fn with_object(&self, object: StoredObject) -> Self {
@@ -149,7 +150,7 @@ impl Entry {
         }
     }
 
-    /// Returns the entry with another form of its object and the fields of that form, for selectors.
+    /// Returns the entry with another form of its object, and with the fields of that form for selectors.
     ///
     /// Cost: a scan of the object.
     #[must_use]
@@ -180,12 +181,12 @@ impl Entry {
         self.fields.0.as_deref().and_then(|texts| texts.split(SEPARATOR).nth(place)).unwrap_or_default()
     }
 
-    /// The texts of all fields in the layout. Empty ones are absent.
+    /// The texts of all fields in the layout. The text of an absent field is empty.
     pub fn fields(&self) -> impl Iterator<Item = &str> {
         self.fields.0.as_deref().into_iter().flat_map(|texts| texts.split(SEPARATOR))
     }
 
-    /// The text of a field by its path, such as `spec.nodeName`. Empty if it is not in the layout, or absent.
+    /// The text of a field by its path, such as `spec.nodeName`. Empty if the field is absent or not in the layout.
     pub fn field_named(&self, path: &str) -> &str {
         self.layout.place(path).map_or("", |place| self.field(place))
     }

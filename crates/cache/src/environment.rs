@@ -1,7 +1,7 @@
 //! The state shared by all collections of a cache.
 //!
-//! One watermark, one limit of all histories, one set of counters: a collection only has a pointer, so that an empty
-//! one is small.
+//! There is one watermark, one limit of all histories, and one set of counters. A collection has only a pointer to this
+//! state, so that an empty collection is small.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,12 +23,12 @@ pub(crate) struct Environment {
     pub(crate) counters: Counters,
     pub(crate) views: KeptViews,
     pub(crate) times: Times,
-    /// States below this revision are expired, even if they could be shown.
+    /// States below this revision are expired, even if the history still has them.
     expired: AtomicU64,
 }
 
 impl Environment {
-    /// The initial state with limits of all histories and of all kept views, in bytes.
+    /// Creates the state. The limits are those of all histories and of all kept views, in bytes.
     pub(crate) fn new(history_bytes: u64, view_bytes: u64) -> Self {
         Self {
             watermark: Watermark::default(),
@@ -41,12 +41,12 @@ impl Environment {
         }
     }
 
-    /// Expires states below a revision.
+    /// Expires the states below a revision.
     pub(crate) fn expire(&self, oldest: Revision) {
         self.expired.fetch_max(oldest.get(), Ordering::Relaxed);
     }
 
-    /// The oldest revision whose state may be shown.
+    /// The oldest revision whose state may be returned.
     pub(crate) fn unexpired(&self) -> Revision {
         Revision::new(self.expired.load(Ordering::Relaxed))
     }

@@ -1,7 +1,7 @@
 //! One change of one object, with its watch frames.
 //!
-//! A frame is encoded for the first watch that needs it and shared by all others. Old events in the history drop their
-//! frames. A watch that is still behind them encodes for itself.
+//! A frame is encoded for the first watch that needs it, and all other watches share it. Old events in the history drop
+//! their frames, and a slow watch encodes the frames of these events itself.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,21 +13,22 @@ use parking_lot::Mutex;
 
 use crate::entry::Entry;
 
-/// The maximum number of frames of one event, more than all kinds in a few views.
+/// The maximum number of frames of one event: all kinds of frames in a few views.
 const MAX_FRAMES: usize = 12;
 
 /// One change of one object.
 pub struct Event {
     /// The revision of the change.
     pub revision: Revision,
-    /// The object before. `None` for a creation.
+    /// The object before the change. `None` for a creation.
     pub previous: Option<Arc<Entry>>,
-    /// The object after. `None` for a deletion.
+    /// The object after the change. `None` for a deletion.
     pub current: Option<Arc<Entry>>,
     frames: Mutex<Frames>,
 }
 
-/// The type of a watch event. It depends on the watch's selection: an object that leaves it is deleted for the watch.
+/// The type of a watch event. It depends on the selection of the watch: an object that leaves the selection is deleted
+/// for this watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FrameKind {
     /// The object was created, or entered the selection.
@@ -64,8 +65,8 @@ impl Event {
         self.object(FrameKind::Modified).map_or("", |entry| &entry.key)
     }
 
-    /// The object in a frame of this kind: the old content for a deletion, otherwise the new one. If it is absent, the
-    /// other one is returned.
+    /// The object for a frame of this kind: the old content for a deletion, otherwise the new one. Returns the other
+    /// content if this one is absent.
     pub fn object(&self, kind: FrameKind) -> Option<&Arc<Entry>> {
         match kind {
             FrameKind::Added | FrameKind::Modified => self.current.as_ref().or(self.previous.as_ref()),
@@ -73,7 +74,8 @@ impl Event {
         }
     }
 
-    /// The frame in the identity view: one line of JSON. A deletion has the old content with the event's revision.
+    /// The frame in the identity view, one line of JSON. The frame of a deletion has the old content with the revision
+    /// of the event.
     pub fn frame(&self, kind: FrameKind) -> Bytes {
         let framed = self.frame_in(ViewId::IDENTITY, kind, |entry, revision| {
             let kind = match kind {
@@ -87,8 +89,8 @@ impl Event {
         frame
     }
 
-    /// The frame in any view. `encode` builds it from the object and its revision. It is called once for each view and
-    /// kind while the event is recent, and must depend on nothing else.
+    /// The frame in any view. `encode` builds the frame from the object and its revision, and must depend on nothing
+    /// else. While the event is recent, `encode` is called once for each view and kind.
     ///
     /// # Errors
     /// An error of `encode`, which is not cached.
@@ -105,7 +107,7 @@ impl Event {
                 drop(frames);
                 encoded()
             }
-            // The lock is held while encoding, so that a frame is encoded once.
+            // The lock is held while encoding, so that concurrent watches encode a frame once.
             Frames::Kept(kept) => {
                 match kept.iter().find(|(in_view, of_kind, _)| (*in_view, *of_kind) == (view, kind)) {
                     Some((_, _, frame)) => Ok(frame.clone()),
@@ -121,7 +123,7 @@ impl Event {
         }
     }
 
-    /// Drops the frames and keeps none from now on.
+    /// Drops the frames. The event keeps no frames from now on.
     pub(crate) fn close_frames(&self) {
         *self.frames.lock() = Frames::Closed;
     }

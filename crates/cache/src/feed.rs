@@ -1,6 +1,6 @@
 //! The events of a collection, the waiting watches, and the revision up to which events are complete.
 //!
-//! The ring of events is separate from the collection's state, so that a slow watch retains events but no snapshot.
+//! The ring of events is separate from the state of the collection, so a slow watch retains events but no state.
 
 use std::sync::Arc;
 

@@ -1,11 +1,12 @@
-//! Fills in the history from before the start, while the cache already serves.
+//! The backfill of the history: adds events from before the start while the cache already serves.
 //!
-//! A start loads only the newest state. Older events are read from the store afterwards, window by window, the newest
-//! first. They are prepended to the collections' histories until the store has no more, or no collection has room. A
-//! frequently written collection is full soon. Others continue, since they have few events.
+//! A start loads only the newest state. Then the backfill reads older events from the store, window by window, the
+//! newest first. It prepends them to the histories of the collections until the store has no more events, or no
+//! collection has space. The history of a frequently written collection is soon full. Collections with fewer events
+//! continue.
 //!
-//! Invariant: a window is prepended as a whole, or not at all if the history has lost its beginning meanwhile, so a
-//! history never has a gap.
+//! Invariant: a window is prepended as a whole. If the history has dropped its oldest events meanwhile, the window is
+//! not prepended at all. So a history never has a gap.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::pin::pin;
@@ -26,15 +27,15 @@ use crate::load;
 use crate::shared::Shared;
 use crate::trees::Trees;
 
-/// The number of revisions in the first window. Later ones have as many, unless their objects are large.
+/// The number of revisions in the first window. Later windows have the same number, unless their objects are large.
 const WINDOW_REVISIONS: u64 = 8192;
 /// The maximum size of a window's objects in bytes. A larger window is halved.
 const WINDOW_BYTES: usize = 64 << 20;
-/// The maximum number of events examined in total: a few seconds of work on one core.
+/// The maximum number of events that the backfill examines in total: a few seconds of work on one core.
 const MOST_EVENTS: usize = 1 << 20;
 /// The number of concurrent reads of objects.
 const QUESTIONS: usize = 16;
-/// The ratio of all objects to wanted ones in a range from which they are read individually.
+/// If a range has more than this number of objects for each needed one, the needed objects are read individually.
 const SPARSE: usize = 8;
 /// The number of attempts for a window that fails or is compacted.
 const ATTEMPTS: u32 = 5;
@@ -60,7 +61,7 @@ pub(crate) struct Filler {
 type Happened = Vec<StoreEvent>;
 
 impl Filler {
-    /// Fills in events before `loaded`, the revision of the load.
+    /// Adds events from before `loaded`, the revision of the load.
     pub(crate) async fn run(self, loaded: Revision) {
         let mut attempt = 0;
         let (mut end, mut revisions, mut looked_at) = (loaded, WINDOW_REVISIONS, 0);
@@ -78,7 +79,8 @@ impl Filler {
                         tracing::warn!(%error, revision = %end, "the history backfill failed; the cache has less history than the store");
                         break;
                     }
-                    // The store has compacted a part of the window during the read. The rest is still available.
+                    // The store has compacted a part of the window during the read. The rest of the window is still
+                    // available.
                     if !matches!(error, StoreError::Compacted { .. }) {
                         tokio::time::sleep(RETRY_AFTER).await;
                     }
@@ -88,8 +90,8 @@ impl Filler {
         self.filled.send_replace(Filled::Entirely);
     }
 
-    /// Fills in the window that ends at a revision. Returns its beginning and the number of its events. `None` if no
-    /// collection wants it.
+    /// Adds the window that ends at a revision. Returns its beginning and the number of its events. `None` if no
+    /// collection has space for it.
     async fn window(&self, end: Revision, revisions: &mut u64) -> Result<Option<(Revision, usize)>, StoreError> {
         let oldest = self.store.oldest_revision().await?;
         let taking: Vec<_> = self.shared.collections().into_iter().filter(|one| one.wants_past(end)).collect();
@@ -110,7 +112,7 @@ impl Filler {
         }
     }
 
-    /// Reads the events after `begin` up to `end`, by collection. `None` if there are too many.
+    /// Reads the events after `begin` up to `end`, grouped by collection. `None` if there are too many.
     async fn read(
         &self,
         begin: Revision,
@@ -167,7 +169,7 @@ impl Filler {
         Ok(())
     }
 
-    /// The objects at the beginning of the window for the keys written in it.
+    /// Returns the objects at the beginning of the window for the keys that were written in it.
     async fn before(
         &self,
         collection: &Arc<Collection>,
@@ -205,14 +207,14 @@ impl Filler {
     }
 }
 
-/// Builds events from changes, given the objects before and after them.
+/// Builds events from changes. `before` and `after` have the objects at both ends.
 fn events(
     collection: &Collection,
     happened: &[StoreEvent],
     before: HashMap<StoreKey, KeyValue>,
     after: &Trees,
 ) -> Vec<Arc<Event>> {
-    // Known entries are reused.
+    // Entries that the cache has already are used again.
     let read = |stored: &KeyValue| {
         let known = after.entries.get(collection.relative(stored.key.as_str()));
         known.filter(|known| known.revision == stored.revision).cloned().or_else(|| collection.decode(stored).ok())

@@ -1,13 +1,13 @@
 //! The history of a collection: a ring of events, and kept states along it.
 //!
-//! A position counts events. The state at a position is the one after all events before it. Events from before the load
-//! may be prepended later, so the first position is not 0. A state is kept every [`ROOT_SPACING`] events. Older ones
-//! are thinned, so that their distance grows with age. Each covered state is at most half a spacing, or a quarter of
-//! its own age, from a kept one.
+//! A position is the number of an event. The state at a position is the state after all events before it. Older events
+//! may be prepended after the load, so the first position is not 0. A state is kept every [`ROOT_SPACING`] events. The
+//! distance between kept states grows with age. From each state that the history covers, the nearest kept state is at
+//! most half a spacing, or a quarter of the state's age, away.
 //!
-//! The ring is limited by time (through compaction) and, over all collections, by bytes.
+//! The ring has two limits: a time (by compaction), and the bytes of the histories of all collections.
 //!
-//! Invariant: the state at every revision from `floor` on can be rebuilt, and every event after `floor` is in the ring.
+//! Invariant: every state from revision `floor` on can be rebuilt, and every event after `floor` is in the ring.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,29 +21,29 @@ use crate::trees::Trees;
 
 /// The number of events between kept states.
 pub(crate) const ROOT_SPACING: u64 = 512;
-/// The position of the first event of a collection, high enough for prepended ones.
+/// The position of the first event of a collection. It leaves positions for prepended events.
 const FIRST_POSITION: u64 = 1 << 48;
-/// The maximum number of old states remembered after a request or pin.
+/// The maximum number of old states that are kept after a request or a pin.
 const MAX_REMEMBERED: usize = 32;
-/// The minimum number of events kept whatever their size, so that watches can follow.
+/// The minimum number of events that are kept whatever their size, so that watches can follow.
 const MIN_EVENTS: usize = 64;
-/// The divisor for the guaranteed share of a collection in all bytes, so that busier collections do not cost its
-/// watches their pending events. Others shrink at their own next event.
+/// The divisor of the limit for the part that is guaranteed to each collection. So the writes of busier collections do
+/// not drop pending events of its watches. Other collections drop their excess events at their own next event.
 const OWN_SHARE: u64 = 128;
 /// The size of an event in bytes, in addition to the replaced object.
 const EVENT_OVERHEAD: u64 = 256;
-/// The maximum cost of a write for a kept state in bytes: the copied nodes of entries and index.
+/// The maximum memory that a write adds to a kept state, in bytes: the copied nodes of entries and index.
 const COPIED_BYTES: u64 = 4096;
-/// The cost of an item in a state without shared nodes, in bytes.
+/// The memory of an item in a state without shared nodes, in bytes.
 const ITEM_BYTES: u64 = 24;
-/// The bytes of newest events that keep their encoded frames, for each collection.
+/// The size of the newest events that keep their encoded frames, in bytes for each collection.
 const HOT_BYTES: u64 = 16 << 20;
 
-/// The bytes that the histories of all collections hold beyond the collections themselves. They exceed the limit by at
-/// most the guaranteed shares.
+/// The bytes that the histories of all collections hold in addition to the newest states. They exceed the limit by at
+/// most the guaranteed parts.
 pub(crate) struct Budget {
     used: AtomicU64,
-    /// The total size of all events ever.
+    /// The total size of all events since the start.
     replaced: AtomicU64,
     limit: u64,
 }
@@ -65,7 +65,7 @@ impl Budget {
         self.used() > self.limit
     }
 
-    /// The guaranteed size for a collection.
+    /// The size that is guaranteed to a collection, in bytes.
     const fn share(&self) -> u64 {
         self.limit / OWN_SHARE
     }
@@ -88,16 +88,16 @@ struct HeldState {
 
 /// Events before the beginning of a history.
 pub(crate) struct Past {
-    /// The revision that it begins after.
+    /// The revision after which the events begin.
     floor: Revision,
-    /// In order.
+    /// The events in order.
     events: Vec<Arc<Event>>,
     /// States along the events, newest first, each with the number of events before it.
     states: Vec<(usize, Trees)>,
 }
 
 impl Past {
-    /// No events after `floor`.
+    /// The result of a window without events after `floor`.
     pub(crate) const fn nothing(floor: Revision) -> Self {
         Self { floor, events: Vec::new(), states: Vec::new() }
     }
@@ -147,15 +147,15 @@ pub(crate) struct History {
     first: u64,
     floor: Revision,
     roots: VecDeque<HeldState>,
-    /// Least recently used first.
+    /// The states that are kept after a request or a pin. The least recently used is first.
     remembered: VecDeque<HeldState>,
     /// Events from this position on keep their frames. `hot_bytes` is their size.
     hot_from: u64,
     hot_bytes: u64,
-    /// The size of the events.
+    /// The size of the events in bytes.
     bytes: u64,
     budget: Arc<Budget>,
-    /// True if nothing will be added.
+    /// True if no events will be added.
     closed: bool,
     pub(crate) dispatch: Dispatch,
 }
@@ -189,7 +189,7 @@ impl History {
         self.first
     }
 
-    /// The position behind the newest event.
+    /// The position after the newest event.
     pub(crate) fn end(&self) -> u64 {
         self.first + self.events.len() as u64
     }
@@ -209,12 +209,12 @@ impl History {
         self.events.get(index)
     }
 
-    /// The position of the first event after a revision, which is that of the state at the revision.
+    /// The position of the first event after a revision, which is the position of the state at the revision.
     pub(crate) fn position_after(&self, revision: Revision) -> u64 {
         self.first + self.events.partition_point(|event| event.revision <= revision) as u64
     }
 
-    /// Appends an event. `after` is the resulting state.
+    /// Appends an event. `after` is the state after the event.
     pub(crate) fn push(&mut self, event: Arc<Event>, after: &Trees) {
         self.budget.add(event_bytes(&event));
         self.budget.replaced.fetch_add(event_bytes(&event), Ordering::Relaxed);
@@ -235,7 +235,8 @@ impl History {
         !self.closed && self.floor == floor && self.has_room()
     }
 
-    /// Prepends events before `floor`, as far as there is room. Does nothing if the history no longer begins there.
+    /// Prepends events before `floor`, as far as there is space. Does nothing if the history no longer begins at
+    /// `floor`.
     pub(crate) fn prepend(&mut self, floor: Revision, past: Past) {
         if !self.wants_past(floor) {
             return;
@@ -269,7 +270,7 @@ impl History {
         self.thin_roots();
     }
 
-    /// Returns true if another event may be kept.
+    /// Returns true if there is space for another event.
     fn has_room(&self) -> bool {
         !self.budget.is_exceeded() || self.events.len() < MIN_EVENTS || self.bytes < self.budget.share()
     }
@@ -296,7 +297,7 @@ impl History {
         while !self.events.is_empty() {
             self.drop_oldest();
         }
-        // Every earlier position is below the new first one, so all cursors detect a gap.
+        // Every earlier position is below the new first one, so all cursors detect the gap.
         self.first = end + 1;
         self.hot_from = self.first;
         self.forget_below_first();
@@ -311,7 +312,7 @@ impl History {
         self.closed = true;
     }
 
-    /// Returns true if nothing will be added.
+    /// Returns true if no events will be added.
     pub(crate) const fn is_closed(&self) -> bool {
         self.closed
     }
@@ -338,7 +339,7 @@ impl History {
         (trees.clone(), steps)
     }
 
-    /// Remembers the state at a position while the ring covers it, unless others are used more recently.
+    /// Keeps the state at a position while the ring covers it and it is among the most recently used ones.
     pub(crate) fn remember(&mut self, position: u64, trees: Trees) {
         if position < self.first || self.remembered.iter().any(|kept| kept.position == position) {
             return;
@@ -352,7 +353,7 @@ impl History {
         self.remembered.push_back(kept);
     }
 
-    /// The number of remembered old states.
+    /// The number of states that are kept after a request or a pin.
     pub(crate) fn remembered(&self) -> usize {
         self.remembered.len()
     }
@@ -376,7 +377,7 @@ impl History {
             } else if let Some(gone) = self.roots.remove(at)
                 && let Some(next) = self.roots.get_mut(at)
             {
-                // The next one now differs from the one before by the writes of both.
+                // The next state now differs from the one before by the writes of both.
                 let bytes = (next.bytes + gone.bytes).min(next.trees.items() as u64 * ITEM_BYTES).max(next.bytes);
                 self.budget.give_back(next.bytes + gone.bytes - bytes);
                 next.bytes = bytes;
@@ -384,7 +385,7 @@ impl History {
         }
     }
 
-    /// Charges the budget with the exclusive size of a state, `writes` after the one before it.
+    /// Adds the memory that only this state uses to the budget. The state is `writes` writes after the one before it.
     fn kept(&self, position: u64, trees: Trees, writes: u64) -> HeldState {
         let bytes = (writes * COPIED_BYTES).min(trees.items() as u64 * ITEM_BYTES);
         self.budget.add(bytes);
@@ -437,7 +438,7 @@ impl Drop for History {
     }
 }
 
-/// The exclusive size of an event: the replaced object. The new one belongs to the collection.
+/// The memory that only the event uses: the replaced object. The new object belongs to the state of the collection.
 fn event_bytes(event: &Event) -> u64 {
     EVENT_OVERHEAD + event.previous.as_ref().map_or(0, |entry| entry.object.skeleton().len() as u64)
 }
@@ -486,7 +487,7 @@ mod tests {
         push(&mut busy, 2 * OWN_SHARE * OWN);
         push(&mut calm, 2 * OWN);
         assert_eq!(calm.len() as u64, OWN);
-        // The collection with more than its share frees the bytes beyond the limit.
+        // The collection with more than its guaranteed part frees the bytes beyond the limit.
         push(&mut busy, 1);
         assert!(budget.used() <= OWN_SHARE * OWN * EVENT_OVERHEAD);
         assert_eq!(calm.len() as u64, OWN);

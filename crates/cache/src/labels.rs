@@ -1,5 +1,5 @@
-//! Labels of entries: one pointer, shared by all entries of a collection with the same labels. Equal parts of objects
-//! are shared in the same way.
+//! Labels of entries. All entries of a collection with the same labels share one set in memory. Objects with equal
+//! parts share these parts in the same way.
 //!
 //! A label is one text, `key=value` (keys contain no `=`), which is also its term in the index.
 
@@ -11,13 +11,13 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-/// The number of separately locked parts of an interner's pools, so that concurrent decoders rarely wait.
+/// The number of separately locked parts of the pools, so that concurrent decoders rarely wait.
 const SHARDS: usize = 16;
 /// The size of a shard at its first sweep of unused values.
 const FIRST_SWEEP: usize = 64;
-/// The number of labels that hardly any object exceeds.
+/// A number of labels that few objects exceed.
 const COMMON_LABELS: usize = 8;
-/// The bytes of labels that hardly any object exceeds.
+/// A total size of labels in bytes that few objects exceed.
 const COMMON_BYTES: usize = 512;
 
 /// The labels of one object. Cloning is cheap.
@@ -68,7 +68,7 @@ impl Labels {
         self.0.as_ref().map_or(&[], |set| &set.0)
     }
 
-    /// Returns true if both are the same set in memory.
+    /// Returns true if both share the same set in memory.
     pub(crate) fn same(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (None, None) => true,
@@ -81,7 +81,7 @@ impl Labels {
 /// Makes equal labels share their memory.
 #[derive(Default)]
 pub(crate) struct LabelInterner {
-    /// Created with the first labels, since thousands of collections have none.
+    /// The pools are created with the first labels, since thousands of collections have no labels.
     pools: OnceLock<Box<Pools>>,
 }
 
@@ -94,7 +94,7 @@ struct Pools {
 }
 
 impl LabelInterner {
-    /// The labels with these keys and values.
+    /// Returns the shared set of labels with these keys and values.
     ///
     /// Cost: nothing without labels. For known labels, one allocation and one lookup.
     pub(crate) fn intern<'a>(&self, labels: impl Iterator<Item = (&'a str, &'a str)>) -> Labels {
@@ -111,7 +111,7 @@ impl LabelInterner {
         }
         let mut terms: SmallVec<[&str; COMMON_LABELS]> = places.into_iter().map(|place| &joined[place]).collect();
         terms.sort_unstable();
-        // Objects from other servers may repeat a label.
+        // Objects that other servers have written may repeat a label.
         terms.dedup();
         Labels(Some(self.pools.get_or_init(Box::default).set(&terms)))
     }
@@ -140,12 +140,12 @@ impl Pools {
 /// Makes equal parts of objects share their memory.
 #[derive(Default)]
 pub(crate) struct PartInterner {
-    /// Created with the first part, since thousands of collections have none.
+    /// The pool is created with the first part, since thousands of collections have none.
     pool: OnceLock<Box<(Sharded<[u8]>, DefaultHashBuilder)>>,
 }
 
 impl PartInterner {
-    /// The shared copy of a text. Cost: a lookup and a comparison for a known one.
+    /// Returns the shared copy of a text. Cost: a lookup and a comparison for a known text.
     pub(crate) fn intern(&self, text: &[u8]) -> Arc<[u8]> {
         let (texts, hasher) = &**self.pool.get_or_init(Box::default);
         texts.intern(hasher.hash_one(text), |known| known == text, || Arc::from(text))
@@ -162,9 +162,9 @@ impl<T: ?Sized> Default for Sharded<T> {
 }
 
 impl<T: ?Sized> Sharded<T> {
-    /// The value with this hash for which `is_wanted` returns true, created if unknown.
+    /// Returns the value with this hash for which `is_wanted` returns true. Creates it if it is unknown.
     fn intern(&self, hash: u64, is_wanted: impl Fn(&T) -> bool, make: impl FnOnce() -> Arc<T>) -> Arc<T> {
-        // The tables use the upper and lowest bits.
+        // The tables use other bits of the hash: the upper and the lowest ones.
         let shard = usize::try_from((hash >> u16::BITS) % SHARDS as u64).expect("there are few shards");
         self.0[shard].lock().intern(hash, is_wanted, make)
     }
@@ -173,12 +173,13 @@ impl<T: ?Sized> Sharded<T> {
 /// Values that are shared while in use.
 struct Pool<T: ?Sized> {
     known: HashTable<Interned<T>>,
-    /// The size at which unused values are removed: twice that after the last sweep, so amortized O(1) for each value.
+    /// The number of values at which unused ones are removed: twice the number after the last sweep, so amortized O(1)
+    /// for each value.
     sweep_at: usize,
 }
 
 struct Interned<T: ?Sized> {
-    /// Stored, because a growing table needs it while other threads wait.
+    /// The hash is stored because a growing table needs it. Computing it again would make other threads wait longer.
     hash: u64,
     value: Arc<T>,
 }
@@ -195,7 +196,7 @@ impl<T: ?Sized> Pool<T> {
             return known.value.clone();
         }
         if self.known.len() >= self.sweep_at {
-            // The pool itself has one reference to each.
+            // The pool itself has one reference to each value.
             self.known.retain(|known| Arc::strong_count(&known.value) > 1);
             self.sweep_at = FIRST_SWEEP.max(self.known.len() * 2);
         }

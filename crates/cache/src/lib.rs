@@ -1,12 +1,12 @@
-//! The cache, from which lists, gets and watches are answered.
+//! The cache, which answers lists, gets and watches.
 //!
 //! One tail of the store feeds all collections, under one watermark ([`Cache`]). A [`Collection`] has a counted
 //! copy-on-write tree of its newest state, a ring of events with kept states, and an index of its watches. A
-//! [`Snapshot`] is a pointer, and a [`WatchCursor`] a position. The crate must not know HTTP, selectors or the
+//! [`Snapshot`] is a pointer, and a [`WatchCursor`] a position. This crate must not know HTTP, selectors or the
 //! declaration of resources: callers define the fields to keep and the field for dispatching.
 //!
 //! Invariants:
-//! - A reader that sees the watermark at R finds every write up to R in every collection.
+//! - A reader that sees the watermark at revision R finds every write up to R in every collection.
 //! - A snapshot at a readable revision equals the store at that revision, whatever is written or compacted meanwhile.
 //! - A cursor delivers every event of its scope after its start once and in order, or returns an error.
 //! - An event costs nothing for watches of other scopes.

@@ -1,12 +1,12 @@
 //! Loads collections from the store: one scan for all, decoded on several cores while the next page is read.
 //!
-//! If the store has a faster order than that of keys, the scan uses it and sorts the result. Otherwise it reads from
-//! the first prefix to the end of the last one. A page contains all keys of its range. If it ends between prefixes, the
-//! next page begins at the next prefix. Thousands of empty collections therefore cost a page or two, and foreign keys
-//! between them at most a page for each gap.
+//! If the store can scan faster in another order than that of keys, the load uses that order and sorts the result.
+//! Otherwise it reads from the first prefix to the end of the last one. A page contains all keys of its range. If a
+//! page ends between two prefixes, the next page begins at the next prefix. So thousands of empty collections cost a
+//! page or two, and other keys between them cost at most a page for each gap.
 //!
-//! Memory is limited by the result and one page more than the runtime has threads, so that the scan does not wait for
-//! decoding.
+//! The load uses memory for the result, and for one page more than the runtime has threads, so that the scan does not
+//! wait for decoding.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,16 +42,16 @@ impl Wanted {
         Self(prefixes.into())
     }
 
-    /// The index of the prefix of a key.
+    /// The index of the prefix that contains a key.
     ///
     /// # Errors
-    /// The index of the first prefix after the key, if none contains it.
+    /// If no prefix contains the key, the index of the first prefix after it.
     pub(crate) fn find(&self, key: &str) -> Result<usize, usize> {
         let behind = self.0.partition_point(|prefix| **prefix <= *key);
         behind.checked_sub(1).filter(|place| key.starts_with(&*self.0[*place])).ok_or(behind)
     }
 
-    /// The key from which to continue. `None` if no prefix follows.
+    /// The key at which to continue after this key. `None` if no prefix follows.
     fn behind(&self, key: &str) -> Option<StoreKey> {
         match self.find(key) {
             Ok(_) => Some(StoreKey::new(behind(key))),
@@ -60,7 +60,7 @@ impl Wanted {
     }
 }
 
-/// The stored values at a revision from the first prefix to the end of the last, in key order, skipping most of the
+/// Reads the stored values at a revision from the first prefix to the end of the last, in key order. Skips most of the
 /// keys between prefixes.
 pub(crate) fn pages(
     store: Arc<dyn Store>,
@@ -76,7 +76,7 @@ pub(crate) fn pages(
     stream::iter(pages).flatten()
 }
 
-/// The stored values of the prefixes at a revision, in the store's fastest order.
+/// Reads the stored values of the prefixes at a revision, in the store's fastest order.
 fn scan(store: &Arc<dyn Store>, wanted: &Wanted, revision: Revision) -> Scan {
     let ranges = wanted.0.iter().map(|prefix| (StoreKey::new(&**prefix), StoreKey::prefix_end(prefix)));
     let request = ScanRequest { ranges: ranges.collect(), revision };
@@ -90,7 +90,7 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    /// Applies a change after the load.
+    /// Applies a change from after the load.
     pub(crate) fn apply(&mut self, change: Change) {
         change.content.put_in(&change.key, &mut self.trees, &mut self.unreadable);
     }
@@ -103,7 +103,7 @@ struct Read {
     unreadable: Unreadable,
 }
 
-/// Loads collections at a revision, in their order.
+/// Loads collections at a revision. Returns them in the order of the arguments.
 pub(crate) async fn collections(
     store: &Arc<dyn Store>,
     shared: &Arc<Shared>,
@@ -113,7 +113,7 @@ pub(crate) async fn collections(
     let wanted = Wanted::of(collections);
     let by_prefix: BTreeMap<&str, usize> =
         collections.iter().enumerate().map(|(place, collection)| (collection.prefix(), place)).collect();
-    // In the order of the scan's prefixes.
+    // The collections in the order of the scan's prefixes.
     let sorted: Arc<[Arc<Collection>]> = by_prefix.values().map(|place| collections[*place].clone()).collect();
     let decoded = scan(store, &wanted, revision)
         .map_ok(|page| {
@@ -156,7 +156,7 @@ async fn build(collection: &Arc<Collection>, read: Read) -> Result<Loaded, Store
     Ok(Loaded { trees, unreadable })
 }
 
-/// The decoded values of a page by collection, with the index of its prefix.
+/// Decodes the values of a page. Returns them by collection, each with the index of its prefix.
 fn decode(shared: &Shared, wanted: &Wanted, sorted: &[Arc<Collection>], page: &[KeyValue]) -> Vec<(usize, Read)> {
     let mut parts: Vec<(usize, Read)> = Vec::new();
     for stored in page {
@@ -173,7 +173,7 @@ fn decode(shared: &Shared, wanted: &Wanted, sorted: &[Arc<Collection>], page: &[
     parts
 }
 
-/// Runs work outside of the runtime's own threads. It starts at once, even if the future is not polled.
+/// Runs work outside of the runtime's own threads. The work starts at once, even if the future is not polled.
 pub(crate) fn on_a_core<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> impl Future<Output = Result<T, StoreError>> + Send + 'static {

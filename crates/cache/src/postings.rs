@@ -1,8 +1,8 @@
 //! The index of a collection: the keys of each term, as a copy-on-write set of pairs.
 //!
-//! Most writes copy a part of the index, since snapshots share it. A pair is therefore not an object with a reference
-//! count, but bytes in a key of the tree. It is `term NUL key`, so terms with a NUL are not supported. No label and no
-//! selectable field of a valid object has one.
+//! Most writes copy a part of the index, since snapshots share it. To make copies cheap, a pair is not an object with a
+//! reference count. It is the key of a tree item, with the bytes `term NUL key`. Terms with a NUL are therefore not
+//! supported. No label and no selectable field of a valid object has one.
 
 use smallvec::SmallVec;
 
@@ -21,13 +21,13 @@ pub(crate) struct Postings {
 /// A term to look up keys by.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Term {
-    /// The term and the separator, with spare capacity for a key.
+    /// The bytes of the term and the separator, with spare capacity for a key.
     bytes: SmallVec<[u8; COMMON_LENGTH]>,
     len: usize,
 }
 
 impl Term {
-    /// The term of these concatenated texts. `None` for one that can't be in an index.
+    /// Creates the term of these concatenated texts. `None` if an index can't contain it.
     pub(crate) fn new(texts: &[&str]) -> Option<Self> {
         let mut bytes = SmallVec::new();
         texts.iter().for_each(|text| bytes.extend_from_slice(text.as_bytes()));
@@ -49,7 +49,7 @@ impl Term {
         &self.bytes[..self.len - 1]
     }
 
-    /// The pair of the term and a key.
+    /// The bytes of the pair of the term and a key.
     fn with(&mut self, key: &str) -> &[u8] {
         self.bytes.truncate(self.len);
         self.bytes.extend_from_slice(key.as_bytes());
@@ -58,7 +58,7 @@ impl Term {
 }
 
 impl Postings {
-    /// The index with these terms and their keys, both in strictly ascending order. O(n).
+    /// Builds the index of these terms and their keys, both in strictly ascending order. O(n).
     pub(crate) fn from_sorted<'a>(terms: impl IntoIterator<Item = (Term, impl IntoIterator<Item = &'a str>)>) -> Self {
         let pairs = terms
             .into_iter()
@@ -81,8 +81,8 @@ impl Postings {
         self.tree.remove(term.with(key));
     }
 
-    /// Sets the keys of a term, in strictly ascending order. Costs about one pass over the index, whatever the number
-    /// of keys.
+    /// Sets the keys of a term, in strictly ascending order. Costs about one pass over the index for any number of
+    /// keys.
     pub(crate) fn replace<'a>(&mut self, term: &mut Term, keys: impl IntoIterator<Item = &'a str>) {
         let old = self.stretch(term, "", None);
         let pairs = keys.into_iter().map(|key| (term.with(key).to_vec(), ()));
@@ -92,7 +92,7 @@ impl Postings {
     /// The ranks of a term's keys from `from` to before `to`. O(log n).
     pub(crate) fn stretch(&self, term: &mut Term, from: &str, to: Option<&str>) -> Stretch {
         let first = self.tree.before(term.with(from)).count;
-        // No key begins with the last character of Unicode, so this follows all keys of the term.
+        // No key begins with the last character of Unicode, so this position is after all keys of the term.
         let last = self.tree.before(term.with(to.unwrap_or("\u{10ffff}"))).count;
         Stretch { first, last, term: term.len }
     }

@@ -1,6 +1,7 @@
-//! The scope of a watch: the events that may concern it, as distinguished before a wake-up.
+//! The scope of a watch: the events for which the watch is woken.
 //!
-//! A scope is at least as wide as its selector. In a collection without the field of a scope, it contains all events.
+//! A scope contains at least the events that the selector of the watch matches. In a collection that lacks the field of
+//! a scope, it contains all events.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -10,7 +11,7 @@ use crate::entry::{Entry, namespace_of};
 use crate::event::Event;
 use crate::spec::Layout;
 
-/// The most selective set of events that a selector implies.
+/// The smallest set of events that contains all events of a selector.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// Every event of the collection.
@@ -22,27 +23,27 @@ pub enum Scope {
         /// `<namespace>/<name>`, or `<name>` for cluster-scoped objects.
         key: String,
     },
-    /// Events of objects with this value of a field before or after the event. All events in a collection that does not
-    /// dispatch by the field.
+    /// Events of objects that have this value of a field before or after the event. Contains all events in a collection
+    /// that does not dispatch by the field.
     Field {
         /// The path of the field: `spec.nodeName`.
         path: String,
         /// The value.
         value: String,
     },
-    /// Events of objects that a selector matches before or after the event. All events in a collection without the
-    /// field of its term.
+    /// Events of objects that a selector matches before or after the event. Contains all events in a collection that
+    /// lacks the field of its term.
     Selected(SelectedScope),
 }
 
-/// The scope of a selector with a term by which events are found.
+/// The scope of a selector. Its term finds the events.
 #[derive(Clone)]
 pub struct SelectedScope {
-    /// The term of all selected objects.
+    /// A term that all selected objects have.
     pub term: ScopeTerm,
-    /// Their common namespace, if known.
+    /// The namespace of all selected objects, if they are in one namespace.
     pub namespace: Option<String>,
-    /// Identifies the selector: equal term, namespace and name imply an equal selection.
+    /// The name of the selector. Two scopes with equal term, namespace and name must select the same objects.
     pub name: Arc<str>,
     /// Returns true for selected objects.
     pub test: Arc<dyn Fn(&Entry) -> bool + Send + Sync>,
@@ -60,11 +61,11 @@ pub enum ScopeTerm {
     },
     /// A label with any value.
     LabelKey(String),
-    /// A field in the layout, with its text.
+    /// A field of the layout with its value.
     Field {
         /// Its path.
         path: String,
-        /// Its text. Empty if absent.
+        /// The value. Empty if the field is absent.
         value: String,
     },
     /// The name of an object, in any namespace.
@@ -72,7 +73,7 @@ pub enum ScopeTerm {
 }
 
 impl SelectedScope {
-    /// Returns true if one of the two states of an event is selected.
+    /// Returns true if the object is selected before or after the event.
     pub(crate) fn selects(&self, event: &Event) -> bool {
         [&event.previous, &event.current].into_iter().flatten().any(|entry| (self.test)(entry))
     }
@@ -118,7 +119,7 @@ impl Scope {
 }
 
 impl SelectedScope {
-    /// Returns true if events of a collection with this layout can be found by the term.
+    /// Returns true if the term can find the events of a collection with this layout.
     pub(crate) fn is_known(&self, layout: &Layout) -> bool {
         match &self.term {
             ScopeTerm::Field { path, .. } => layout.place(path).is_some(),

@@ -1,5 +1,5 @@
-//! The state shared by the tail's task, the background tasks and the users of a cache: the routes and the environment
-//! of collections.
+//! The state that the tail's task, the background tasks and the users of a cache share: the routes and the environment
+//! of the collections.
 //!
 //! A route maps a prefix of store keys to its collection. Only the tail's task changes routes, and only between two
 //! batches, so a routed collection is always as fresh as the watermark.
@@ -23,10 +23,10 @@ use crate::spec::CollectionSpec;
 use crate::stats::{Counters, TailFault};
 use crate::watermark::Watermark;
 
-/// The maximum number of unreadable values in the log.
+/// The maximum number of unreadable values that are logged.
 const NAMED_UNREADABLE: u64 = 100;
 
-/// The state shared by the tail's task and the cache's users.
+/// The state that the tail's task and the users of the cache share.
 pub(crate) struct Shared {
     pub(crate) environment: Arc<Environment>,
     routes: RwLock<Routes>,
@@ -37,11 +37,11 @@ pub(crate) struct Shared {
     heard_of: AtomicU64,
 }
 
-/// Collections by prefix. No prefix is below another.
+/// Collections by prefix. No prefix begins with another one.
 #[derive(Default)]
 pub(crate) struct Routes(BTreeMap<Arc<str>, Arc<Collection>>);
 
-/// Two prefixes that are equal or of which one is below the other.
+/// Two prefixes, one of which begins with the other, or which are equal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the prefix {prefix} overlaps {other}, which exists already")]
 pub struct Overlap {
@@ -52,9 +52,9 @@ pub struct Overlap {
 }
 
 impl Routes {
-    /// The collection of a store key, and the relative key.
+    /// Returns the collection of a store key, and the relative key.
     pub(crate) fn route<'a>(&self, key: &'a str) -> Option<(&Arc<Collection>, &'a str)> {
-        // No prefix is below another, so only the last one up to the key can match.
+        // No prefix begins with another one, so only the last prefix that is not above the key can match.
         let (prefix, collection) = self.0.range::<str, _>((Bound::Unbounded, Bound::Included(key))).next_back()?;
         key.strip_prefix(&**prefix).map(|relative| (collection, relative))
     }
@@ -66,7 +66,7 @@ impl Routes {
     /// Checks that a prefix may be added.
     ///
     /// # Errors
-    /// [`Overlap`] if it is below another one, or another one below it.
+    /// [`Overlap`] if it begins with an existing prefix, or an existing prefix begins with it.
     pub(crate) fn is_free(&self, prefix: &str) -> Result<(), Overlap> {
         let above = self.0.range::<str, _>((Bound::Unbounded, Bound::Included(prefix))).next_back();
         let above = above.filter(|(other, _)| prefix.starts_with(&***other));
@@ -116,7 +116,7 @@ impl Shared {
         }
     }
 
-    /// An empty collection without a route.
+    /// Creates an empty collection without a route.
     pub(crate) fn collection(&self, spec: CollectionSpec) -> Arc<Collection> {
         Arc::new(Collection::new(spec, self.environment.clone()))
     }
@@ -129,7 +129,7 @@ impl Shared {
         &self.environment.counters
     }
 
-    /// Reads the routes under their lock, so `look` must be short.
+    /// Calls `look` with the routes under their lock, so `look` must be short.
     pub(crate) fn routes<T>(&self, look: impl FnOnce(&Routes) -> T) -> T {
         look(&self.routes.read())
     }
@@ -139,8 +139,8 @@ impl Shared {
         self.routes.read().all().cloned().collect()
     }
 
-    /// Sets routes to these collections, which have all stored objects up to the watermark. Replaced collections are
-    /// closed.
+    /// Adds routes to these collections. The collections must have all stored objects up to the watermark. Replaced
+    /// collections are closed.
     ///
     /// ORDER: called only by the tail's task, between two batches.
     pub(crate) fn open(&self, collections: &[Arc<Collection>]) {
@@ -167,7 +167,7 @@ impl Shared {
         }
     }
 
-    /// Applies changes newer than all before.
+    /// Applies changes. They must be newer than all earlier ones.
     pub(crate) fn apply(&self, collection: &Arc<Collection>, changes: Vec<Change>) {
         self.counters().events.add(changes.len() as u64);
         collection.counts().events.add(changes.len() as u64);
@@ -192,7 +192,7 @@ impl Shared {
         }
     }
 
-    /// Records that a revision is the newest from now on.
+    /// Records that a revision is the newest one from `now` on.
     pub(crate) fn note_time(&self, now: SystemTime, revision: Revision) {
         self.environment.times.note(now, revision);
     }
@@ -202,7 +202,8 @@ impl Shared {
         self.environment.times.forget_before(before);
     }
 
-    /// Drops the events up to a revision, and expires earlier states. Costs nothing for collections without events.
+    /// Drops the events up to a revision, and expires the states before it. Costs nothing for collections without
+    /// events.
     pub(crate) fn trim(&self, oldest: Revision) {
         self.environment.expire(oldest);
         self.environment.views.trim(None, oldest);
@@ -212,8 +213,8 @@ impl Shared {
         self.note_events(&eventful);
     }
 
-    /// Decodes a value of a collection. Unreadable values are logged for the operator, since clients do not see them.
-    /// The number of lines is limited, because a store filled by another server may have many.
+    /// Decodes a value of a collection. Logs an unreadable value for the operator, since clients do not see it. The
+    /// number of log lines is limited, because a store that another server filled may have many such values.
     pub(crate) fn decode(&self, collection: &Collection, stored: &KeyValue) -> Result<Arc<Entry>, DecodeError> {
         collection.decode(stored).inspect_err(|error| {
             let before = self.counters().undecodable.add(1);
@@ -226,7 +227,7 @@ impl Shared {
         })
     }
 
-    /// The change of a collection by an event.
+    /// Returns the change of a collection by an event.
     pub(crate) fn change(&self, collection: &Collection, key: &str, event: &StoreEvent) -> Change {
         let revision = event.revision;
         let content = match event.stored() {
@@ -240,7 +241,7 @@ impl Shared {
         self.heard_of.fetch_max(revision.get(), Ordering::Relaxed);
     }
 
-    /// The number of known revisions of the store beyond the watermark.
+    /// The difference between the newest known revision of the store and the watermark.
     pub(crate) fn lag(&self) -> u64 {
         self.heard_of.load(Ordering::Relaxed).saturating_sub(self.watermark().get().get())
     }

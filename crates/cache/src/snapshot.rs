@@ -1,7 +1,7 @@
-//! A collection at one revision, from which lists are read.
+//! The state of a collection at one revision, for lists.
 //!
-//! Taking a snapshot copies a pointer, and holding one costs only the nodes replaced by later writes. Ranges are half
-//! open, over keys relative to the collection. Without an end they extend to that of the collection.
+//! Taking a snapshot copies a pointer, and holding it retains only the nodes that later writes replace. Ranges are half
+//! open, over keys relative to the collection. A range without an end extends to the end of the collection.
 
 use std::sync::Arc;
 
@@ -20,21 +20,21 @@ const BLOCK_LEVEL: u32 = 1;
 /// A collection at one revision.
 #[derive(Clone)]
 pub struct Snapshot {
-    /// The revision. No object in the snapshot is newer, and no write up to it is missing.
+    /// The revision. The snapshot has every write up to it, and no newer object.
     pub revision: Revision,
     pub(crate) trees: Trees,
 }
 
-/// The reason why there is no snapshot at a revision.
+/// The reason for which there is no snapshot at a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
-    /// The history does not cover the revision. The store's own history may.
+    /// The history of the cache does not cover the revision. The history of the store may.
     #[error("the oldest revision in the cache is {oldest}")]
     TooOld {
         /// The oldest revision that the cache can rebuild.
         oldest: Revision,
     },
-    /// The cache has not seen the revision yet.
+    /// The revision is above the watermark.
     #[error("the cache is at revision {current}")]
     Future {
         /// The watermark.
@@ -97,8 +97,8 @@ impl Snapshot {
         self.trees.entries.iter_ranks(first, last)
     }
 
-    /// The objects of the range, in key order, that may have all the terms: those with the rarest term. All objects of
-    /// the range without terms, or with common terms only.
+    /// The objects of the range, in key order, that have the rarest of the terms. The caller tests the other terms.
+    /// Returns all objects of the range if there are no terms, or common terms only.
     ///
     /// Cost: O(log n) for each term and for each object returned.
     pub fn select<'a>(&'a self, terms: &[IndexTerm<'_>], from: &str, to: Option<&str>) -> Selected<'a> {
@@ -109,14 +109,14 @@ impl Snapshot {
         Selected { entries }
     }
 
-    /// The leaves of the range as an owned cursor, which can be held across awaits.
+    /// The leaves of the range, as an owned cursor that can be held across awaits.
     pub fn cursor(&self, from: &str, to: Option<&str>) -> RangeCursor {
         let (first, last) = self.ranks(from, to);
         RangeCursor { leaves: self.trees.entries.leaves(first, last) }
     }
 
-    /// The objects that differ in another snapshot of the collection, with both versions. Cost: proportional to the
-    /// changes.
+    /// The objects that differ in another snapshot of the collection, with both versions. The cost is proportional to
+    /// the number of changes.
     pub fn changes_to<'a>(&'a self, other: &'a Self) -> tree::Diff<'a, Arc<Entry>> {
         tree::Diff::new(&self.trees.entries, &other.trees.entries, Arc::ptr_eq)
     }
@@ -142,7 +142,7 @@ impl<'a> Iterator for Selected<'a> {
     fn next(&mut self) -> Option<&'a Arc<Entry>> {
         match &mut self.entries {
             Candidates::Range(entries) => entries.next(),
-            // Index and entries belong to one state, so every posting has its entry.
+            // Index and entries belong to one state, so every key of the index has its entry.
             Candidates::Posted(trees, keys) => loop {
                 let found = trees.entries.get(keys.next()?);
                 if found.is_some() {
@@ -167,7 +167,7 @@ pub struct RangeCursor {
 }
 
 impl RangeCursor {
-    /// The next leaf's part of the range.
+    /// The part of the next leaf that is within the range.
     pub fn next_leaf(&mut self) -> Option<LeafSlice> {
         self.leaves.next().map(|slice| LeafSlice { slice })
     }
@@ -197,7 +197,7 @@ impl LeafSlice {
         self.slice.items()
     }
 
-    /// Returns true for a whole leaf, which [`block`](Self::block) supports.
+    /// Returns true for a whole leaf. Only whole leaves have a [`block`](Self::block).
     pub fn is_whole(&self) -> bool {
         self.slice.is_whole()
     }
@@ -226,8 +226,8 @@ impl LeafSlice {
 }
 
 impl LeafSlice {
-    /// The size of the objects in a numbered form, added up by `measure`. For a whole leaf the size in the first
-    /// requested form is cached until the leaf changes.
+    /// The size of the objects in a numbered form, as `measure` computes it. A whole leaf caches the size in the form
+    /// that is requested first, until the leaf changes.
     ///
     /// # Errors
     /// Errors of `measure`.
@@ -238,7 +238,7 @@ impl LeafSlice {
             _ => {
                 let size = measure(self.entries())?;
                 if self.is_whole() {
-                    // If another form is cached, this one is measured each time.
+                    // If the size in another form is cached, this form is measured each time.
                     let _kept = kept.set((form, size));
                 }
                 Ok(size)
@@ -256,6 +256,6 @@ fn compress(entries: &[Arc<Entry>], weight: u64) -> DeflateBlock {
         entry.write_item(&mut text);
     }
     let block = DeflateBlock::compress(&text, BLOCK_LEVEL);
-    // The compressor's buffer has spare capacity, and this copy is kept for long.
+    // The compressor's buffer has spare capacity. The copy has none, since it is kept for long.
     DeflateBlock { bytes: bytes::Bytes::copy_from_slice(&block.bytes), ..block }
 }

@@ -1,6 +1,6 @@
-//! The specification of a collection: the place of its objects in the store, and the fields to keep.
+//! The specification of a collection: the prefix of its objects in the store, and the fields to keep.
 //!
-//! This module does not read objects. The cache must not know the declaration of resources: its caller translates them
+//! This module does not read objects. The cache must not know the declarations of resources: its caller translates each
 //! into a [`CollectionSpec`].
 
 use std::fmt;
@@ -11,23 +11,23 @@ use keelson_codec::{Checked, FieldPath, StoredObject};
 /// A prefix of the store, and the layout of its objects.
 #[derive(Clone, Debug)]
 pub struct CollectionSpec {
-    /// The prefix of all its keys in the store, ending in `/`: `/registry/pods/`. No prefix of a cache begins with
-    /// another.
+    /// The prefix of all keys of the collection in the store, ending in `/`: `/registry/pods/`. No prefix of a cache
+    /// begins with another one.
     pub prefix: String,
-    /// The fields for selecting or finding objects, in addition to name and namespace.
+    /// The fields by which objects are selected or found, in addition to name and namespace.
     pub fields: Vec<FieldPath>,
     /// The index in `fields` of the field for dispatching events and indexing objects, such as `spec.nodeName` of pods.
     pub dispatch: Option<usize>,
-    /// Completes objects on read.
+    /// Completes objects when they are read.
     pub complete: Option<Arc<dyn Complete>>,
     /// True if list items include kind and apiVersion, as for custom resources.
     pub typed_items: bool,
 }
 
-/// The fields kept with the objects of a collection, and their indexes.
+/// The fields that a collection keeps with its objects, and their indexes.
 ///
-/// Every entry, tree and snapshot has its layout, so that its fields are read correctly even after the collection was
-/// replaced by one with another layout.
+/// Every entry, tree and snapshot has its layout. So its fields are read correctly even after another collection with
+/// another layout has replaced its collection.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Layout {
     pub(crate) fields: Vec<FieldPath>,
@@ -39,7 +39,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// A layout of these fields, one of which may be the field for dispatching and indexing.
+    /// Creates a layout of these fields. `dispatch` is the index of the field for dispatching and indexing, if any.
     pub(crate) fn new(fields: Vec<FieldPath>, dispatch: Option<usize>) -> Self {
         let names = fields.iter().map(|path| path.steps().join(".").into()).collect();
         Self { fields, names, dispatch, typed_items: false }
@@ -55,12 +55,12 @@ impl Layout {
         self.names.iter().map(|name| &**name)
     }
 
-    /// The index of a field, such as `spec.nodeName`. Linear in their small number.
+    /// The index of a field, such as `spec.nodeName`. The cost is linear in the small number of fields.
     pub fn place(&self, path: &str) -> Option<usize> {
         self.names.iter().position(|kept| **kept == *path)
     }
 
-    /// The index of a field, if it is the one for dispatching and indexing.
+    /// The index of a field, if it is the field for dispatching and indexing.
     pub(crate) fn dispatched(&self, path: &str) -> Option<usize> {
         self.dispatch.filter(|place| self.names.get(*place).is_some_and(|kept| **kept == *path))
     }
@@ -68,6 +68,7 @@ impl Layout {
 
 /// Completes objects stored before a field or default existed.
 pub trait Complete: fmt::Debug + Send + Sync {
-    /// The completed object. `None` if it lacks nothing, which must be cheap, since this runs for every object read.
+    /// The completed object. `None` if the object is complete. That case must be cheap, since this runs for every
+    /// object that is read.
     fn complete(&self, stored: &Checked) -> Option<StoredObject>;
 }

@@ -1,12 +1,12 @@
 //! Counters of the cache, for metrics and health.
 //!
-//! They belong to the whole cache, not to its collections: reading them costs the same for any number of collections,
-//! and removing one does not change them.
+//! The counters belong to the whole cache and not to its collections. So reading them costs the same for any number of
+//! collections, and removing a collection does not change them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-/// The tail of the store has failed. The cache serves its state and retries.
+/// The fault of a failed tail. The cache still serves its state and retries.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the cache receives no events from the store: {error}")]
 pub struct TailFault {
@@ -21,21 +21,21 @@ pub struct TailFault {
 pub struct CacheStats {
     /// Events applied in all collections.
     pub events: u64,
-    /// Values that are not objects, and hidden.
+    /// Stored values that are not objects. The cache hides them.
     pub undecodable: u64,
     /// The number of times that the tail was reopened.
     pub tail_restarts: u64,
-    /// The number of times that everything was reloaded, which ends all watches.
+    /// The number of times that all collections were reloaded, which ends all watches.
     pub reloads: u64,
     /// The number of comparisons of a collection with the store.
     pub checks: u64,
     /// The number of collections that differed from the store and were reloaded, which ends their watches.
     pub repairs: u64,
-    /// The number of known revisions of the store beyond the watermark.
+    /// The difference between the newest known revision of the store and the watermark.
     pub lag: u64,
-    /// Old states rebuilt from a history, without remembered ones.
+    /// The number of old states that were rebuilt from a history. Kept states do not count.
     pub snapshots_rebuilt: u64,
-    /// Bytes that the histories hold beyond the newest state.
+    /// The bytes that the histories hold in addition to the newest state.
     pub history_bytes: u64,
     /// The number of collections.
     pub collections: usize,
@@ -45,7 +45,7 @@ pub struct CacheStats {
     pub view_bytes: u64,
 }
 
-/// Counters at the places of counting.
+/// The counters that the code increments.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) events: Counter,
@@ -62,7 +62,7 @@ pub(crate) struct Counters {
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds to it. Returns the old value.
+    /// Adds to the counter. Returns the old value.
     pub(crate) fn add(&self, count: u64) -> u64 {
         self.0.fetch_add(count, Ordering::Relaxed)
     }

@@ -1,8 +1,9 @@
 //! Follows one tail of the store and feeds all collections from it.
 //!
-//! It is the only writer of collections. Events of a batch are applied to every collection before the watermark moves,
-//! so a reader that sees the watermark finds them all. A tail that fails, or is silent about newer revisions, is
-//! reopened after the watermark. If the store has compacted past it, everything is reloaded and watches end.
+//! The task of the tail is the only writer of collections. It applies the events of a batch to every collection before
+//! it moves the watermark, so a reader that sees the watermark finds them all. It reopens a tail after the watermark if
+//! the tail fails, or delivers nothing although the store has newer revisions. If the store has compacted the revision
+//! of the watermark, the task reloads all collections, and watches end.
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::pin;
@@ -21,31 +22,31 @@ use crate::config::CacheConfig;
 use crate::load;
 use crate::shared::Shared;
 
-/// The failures of tails.
+/// Limits the log lines about failed tails.
 static BROKEN: RepeatLog = RepeatLog::new();
 
-/// The maximum number of loads that are restarted because of a compaction.
+/// The maximum number of attempts of a load. A compaction restarts a load.
 const LOAD_ATTEMPTS: u32 = 6;
-/// The first wait before a failed tail is reopened. It doubles with each further one.
+/// The wait before a failed tail is reopened for the first time. It doubles with each further failure.
 const FIRST_BACKOFF: Duration = Duration::from_millis(50);
-/// The maximum of these waits.
+/// The longest of these waits.
 const LONGEST_BACKOFF: Duration = Duration::from_secs(5);
-/// The interval of checking the age of the history.
+/// The interval between checks of the age of the history.
 const AGE_INTERVAL: Duration = Duration::from_secs(5);
-/// The interval of checking whether the store has revisions that the tail has not delivered.
+/// The interval between checks for revisions of the store that the tail has not delivered.
 const PULSE_INTERVAL: Duration = Duration::from_secs(5);
-/// The maximum silence of a tail while the store has newer revisions.
+/// The maximum time without events from a tail while the store has newer revisions.
 const STALL_PATIENCE: Duration = Duration::from_secs(10);
-/// The maximum time of the store for opening a tail, or returning its newest revision.
+/// The maximum time in which the store must open a tail, or return its newest revision.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A request to the tail's task, executed between two batches.
+/// A request to the tail's task, which executes it between two batches.
 pub(crate) enum Command {
     /// Adds collections.
     Add(AddRequest),
     /// Removes the collections with these prefixes.
     Remove { prefixes: Vec<String>, done: oneshot::Sender<()> },
-    /// A collection has to be loaded anew.
+    /// Reloads a collection.
     Repair(Arc<Collection>, Cause),
 }
 
@@ -55,7 +56,7 @@ pub(crate) struct Follower {
     config: CacheConfig,
     commands: mpsc::Receiver<Command>,
     additions: Additions,
-    /// Times of watermarks, ascending, which determine the age of events.
+    /// The times of watermarks, ascending. They determine the age of events.
     marks: VecDeque<(SystemTime, Revision)>,
 }
 
@@ -109,7 +110,7 @@ impl Follower {
         }
     }
 
-    /// Applies batches until the tail fails.
+    /// Applies batches until the tail fails. Returns the error.
     async fn follow(&mut self, tail: &mut Tail) -> StoreError {
         let mut age = tokio::time::interval(AGE_INTERVAL);
         let mut stalled = pin!(stalled(self.store.clone(), self.shared.clone()));
@@ -120,12 +121,13 @@ impl Follower {
                         let after = self.shared.watermark().get();
                         self.additions.note(&batch, after);
                         let prepared = self.shared.prepare(&batch, after);
-                        // ORDER: recorded before the batch is visible, so that a reader of it can resolve its time.
+                        // ORDER: the time is recorded before the batch is visible, so that a reader of the batch can
+                        // resolve its time.
                         self.shared.note_time(self.config.clock.now(), prepared.watermark);
                         self.shared.publish(prepared);
                         self.additions.got_on();
                         self.shared.clear_fault();
-                        // Batches may follow without a wait. This lets other tasks of the worker run.
+                        // Batches may follow without a wait. Yielding lets other tasks of the worker run.
                         tokio::task::yield_now().await;
                     }
                     Err(error) => return error,
@@ -147,14 +149,14 @@ impl Follower {
             Command::Remove { prefixes, done } => {
                 self.additions.close(&prefixes);
                 self.shared.close(&prefixes);
-                // The sender may have been dropped.
+                // The requester may no longer wait.
                 let _gone = done.send(());
             }
             Command::Repair(collection, cause) => self.additions.repair(collection, cause),
         }
     }
 
-    /// Waits, while additions and removals continue.
+    /// Waits, and executes additions and removals meanwhile.
     async fn pause(&mut self, duration: Duration) {
         let mut over = pin!(tokio::time::sleep(duration));
         loop {
@@ -162,7 +164,8 @@ impl Follower {
                 () = &mut over => return,
                 Some(done) = self.additions.next() => self.additions.finish(done),
                 Some(command) = self.commands.recv() => match command {
-                    // It has to be loaded from the store, which does not answer; it will be found again.
+                    // The repair has to read the store, which does not answer. The next comparison finds the difference
+                    // again.
                     Command::Repair(..) => {}
                     command => self.obey(command),
                 },
@@ -170,7 +173,7 @@ impl Follower {
         }
     }
 
-    /// Reopens the tail, however long it takes.
+    /// Reopens the tail, for as long as it takes.
     async fn reopen(&mut self, error: StoreError, backoff: &mut Duration) -> Tail {
         let mut error = error;
         loop {
@@ -189,8 +192,8 @@ impl Follower {
             };
             match (opened, answer(self.store.current_revision()).await) {
                 (Ok(tail), Ok(newest)) => {
-                    // An idle tail delivers nothing. One with newer revisions has to deliver before the fault is
-                    // cleared.
+                    // A tail without pending events delivers nothing. If the store has newer revisions, the tail has to
+                    // deliver them before the fault is cleared.
                     if self.shared.watermark().get() >= newest {
                         self.shared.clear_fault();
                     }
@@ -204,7 +207,7 @@ impl Follower {
         }
     }
 
-    /// Reloads everything at the newest revision, since the events since the watermark are lost.
+    /// Reloads all collections at the newest revision, since the events after the watermark are lost.
     async fn reload(&mut self) -> Result<Tail, StoreError> {
         let newest = answer(self.store.current_revision()).await?;
         self.load(newest).await?;
@@ -225,7 +228,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Drops history beyond the configured age.
+    /// Drops history that is older than the configured age.
     fn drop_aged(&mut self) {
         let now = self.config.clock.now();
         let reached = self.shared.watermark().get();
@@ -251,7 +254,7 @@ impl Follower {
 }
 
 impl Shared {
-    /// Decodes the events after a revision.
+    /// Decodes the events of a batch that are after a revision.
     fn prepare(&self, batch: &TailBatch, after: Revision) -> Prepared {
         let mut changes: Vec<(Arc<Collection>, Vec<Change>)> = Vec::new();
         let mut places = HashMap::new();
@@ -272,18 +275,18 @@ impl Shared {
         for (collection, changes) in prepared.changes {
             self.apply(&collection, changes);
         }
-        // ORDER: after every collection has the batch.
+        // ORDER: the watermark moves after every collection has the batch.
         self.watermark().advance(prepared.watermark);
     }
 }
 
-/// Waits until the tail is silent although the store has newer revisions, and returns the fault. A tail with a dead
-/// connection can look like an idle one forever.
+/// Waits until the tail delivers nothing although the store has newer revisions, and returns the fault. Without this
+/// check, a tail with a dead connection could look like an idle one forever.
 async fn stalled(store: Arc<dyn Store>, shared: Arc<Shared>) -> StoreError {
     loop {
         tokio::time::sleep(PULSE_INTERVAL).await;
         let reached = shared.watermark().get();
-        // The health of the store is checked elsewhere.
+        // Other components check the health of the store.
         let Ok(newest) = answer(store.current_revision()).await else { continue };
         shared.heard_of(newest);
         if shared.watermark().wait_for(newest, STALL_PATIENCE).await.is_err() && shared.watermark().get() == reached {
@@ -294,7 +297,7 @@ async fn stalled(store: Arc<dyn Store>, shared: Arc<Shared>) -> StoreError {
     }
 }
 
-/// The store's response, or a timeout.
+/// Returns the store's response, or an error after a timeout.
 async fn answer<T>(asked: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     let silent = |_| StoreError::Unavailable(format!("it has not answered in {ANSWER_PATIENCE:?}"));
     tokio::time::timeout(ANSWER_PATIENCE, asked).await.map_err(silent)?

@@ -1,8 +1,8 @@
-//! The times of revisions, by which a time in the past is resolved.
+//! The times of revisions. They resolve a time in the past to a revision.
 //!
-//! A record is made when the cache receives a revision, by this server's clock, so times before its start are unknown.
-//! There are at most two records in a grain of time, and the last one is exact. The grain grows at the maximum number
-//! of records, so memory is bounded for any write rate and length of history.
+//! The cache records a revision when it receives it, with the time of this server's clock. So times before the start of
+//! the server are unknown. At most two records are in one grain of time, and the last record is exact. When there are
+//! too many records, the grain doubles, so memory is limited for any write rate and length of history.
 
 use std::collections::VecDeque;
 use std::time::{Duration, SystemTime};
@@ -10,12 +10,12 @@ use std::time::{Duration, SystemTime};
 use keelson_meta::Revision;
 use parking_lot::Mutex;
 
-/// The duration with at most two records.
+/// The initial grain: a time with at most two records.
 const GRAIN: Duration = Duration::from_millis(100);
 /// The maximum number of records.
 const MAX_NOTES: usize = 4096;
 
-/// The times of watermarks.
+/// The recorded times of watermarks.
 #[derive(Default)]
 pub(crate) struct Times(Mutex<Notes>);
 
@@ -32,7 +32,7 @@ impl Default for Notes {
 }
 
 impl Times {
-    /// Records a revision as the newest one from now on.
+    /// Records a revision as the newest one from `now` on.
     pub(crate) fn note(&self, now: SystemTime, revision: Revision) {
         self.0.lock().note(now, revision);
     }
@@ -60,12 +60,12 @@ impl Notes {
         if last.is_some_and(|(_, known)| known >= revision) {
             return;
         }
-        // A clock that is set back never records earlier times.
+        // If the clock is set back, the new record gets the time of the last one.
         let now = last.map_or(now, |(time, _)| now.max(time));
         let is_near =
             |(time, _): (SystemTime, Revision)| now.duration_since(time).is_ok_and(|apart| apart < self.grain);
         if before.is_some_and(is_near) {
-            // The last record only held the newest revision: the one before belongs to this grain.
+            // The last record only served to have the newest revision. The record before it represents this grain.
             self.all.pop_back();
         }
         self.all.push_back((now, revision));
@@ -111,7 +111,7 @@ mod tests {
         times.forget_before(at(2500));
         check(&times, 1500, None);
         check(&times, 2500, Some(7));
-        // After the clock is set back, records do not go back.
+        // After the clock is set back, the times of records do not decrease.
         times.note(at(4000), Revision::new(10));
         check(&times, 4500, Some(7));
         check(&times, 5000, Some(10));

@@ -1,9 +1,9 @@
 //! A counted, copy-on-write B+tree: items ordered by byte strings, whose clones cost one pointer.
 //!
-//! Every node sums the number and the weight (bytes) of the items below it. A rank, an access to the n-th item and the
-//! size of a range therefore take O(log n). A write copies only the nodes on its path that a clone shares, and changes
-//! the others in place. Each leaf has a cell for data derived from its items, which a change of the leaf clears. The
-//! tree must not know the items.
+//! Every node has the sums of the number and of the weight (bytes) of the items below it. So a rank, an access to the
+//! n-th item and the size of a range take O(log n). On the path of a write, nodes that a clone shares are copied, and
+//! others are changed in place. Each leaf has a cell for data derived from its items. A change of the leaf clears it.
+//! The tree must not know the items.
 
 mod diff;
 mod iter;
@@ -24,22 +24,22 @@ pub use node::{Leaf, Sums};
 pub const LEAF_MAX: usize = 32;
 /// The maximum number of children of an inner node.
 pub const INNER_MAX: usize = 32;
-/// The divisor of the maximum for the fill below which a node is joined with a neighbour.
+/// A node with less than the maximum divided by this number is joined with a neighbour.
 const UNDERFULL: usize = 4;
-/// The fill of nodes from [`CowTree::from_sorted`] in quarters, which leaves room for some inserts before the first
+/// The fill of nodes from [`CowTree::from_sorted`] in quarters. It leaves space for some inserts before the first
 /// split.
 const FILL_QUARTERS: usize = 3;
 
-/// An item of a [`CowTree`]. Cloning one should be as cheap as cloning an `Arc`.
+/// An item of a [`CowTree`]. Cloning an item should be as cheap as cloning an `Arc`.
 pub trait Item: Clone {
     /// Data derived from all items of a leaf and kept until the leaf changes.
     type Derived: Default;
 
-    /// The size of this item in bytes, as summed by the tree. Immutable.
+    /// The size of this item in bytes, which the tree adds up. It must never change.
     fn weight(&self) -> u64;
 }
 
-/// For trees that are sets of keys.
+/// For trees that are only sets of keys.
 impl Item for () {
     type Derived = ();
 
@@ -48,7 +48,7 @@ impl Item for () {
     }
 }
 
-/// Items by key. See the module's text.
+/// A map from byte strings to items. See the text of the module.
 pub struct CowTree<T: Item> {
     root: Node<T>,
 }
@@ -66,7 +66,7 @@ impl<T: Item> Default for CowTree<T> {
 }
 
 impl<T: Item> CowTree<T> {
-    /// Builds a tree from items with strictly ascending keys, with well-filled nodes. O(n).
+    /// Builds a tree of well-filled nodes from items with strictly ascending keys. O(n).
     pub fn from_sorted<K: AsRef<[u8]>>(items: impl IntoIterator<Item = (K, T)>) -> Self {
         let fill = LEAF_MAX * FILL_QUARTERS / 4;
         let mut items = items.into_iter().peekable();
@@ -83,7 +83,7 @@ impl<T: Item> CowTree<T> {
         }))
     }
 
-    /// A tree of these leaves, which must not be empty and have strictly ascending keys.
+    /// Builds a tree of these leaves. No leaf may be empty, and the keys must strictly ascend.
     fn of_leaves(leaves: impl Iterator<Item = Arc<Leaf<T>>>) -> Self {
         let mut level: Vec<node::Sibling<T>> = Vec::new();
         let mut last = Vec::new();
@@ -96,7 +96,7 @@ impl<T: Item> CowTree<T> {
         Self { root: Node::stack(level, INNER_MAX * FILL_QUARTERS / 4).unwrap_or_else(|| Self::default().root) }
     }
 
-    /// Returns true if this is a clone of the other, with equal contents.
+    /// Returns true if both are clones of one tree, without a change since.
     pub fn is_same(&self, other: &Self) -> bool {
         self.root.is_same(&other.root)
     }
@@ -121,7 +121,7 @@ impl<T: Item> CowTree<T> {
         self.root.get(key.as_ref())
     }
 
-    /// Adds an item, or replaces the one with this key and returns it.
+    /// Adds an item. If there is an item with this key, replaces and returns it.
     pub fn insert(&mut self, key: impl AsRef<[u8]>, item: T) -> Option<T> {
         let grown = self.root.insert(key.as_ref(), item, true);
         if let Some(sibling) = grown.sibling {
@@ -130,7 +130,7 @@ impl<T: Item> CowTree<T> {
         grown.replaced
     }
 
-    /// Removes the item with this key. Copies nothing if there is none.
+    /// Removes and returns the item with this key. Copies nothing if there is none.
     pub fn remove(&mut self, key: impl AsRef<[u8]>) -> Option<T> {
         self.get(&key)?;
         let removed = self.root.remove(key.as_ref());
@@ -142,8 +142,7 @@ impl<T: Item> CowTree<T> {
 
     /// Replaces the items with ranks in `from..to`. The new keys must strictly ascend between those of the adjacent
     /// items.
-    ///
-    /// Cost: O(number of leaves). Unchanged items are not visited, except those next to the ends.
+    /// Cost: O(number of leaves). Unchanged items are not visited, except the items of the leaves at both ends.
     pub fn splice<K: AsRef<[u8]>>(&mut self, from: usize, to: usize, items: impl IntoIterator<Item = (K, T)>) {
         let between = Self::from_sorted(items);
         let parts = [self.leaves(0, from), between.leaves(0, between.len()), self.leaves(to, self.len())];
@@ -170,7 +169,7 @@ impl<T: Item> CowTree<T> {
         self.iter_ranks(0, self.len())
     }
 
-    /// The leaves with the ranks `from..to`, as an owned iterator.
+    /// The leaves that have the items with ranks in `from..to`, as an owned iterator.
     pub fn leaves(&self, from: usize, to: usize) -> LeafCursor<T> {
         LeafCursor::new(self.clone(), from, to.min(self.len()))
     }

@@ -1,8 +1,8 @@
 //! The state of a collection: the entries by key, and the index by label and dispatch field.
 //!
-//! Both are copy-on-write, so every snapshot has its index: a selected list that continues at an old revision uses the
-//! index of that revision. The index has keys instead of entries, so a write with unchanged labels does not change it.
-//! Terms of about every second object are not indexed, and found by a scan of the range.
+//! Both are copy-on-write, so every snapshot has its index. A selected list that continues at an old revision uses the
+//! index of that revision. The index has keys instead of entries, so a write that leaves the labels unchanged does not
+//! change the index. Terms that about every second object has are not indexed. A scan of the range finds their objects.
 
 mod build;
 #[cfg(test)]
@@ -22,16 +22,16 @@ use crate::tree::{CowTree, Item};
 
 /// The prefix of the dispatch field's value in the index. No label key starts with it.
 const DISPATCH_MARK: &str = "\u{1}";
-/// The number of additions to the index between checks for common terms. A prime, to avoid regular patterns of the
-/// objects' terms.
+/// The number of additions to the index between checks for common terms. It is a prime, so that regular patterns in the
+/// terms of objects do not hide a term from the checks.
 const ADDITIONS_A_LOOK: u32 = 61;
 
 /// Data derived from a leaf of entries.
 #[derive(Default)]
 pub struct LeafCache {
-    /// `item,item,...` of all its entries, compressed.
+    /// The list items of all entries of the leaf (`item,item,...`), compressed.
     pub(crate) block: OnceLock<DeflateBlock>,
-    /// The size of all its entries in some form, with the form.
+    /// The size of all entries of the leaf in one form, with the number of the form.
     pub(crate) size: OnceLock<(u16, usize)>,
 }
 
@@ -43,7 +43,7 @@ impl Item for Arc<Entry> {
     }
 }
 
-/// A required term of entries that the index may have.
+/// A term that entries must have, and that the index may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexTerm<'a> {
     /// A label with this key and value.
@@ -75,12 +75,12 @@ impl IndexTerm<'_> {
     }
 }
 
-/// Entries and index of one state. A clone is a snapshot.
+/// The entries and the index of one state. A clone is a snapshot.
 #[derive(Clone, Default)]
 pub(crate) struct Trees {
     pub(crate) entries: CowTree<Arc<Entry>>,
     index: Postings,
-    /// The terms that are not in the index.
+    /// The terms that are counted and not in the index.
     common: CommonTerms,
     /// The number of additions until the next check for common terms.
     until_look: u32,
@@ -98,7 +98,7 @@ impl Trees {
         &self.layout
     }
 
-    /// The state with exactly these entries, sorted by key.
+    /// Builds the state of these entries, which are sorted by key.
     pub(crate) fn from_sorted(entries: &[Arc<Entry>], layout: Arc<Layout>) -> Self {
         let ((index, common), entries) = both(
             entries.len(),
@@ -108,7 +108,7 @@ impl Trees {
         Self { entries, index, common, until_look: 0, layout }
     }
 
-    /// Adds or replaces an entry. Returns the one it replaced.
+    /// Adds or replaces an entry. Returns the replaced entry.
     pub(crate) fn put(&mut self, entry: &Arc<Entry>) -> Option<Arc<Entry>> {
         let previous = self.entries.insert(&*entry.key, entry.clone());
         self.reindex(previous.as_deref(), Some(entry));
@@ -147,7 +147,7 @@ impl Trees {
     fn reindex<'e>(&mut self, old: Option<&'e Entry>, new: Option<&'e Entry>) {
         let Some(key) = old.or(new).map(|entry| &*entry.key) else { return };
         if !matches!((old, new), (Some(old), Some(new)) if old.labels.same(&new.labels)) {
-            // Common terms of both entries are unchanged.
+            // The count of a common term of both entries is unchanged.
             let alone = |entry: Option<&'e Entry>, other: Option<&'e Entry>| {
                 let terms = entry.map_or(&[][..], |entry| entry.labels.terms()).iter();
                 terms.filter(move |term| !other.is_some_and(|other| other.labels.has(term.as_bytes())))
@@ -167,7 +167,8 @@ impl Trees {
         }
     }
 
-    /// Indexes terms that were common, with one scan of all entries and one pass over the index for each term.
+    /// Indexes terms that are no longer common. Costs one scan of all entries, and one pass over the index for each
+    /// term.
     fn post_again(&mut self, terms: &[Arc<[u8]>]) {
         let mut having: Vec<Vec<&str>> = vec![Vec::new(); terms.len()];
         for entry in self.entries.iter() {
@@ -194,7 +195,7 @@ impl Trees {
         }
     }
 
-    /// Removes a term from the index if it has become common.
+    /// If a term has become common, removes it from the index and counts it.
     fn look(&mut self, term: &mut Term) {
         let count = self.index.stretch(term, "", None).len();
         if is_common(count, self.entries.len()) {

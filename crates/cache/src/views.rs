@@ -1,12 +1,13 @@
-//! Views, the indexes of queries: the objects of one snapshot that a query selects, in its order, as a counted
-//! copy-on-write tree.
+//! Views are the indexes of queries. A view has the objects of one snapshot that a query selects, in the query's order,
+//! as a counted copy-on-write tree.
 //!
-//! A [`Sight`] returns the sort keys of an entry. This crate must not know their meaning. A view is built by a scan
-//! ([`Gathered`]), or from the view of another snapshot and the difference of the two trees ([`CatchingUp`]), at the
-//! cost of the changes. Writes do no work for views. Built views are kept for a while (`kept.rs`).
+//! A [`Sight`] returns the sort keys of an entry. This crate does not know their meaning. A view is built by a scan
+//! ([`Gathered`]), or from the view of another snapshot and the difference of both trees ([`CatchingUp`]). The second
+//! way costs time only for the changes. Writes do no work for views. Built views are kept for later queries
+//! (`kept.rs`).
 //!
-//! Invariant: a view of a snapshot has exactly the sort keys that its sight gives the snapshot's entries, however it
-//! was built.
+//! Invariant: a view of a snapshot has exactly the sort keys that its sight returns for the entries of the snapshot,
+//! however the view was built.
 
 mod kept;
 mod room;
@@ -26,10 +27,10 @@ use crate::entry::Entry;
 use crate::snapshot::Snapshot;
 use crate::tree::{CowTree, Diff, KeyCursor};
 
-/// Determines the positions of entries.
+/// Determines the positions of entries in a view.
 pub trait Sight: Send + Sync {
-    /// Adds the sort keys of an entry: none if it is not in the view, several if it is in several groups. No sort key
-    /// may be a prefix of another one, of any entry.
+    /// Adds the sort keys of an entry: none if the entry is not in the view, several if it is in several groups. No
+    /// sort key may be a prefix of another sort key of any entry.
     fn places(&self, entry: &Entry, out: &mut Places);
 
     /// The cost of evaluating an entry, in bytes walked.
@@ -37,7 +38,7 @@ pub trait Sight: Send + Sync {
         entry.list_bytes()
     }
 
-    /// Returns true if the evaluation may take long enough to need a separate thread.
+    /// Returns true if the evaluation may take so long that it needs a separate thread.
     fn is_heavy(&self, _entry: &Entry) -> bool {
         false
     }
@@ -47,7 +48,7 @@ pub trait Sight: Send + Sync {
 #[derive(Default)]
 pub struct Places {
     bytes: Vec<u8>,
-    /// The end of each.
+    /// The end of each sort key.
     ends: SmallVec<[usize; 4]>,
     has_failed: bool,
 }
@@ -59,7 +60,7 @@ impl Places {
         self.ends.push(self.bytes.len());
     }
 
-    /// Records a failed evaluation: the entry has no position.
+    /// Records that the evaluation failed. The entry gets no position.
     pub const fn fail(&mut self) {
         self.has_failed = true;
     }
@@ -86,17 +87,18 @@ impl Places {
     }
 }
 
-/// The terminator of a key in a pair, before its length. No key contains it, so a key sorts before its extensions.
+/// The end mark of an object key in a pair, before the length of the key. No key contains this byte, so a key sorts
+/// before longer keys that begin with it.
 const KEY_END: u8 = 0;
-/// The size of a terminator and length in bytes.
+/// The size of an end mark and a length in bytes.
 const END_BYTES: usize = 1 + size_of::<u32>();
-/// Sorts after all keys with a sort key, since no text has a byte as large.
+/// A byte that sorts after all object keys with the same sort key, since no text has a byte as large.
 const BEHIND_KEYS: u8 = 0xff;
 /// The cost of a change in bytes walked, in addition to the evaluation of its objects.
 const CHANGE_BYTES: u64 = 4096;
-/// The cost of each added or removed position, in bytes walked.
+/// The cost of each added or removed position in bytes walked.
 const PLACE_BYTES: u64 = 512;
-/// The memory of a gathered pair in addition to its bytes.
+/// The memory of a gathered pair in bytes, in addition to the bytes of the pair.
 const GATHERED_BYTES: usize = size_of::<(usize, usize)>();
 
 /// The encoding of a sort key and an object key in a view.
@@ -122,7 +124,7 @@ fn parts(pair: &[u8]) -> Option<Position<'_>> {
     Some(Position { place, key: std::str::from_utf8(key).ok()? })
 }
 
-/// The selected objects of a snapshot in the query's order. A clone is a pointer.
+/// The selected objects of a snapshot in the query's order. A clone copies a pointer.
 #[derive(Clone, Default)]
 pub struct View {
     tree: CowTree<()>,
@@ -133,9 +135,9 @@ pub struct View {
 }
 
 impl View {
-    /// The view of several gathered parts with distinct entries.
+    /// Builds the view of several gathered parts. No entry may be in two parts.
     ///
-    /// Cost: O(n log(number of parts)), or O(n) for consecutive parts, as in the order of keys.
+    /// Cost: O(n log(number of parts)), or O(n) if each part begins after the end of the one before it.
     pub fn of(parts: &mut [Gathered]) -> Self {
         parts.iter_mut().for_each(Gathered::sort);
         let bytes = parts.iter().map(|part| part.bytes.len() as u64).sum();
@@ -163,12 +165,12 @@ impl View {
         Self { tree: CowTree::from_sorted(pairs), bytes, failures }
     }
 
-    /// The number of entries of the snapshot with a failed evaluation.
+    /// The number of entries of the snapshot whose evaluation failed.
     pub const fn failures(&self) -> usize {
         self.failures
     }
 
-    /// The number of positions: objects, or objects in groups.
+    /// The number of positions. An object in several groups has several.
     pub fn len(&self) -> usize {
         self.tree.len()
     }
@@ -180,11 +182,11 @@ impl View {
 
     /// The approximate memory in bytes.
     pub fn bytes(&self) -> u64 {
-        // In addition to the pairs: their end offsets, and their share of a leaf.
+        // The memory of the pairs, and for each pair an end offset and a part of a leaf.
         self.bytes + self.len() as u64 * 8
     }
 
-    /// The number of positions up to an object with a sort key, which need not exist. O(log n).
+    /// The number of positions up to and including this sort key and object key. The view need not have them. O(log n).
     pub fn rank_behind(&self, place: &[u8], key: &str) -> usize {
         let mut pair = pair(place, key);
         // No other pair begins with a whole pair.
@@ -197,7 +199,7 @@ impl View {
         self.tree.before(place).count
     }
 
-    /// The number of positions up to a sort key. O(log n).
+    /// The number of positions up to and including a sort key. O(log n).
     pub fn rank_behind_place(&self, place: &[u8]) -> usize {
         self.tree.before([place, &[BEHIND_KEYS]].concat()).count
     }
@@ -231,7 +233,7 @@ pub struct Position<'a> {
     pub key: &'a str,
 }
 
-/// Consecutive positions of a view. Owns its data, so it can be held across awaits.
+/// Consecutive positions of a view. It owns its data, so it can be held across awaits.
 pub struct Positions(KeyCursor<()>);
 
 impl Positions {
@@ -241,7 +243,7 @@ impl Positions {
     }
 }
 
-/// Evaluated entries for a view.
+/// The positions of evaluated entries, for a view.
 #[derive(Default)]
 pub struct Gathered {
     /// The concatenated pairs.
@@ -254,7 +256,7 @@ pub struct Gathered {
 }
 
 impl Gathered {
-    /// Evaluates an entry.
+    /// Evaluates an entry and adds its positions.
     pub fn add(&mut self, sight: &dyn Sight, entry: &Entry) {
         let mut places = std::mem::take(&mut self.places);
         places.of(sight, entry);
@@ -262,7 +264,7 @@ impl Gathered {
         self.places = places;
     }
 
-    /// Adds the positions of an evaluated entry.
+    /// Adds the positions of an entry that was evaluated already.
     pub fn add_places(&mut self, places: &Places, entry: &Entry) {
         for place in places.sorted() {
             let start = self.bytes.len();
@@ -273,7 +275,7 @@ impl Gathered {
         self.failures += usize::from(places.has_failed);
     }
 
-    /// Adds the known position of an object.
+    /// Adds a position of an object.
     pub fn push(&mut self, place: &[u8], key: &str) {
         let start = self.bytes.len();
         write_pair(place, key, &mut self.bytes);
@@ -281,7 +283,7 @@ impl Gathered {
         self.is_sorted = false;
     }
 
-    /// Sorts the positions if necessary: about 20 ms for 100,000.
+    /// Sorts the positions if they are not sorted. 100,000 positions take about 20 ms.
     pub fn sort(&mut self) {
         let Self { bytes, pairs, is_sorted, .. } = self;
         if !std::mem::replace(is_sorted, true) {
@@ -309,7 +311,7 @@ impl Gathered {
     }
 }
 
-/// Updates the view of one snapshot to another, change by change.
+/// Updates the view of one snapshot to another snapshot, change by change.
 pub struct CatchingUp<'a> {
     changes: Diff<'a, Arc<Entry>>,
     sight: &'a dyn Sight,
@@ -317,17 +319,17 @@ pub struct CatchingUp<'a> {
     looked_at: usize,
 }
 
-/// The result of one turn of an update.
+/// The result of one step of an update.
 pub enum Turn {
-    /// All changes are applied.
+    /// All changes were applied.
     Over,
     /// More changes remain.
     More,
-    /// This change takes long to evaluate. After doing so, the caller passes it to [`CatchingUp::take_over`].
+    /// The evaluation of this change takes long. The caller evaluates it and passes it to [`CatchingUp::take_over`].
     Heavy(Change),
 }
 
-/// An object that differs between the snapshots.
+/// An object that differs between both snapshots.
 pub struct Change {
     old: Option<Arc<Entry>>,
     new: Option<Arc<Entry>>,
@@ -344,7 +346,7 @@ impl Change {
         [&self.old, &self.new].into_iter().flatten().map(Arc::as_ref)
     }
 
-    /// Evaluates the old and the new position.
+    /// Evaluates the old and the new object.
     pub fn look(&mut self, sight: &dyn Sight) {
         if let Some(old) = &self.old {
             self.before.of(sight, old);
@@ -356,13 +358,13 @@ impl Change {
 }
 
 impl<'a> CatchingUp<'a> {
-    /// Updates the view of one snapshot to another, which may be older.
+    /// Starts an update of the view of one snapshot to another snapshot, which may be older.
     pub fn new(view: View, from: &'a Snapshot, to: &'a Snapshot, sight: &'a dyn Sight) -> Self {
         let changes = Diff::new(&from.trees.entries, &to.trees.entries, Arc::ptr_eq);
         Self { changes, sight, view, looked_at: 0 }
     }
 
-    /// Applies changes with a cost of about `most` bytes.
+    /// Applies changes until their cost is about `most` bytes walked.
     pub fn go_on(&mut self, most: u64) -> Turn {
         let mut cost = 0;
         while cost < most {
@@ -381,7 +383,7 @@ impl<'a> CatchingUp<'a> {
         Turn::More
     }
 
-    /// Applies an evaluated change.
+    /// Applies a change that the caller has evaluated.
     pub fn take_over(&mut self, change: &Change) {
         let Some(key) = change.entries().map(|entry| &*entry.key).next() else { return };
         let (failed, fails) = (usize::from(change.before.has_failed), usize::from(change.after.has_failed));
@@ -392,7 +394,7 @@ impl<'a> CatchingUp<'a> {
         after.iter().filter(|place| beyond(&before, place)).for_each(|place| self.view.insert(place, key));
     }
 
-    /// The number of evaluated changes.
+    /// The number of changes that were evaluated.
     pub const fn looked_at(&self) -> usize {
         self.looked_at
     }

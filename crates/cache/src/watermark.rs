@@ -1,5 +1,5 @@
-//! The watermark: the revision up to which the cache has followed the store, for all collections, so that an idle one
-//! is as fresh as a busy one.
+//! The watermark: the revision up to which all collections have followed the store. It is common to all, so an idle
+//! collection is as fresh as a busy one.
 //!
 //! Only the tail's task advances it, after every collection has the events up to it. Any task may wait for it.
 
@@ -9,13 +9,13 @@ use std::time::Duration;
 use keelson_meta::Revision;
 use tokio::sync::watch;
 
-/// A revision that only grows, and can be awaited.
+/// A revision that only grows. Tasks can wait for it.
 pub(crate) struct Watermark {
     reached: AtomicU64,
     sender: watch::Sender<Revision>,
 }
 
-/// The cache did not reach a revision in time.
+/// The cache did not reach a revision before the timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the cache is at revision {current}, not yet at {wanted}")]
 pub struct Behind {
@@ -32,12 +32,13 @@ impl Default for Watermark {
 }
 
 impl Watermark {
-    /// All events up to this revision are applied to every collection.
+    /// Returns the watermark. Every collection has all events up to it.
     pub(crate) fn get(&self) -> Revision {
         Revision::new(self.reached.load(Ordering::Acquire))
     }
 
-    /// ORDER: called after all events up to `revision` are applied. A reader that sees it finds them all.
+    /// ORDER: called after every collection has all events up to `revision`, so a reader that sees the revision finds
+    /// them all.
     pub(crate) fn advance(&self, revision: Revision) {
         self.reached.fetch_max(revision.get(), Ordering::Release);
         self.sender.send_if_modified(|known| {

@@ -1,8 +1,8 @@
-//! Pending writes of this server, until their events return from the store.
+//! The pending writes of this server, whose events the store has not returned yet.
 //!
-//! Such an object was validated and defaulted before the write, so its event needs neither. It is recognized by its key
-//! and bytes, which some stores share and others send back. Comparing them costs little compared with validation. Other
-//! events are decoded like those of another server.
+//! The server validates and defaults an object before it writes it, so the event of the write needs neither. An event
+//! belongs to a pending write if key and bytes are equal. Some stores return the same memory, others a copy. Comparing
+//! the bytes costs little compared with validation. All other events are decoded like those of another server.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,12 +13,12 @@ use keelson_codec::Checked;
 use keelson_storage::StoreKey;
 use parking_lot::Mutex;
 
-/// The maximum number of remembered objects, and their total size: far more than concurrent writes need, and a limit
-/// for those without an event.
+/// The maximum number and the maximum total size of remembered objects. Concurrent writes need far less. Objects whose
+/// event never comes are dropped at these limits.
 const MOST_OBJECTS: usize = 1024;
 const MOST_BYTES: usize = 8 * 1024 * 1024;
 
-/// The identity of a collection's decoder: assigned at its creation, and never reused.
+/// The identity of a collection's decoder. It is assigned when the decoder is created, and never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DecoderId(u64);
 
@@ -30,19 +30,19 @@ impl DecoderId {
     }
 }
 
-/// The pending writes of a server to all collections.
+/// The pending writes of this server to all collections.
 #[derive(Default)]
 pub(crate) struct Written(Mutex<Objects>);
 
 #[derive(Default)]
 struct Objects {
-    /// The newest announcement of each key, with its number.
+    /// The newest pending object of each key, with its number.
     newest: HashMap<StoreKey, Newest>,
-    /// All announcements in order, pending or not.
+    /// All registered objects in order, pending or not.
     order: VecDeque<Announced>,
     /// The total size of `order`.
     bytes: usize,
-    /// The number of announcements.
+    /// The number of registered objects so far.
     count: u64,
 }
 
@@ -59,7 +59,8 @@ struct Announced {
 }
 
 impl Written {
-    /// Announces a write of an object that lacks nothing by this decoder. Cost: a lock and an entry of a hash map.
+    /// Registers an object that is about to be written. The object must be complete for this decoder. Cost: a lock and
+    /// an entry of a hash map.
     pub(crate) fn announce(&self, key: StoreKey, object: Checked, by: DecoderId) {
         let mut objects = self.0.lock();
         objects.count += 1;
@@ -76,8 +77,9 @@ impl Written {
         }
     }
 
-    /// Takes the announced object of a key if it has these bytes and this decoder, since another one may complete it
-    /// differently. Cost: a lock, a lookup, and a comparison of the bytes if the store does not share them.
+    /// Removes and returns the pending object of a key if it has these bytes and this decoder. Another decoder may
+    /// complete the object differently. Cost: a lock, a lookup, and a comparison of the bytes if the store returns a
+    /// copy.
     pub(crate) fn take(&self, key: &StoreKey, value: &Bytes, by: DecoderId) -> Option<Checked> {
         let mut objects = self.0.lock();
         let newest = objects.newest.get(key).filter(|newest| newest.by == by)?;
@@ -114,7 +116,7 @@ mod tests {
         assert_eq!(take(&written, "b", bytes), None, "the same under another key");
         assert_eq!(take(&written, "a", &bytes.slice(..5)), None, "a part of it");
         assert_eq!(take(&written, "a", &object("b").object().bytes()), None, "what another wrote under the key");
-        // The store sent copies. The object still refers to the written bytes.
+        // The store returned copies. The object still refers to the bytes that were written.
         let found = take(&written, "a", &Bytes::copy_from_slice(bytes));
         assert_eq!(found.map(|found| found.as_ptr()), Some(bytes.as_ptr()));
         assert_eq!(take(&written, "a", bytes), None);

@@ -1,6 +1,6 @@
 //! Comparisons of the cache with the store: a collection that differs is reloaded, and an equal one is unchanged.
 //!
-//! Such differences do not arise by themselves, so the tests create them by dropping tail events.
+//! Such differences do not occur by themselves, so the tests create them by dropping tail events.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -44,7 +44,7 @@ async fn swallow(store: &FaultyStore, key: &str, written: Option<&Body>) {
     commit(store, key, written).await;
 }
 
-/// After any lost event, the collection equals the store again, and its watches have to list again.
+/// After any lost event, the collection equals the store again, and its watches end.
 async fn check_repaired(key: &str, written: Option<&Body>) {
     let (store, cache) = start().await;
     let others = cache.collection(NODES).unwrap().watch(cache.watermark(), Scope::All).unwrap();
@@ -69,7 +69,8 @@ async fn check_repaired(key: &str, written: Option<&Body>) {
     assert_eq!(cache.stats().repairs, 1, "what is equal is left alone");
 }
 
-/// While the store is slow, watches of unaffected events, in this collection or another, receive them.
+/// While a slow store reloads a collection, the watches of this collection whose scopes are unaffected, and those of
+/// other collections, still get events.
 #[tokio::test(start_paused = true)]
 async fn a_collection_is_loaded_anew_while_others_are_told_of_changes() {
     let (store, inner, cache) = start_over_memory().await;
@@ -141,12 +142,12 @@ async fn a_cache_that_shows_what_the_store_has_is_left_alone() {
     assert_eq!(cache.stats().repairs, 0);
 }
 
-/// Objects that a damaged store lacks stay in the cache, so that no client takes them for deleted.
+/// The cache keeps objects that a damaged store has lost, so that clients do not see them as deleted.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_taken_from_the_cache_that_the_store_has_lost() {
     let (store, cache) = start().await;
     store.lose_rows(true);
-    // As a row that is deleted by hand: the store lacks it, and no event says so.
+    // As after a row was deleted by hand: the store lacks the object, and there is no event.
     swallow(&store, "a/p0007", None).await;
     let newest = commit(&store, "b/later", Some(&body(1))).await;
     catch_up(&store, &cache).await;

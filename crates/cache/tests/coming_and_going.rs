@@ -1,7 +1,7 @@
 //! Collections added to, replaced in and removed from a running cache, with concurrent writes, watches and reads.
 //!
 //! No watch may lose an event, and no collection may be behind the watermark. `empty.rs` measures the cost of empty
-//! ones.
+//! collections.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -21,7 +21,7 @@ fn body(number: u32) -> Body {
     Body { app: Some(1), node: None, number }
 }
 
-/// A collection of things, by the number of its kind.
+/// The specification of a collection, by the number of its kind.
 fn things(number: usize) -> CollectionSpec {
     let prefix = format!("/registry/things{number:04}.example.com/");
     let fields = vec![FieldPath::parse("data.number")];
@@ -33,15 +33,15 @@ async fn put(store: &dyn Store, key: String, number: u32) {
     store.commit(transaction).await.unwrap();
 }
 
-/// Many collections, each with an object that is written repeatedly during the addition. Each must be as fresh as the
-/// watermark when it becomes visible.
+/// Adds many collections, each with an object that is written repeatedly during the addition. When a collection becomes
+/// visible, it must have all writes up to the watermark.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_of_collections_are_added_while_writers_run() {
     const COUNT: usize = 3000;
     const WRITTEN: usize = 100;
     let store = MemoryStore::new();
     let cache = start(&store).await;
-    // ORDER: before the first write, so that the watch sees each of them.
+    // ORDER: the watch starts before the first write, so that it gets every write.
     let mut watch = pods(&cache).watch(cache.watermark(), Scope::All).unwrap();
     let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let writer = tokio::spawn({
@@ -54,7 +54,7 @@ async fn thousands_of_collections_are_added_while_writers_run() {
                 }
                 commit(&store, "a/p", Some(&body(round))).await;
                 round += 1;
-                // The rate of a durable store.
+                // A durable store writes at about this rate.
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
             round
@@ -210,7 +210,7 @@ async fn a_snapshot_is_read_with_its_own_layout() {
     assert_eq!(fields(old.get("a/p").unwrap()), ["n3", "5"]);
     assert_eq!(fields(&after.get("a/p").unwrap()), ["n3", ""]);
     assert_eq!((old.layout().place(NODE), after.layout().place(NODE)), (Some(1), Some(0)));
-    // A scope by a field that is no longer dispatched has all events.
+    // A scope by a field that the collection no longer dispatches by contains all events.
     let mut watch = after.watch(cache.watermark(), on_node("n9")).unwrap();
     commit(&store, "a/p", Some(&on_n3)).await;
     catch_up(&store, &cache).await;

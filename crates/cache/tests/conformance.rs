@@ -1,8 +1,8 @@
-//! The cache passes the conformance suite of stores, with all reads answered by the cache.
+//! Runs the conformance suite of stores on the cache, which answers all reads.
 //!
-//! Writes go to an engine below. Gets, ranges at a revision, counts and tails come from snapshots and watch cursors,
-//! and from the engine only for revisions before the cache's history, as in the registry. The suite's values are bytes,
-//! so they are wrapped in objects on writes and unwrapped on reads.
+//! Writes go to an engine. Gets, ranges at a revision, counts and tails come from snapshots and watch cursors. As in
+//! the registry, the engine answers only for revisions before the cache's history. The values of the suite are bytes,
+//! so the test wraps them in objects on writes and unwraps them on reads.
 
 #![allow(clippy::unwrap_used, reason = "clippy takes only test functions for tests, not their helpers")]
 
@@ -27,7 +27,7 @@ use keelson_storage_etcd::{EtcdConfig, EtcdStore};
 use keelson_storage_sql::{PostgresConfig, PostgresStore, SqliteConfig, SqliteStore};
 use keelson_teststores::{EtcdServer, PostgresServer};
 
-/// One collection holds every key.
+/// All keys are in one collection.
 const PREFIX: &str = "/";
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The number of events that a tail takes at once.
@@ -138,12 +138,12 @@ impl Store for CachedStore {
         if after < oldest {
             return Err(StoreError::Compacted { requested: after, oldest });
         }
-        // After a restart it is filled in.
+        // After a restart, the backfill adds the earlier history.
         self.cache.wait_for_history(after, PATIENCE).await;
         let cursor = self.collection().watch(after, Scope::All);
         let cursor = match cursor {
             Ok(cursor) => cursor,
-            // The suite has compacted it since.
+            // The suite has compacted the revision meanwhile.
             Err(gone) if after < self.engine.oldest_revision().await? => {
                 return Err(StoreError::Compacted { requested: after, oldest: gone.oldest });
             }
@@ -212,7 +212,7 @@ fn unwrapped(stored: KeyValue) -> KeyValue {
     KeyValue { value: plain(&stored.value), ..stored }
 }
 
-/// The cache over an engine. Reopening it is the start of another server on the same store.
+/// A cache over an engine. Reopening it acts as the start of another server on the same store.
 struct Cached<F>(F);
 
 impl<F: Factory> Factory for Cached<F> {
@@ -234,8 +234,8 @@ impl Factory for InMemory {
     }
 }
 
-/// SQLite in memory ends with its handle, and a file is exclusive to the handle until the cache's tasks end, so it is
-/// not reopened here. Other engines cover that case.
+/// An in-memory SQLite store loses its contents with its handle. A file is locked until the cache's tasks end. So this
+/// test does not reopen the store. Tests on other engines do.
 struct OnSqlite;
 
 impl Factory for OnSqlite {
@@ -248,7 +248,7 @@ impl Factory for OnSqlite {
     }
 }
 
-/// A database of its own on the PostgreSQL of this process.
+/// A separate database on the PostgreSQL of this process.
 struct OnPostgres(String);
 
 impl OnPostgres {
@@ -278,7 +278,7 @@ mod over_sqlite {
 mod over_postgres {
     keelson_storage::conformance_tests!(super::Cached(match super::OnPostgres::new() {
         Some(engine) => engine,
-        // Without PostgreSQL, which the test kit reports.
+        // PostgreSQL is missing, which the test kit reports.
         None => return,
     }));
 }
@@ -302,7 +302,7 @@ impl Factory for OnEtcd {
 mod over_etcd {
     keelson_storage::conformance_tests!(super::Cached(match super::OnEtcd::new() {
         Some(engine) => engine,
-        // Without etcd, which the test kit reports.
+        // etcd is missing, which the test kit reports.
         None => return,
     }));
 }

@@ -1,7 +1,7 @@
 //! The cost of empty collections, of which a cluster may have thousands: memory, and the time of a start.
 //!
-//! A separate program, since memory is counted for the whole process. Times are printed and not asserted, because the
-//! machine may be busy.
+//! This is a separate program, since memory is counted for the whole process. Times are printed and not asserted,
+//! because the machine may be busy.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test may panic, and this one tells what it measures")]
 
@@ -23,7 +23,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const COUNT: usize = 3000;
 /// The maximum size of an empty collection in bytes.
 const MOST_BYTES: usize = 8 << 10;
-/// The number of objects in other collections, so that a start reads data.
+/// The number of objects in other collections, so that a start reads some data.
 const OBJECTS: u32 = 1000;
 /// The number of measured starts. The median is printed.
 const RUNS: usize = 5;
@@ -59,12 +59,12 @@ async fn an_empty_collection_is_small_and_gives_its_memory_back() {
     cache.remove(&things().into_iter().map(|spec| spec.prefix).collect::<Vec<_>>()).await;
     let left = allocated().saturating_sub(before) / COUNT;
     println!("{left} bytes are left of each");
-    // Tables keep their capacity. A collection itself would be kilobytes.
+    // Tables keep their capacity, but a leaked collection would be kilobytes.
     assert!(left <= MOST_BYTES / 32, "{left} bytes are left of each");
     a_start_loads_them_together().await;
 }
 
-/// Starts with and without them on the embedded store. The common scan loads them.
+/// Measures starts on the SQLite store with and without empty collections. The common scan loads them.
 async fn a_start_loads_them_together() {
     let directory = std::env::temp_dir().join(format!("keelson-empty-{}", std::process::id()));
     std::fs::create_dir_all(&directory).unwrap();

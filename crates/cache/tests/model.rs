@@ -19,13 +19,13 @@ enum Step {
     Write(String, Option<Body>),
     /// Several writes to different keys in one transaction.
     Together(Vec<(u8, Option<Body>)>),
-    /// Many writes, which span kept states.
+    /// Many writes. They are more than the events between two kept states.
     Burst(u16, u8),
     /// A write to another collection, which advances the watermark.
     Elsewhere,
     CompactStore(u16),
     TrimCache(u16),
-    /// A new cache, which may still fill in its history during the next steps.
+    /// Starts a new cache, whose backfill may still run during the next steps.
     Restart {
         wait: bool,
     },
@@ -35,7 +35,7 @@ enum Step {
     Add(Vec<(u8, Option<Body>)>),
     /// Replaces the collection by one with another order of fields, during these writes.
     Replace(Vec<(u8, Option<Body>)>),
-    /// A new cursor, this many revisions back.
+    /// Starts a cursor this many revisions back.
     Watch(u16, Scope),
     /// A cursor takes the available events.
     Drain(u8, u8),
@@ -105,7 +105,7 @@ struct Watcher {
     scope: Scope,
     after: Revision,
     seen: Vec<Happened>,
-    /// True if its collection was removed.
+    /// True if the collection of the cursor was removed.
     ended: bool,
 }
 
@@ -183,7 +183,7 @@ impl World {
         let (added, ()) = tokio::join!(adding, writing);
         let added = added.unwrap().remove(0);
         assert!(Arc::ptr_eq(&added, &self.pods().unwrap()));
-        // The snapshot has everything up to the watermark at this time, as at any other.
+        // The snapshot must have all writes up to the watermark at this time too.
         let snapshot = added.snapshot();
         check_snapshot(&snapshot, &self.model.at(snapshot.revision));
         before.into_iter().for_each(|before| self.let_go(before));

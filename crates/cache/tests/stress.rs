@@ -1,5 +1,6 @@
-//! Concurrent writers, watches and readers on several threads. A list at R followed by a watch from R gives the final
-//! state. Every watch sees every event of its scope once and in order. Chunks of one revision equal one list.
+//! Concurrent writers, watches and readers on several threads. A list at R followed by a watch from R must give the
+//! final state. Every watch must get every event of its scope once and in order. Chunks at one revision must equal one
+//! list.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -17,7 +18,7 @@ use keelson_storage::{Store, StoreKey};
 const WRITES: u32 = 4000;
 const KEYS: u32 = 97;
 
-/// A constant sequence in every run, so that only the interleaving of tasks varies.
+/// The sequence is the same in every run, so that only the interleaving of tasks varies.
 fn random(state: &mut u64) -> u32 {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     (*state >> 33) as u32
@@ -44,7 +45,7 @@ async fn write_all(store: MemoryStore) -> Model {
     model
 }
 
-/// Lists, then follows until everything is written. Returns its start and its events.
+/// Lists, then watches until everything is written. Returns the list with its revision, and the events.
 async fn list_and_watch(pods: Arc<Collection>, scope: Scope, max: usize) -> (Revision, State, Vec<Happened>) {
     let snapshot = pods.snapshot();
     let mut state = state_of(snapshot.range("", None));
@@ -60,7 +61,7 @@ async fn list_and_watch(pods: Arc<Collection>, scope: Scope, max: usize) -> (Rev
             seen.push(happened(&event));
         }
     };
-    // A watch that begins after the end has no events to wait for.
+    // If the list is already complete, the watch has no events to wait for.
     while snapshot.get("end/end").is_none() {
         tokio::select! {
             batch = cursor.next(max) => follow(batch.unwrap().events),
@@ -76,7 +77,7 @@ async fn list_and_watch(pods: Arc<Collection>, scope: Scope, max: usize) -> (Rev
     }
 }
 
-/// Walks one revision in chunks during writes. The chunks must equal the list.
+/// Lists one revision in chunks during writes. The chunks must equal the whole list.
 async fn walk_in_chunks(pods: Arc<Collection>, chunk: usize) {
     while pods.get("end/end").is_none() {
         let first = pods.snapshot();
@@ -106,7 +107,7 @@ async fn read_own_writes(store: MemoryStore, cache: Arc<Cache>) {
         if let (Some(stored), Some(cached)) = (stored, cached) {
             assert!(cached.revision >= stored.revision, "a consistent read is not older than the store was");
         }
-        // Nothing above waits long enough to let other tasks run on this worker.
+        // The code above never waits long enough to let other tasks run on this worker.
         tokio::task::yield_now().await;
     }
 }

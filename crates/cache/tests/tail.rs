@@ -1,6 +1,6 @@
-//! Following a failing store: the tail is reopened, nothing is lost, and a gap is reported.
+//! Tests of a cache that follows a failing store: the tail is reopened, no event is lost, and a gap ends the watches.
 //!
-//! The store in memory fails on demand. Tests of real engines are in their own crates.
+//! The in-memory store fails on request. The crates of the other engines test those.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -107,7 +107,7 @@ async fn a_restart_knows_the_history_that_the_store_knows() {
     assert_eq!(seen.events[0].previous.as_ref().unwrap().revision, first);
 }
 
-/// Tails for reading history deliver nothing here until the cache serves.
+/// In this test, tails that read history deliver nothing until the cache serves.
 #[tokio::test]
 async fn a_start_waits_for_the_objects_and_not_for_what_led_to_them() {
     let store = faulty();
@@ -140,8 +140,8 @@ async fn a_value_that_is_no_object_is_counted_and_hides_its_key() {
     assert_eq!(cache.stats().undecodable, 2);
 }
 
-/// Values that kube-apiserver encrypted, or stored in protobuf of an unknown kind, are hidden but not treated as
-/// absent.
+/// The cache hides values that kube-apiserver encrypted, and protobuf values of an unknown kind, but does not treat
+/// their objects as absent.
 #[tokio::test]
 async fn a_value_that_can_not_be_read_is_known_until_it_goes_or_can_be_read() {
     let store = MemoryStore::new();
@@ -210,7 +210,7 @@ async fn a_dropped_cache_stops_following() {
     assert!(pods.is_empty());
 }
 
-/// A dead connection looks like an idle store until the store's revision is read.
+/// A dead connection looks like an idle store until the cache reads the store's newest revision.
 #[tokio::test(start_paused = true)]
 async fn a_tail_that_falls_silent_is_opened_again() {
     let store = faulty();
@@ -231,7 +231,7 @@ async fn a_tail_that_falls_silent_is_opened_again() {
     assert_eq!(cache.stats().lag, 0);
 }
 
-/// The cache also gives up calls that a store never answers.
+/// The cache also cancels calls that a store never answers.
 #[tokio::test(start_paused = true)]
 async fn everything_recovers_from_a_store_that_hung() {
     let store = faulty();
@@ -248,8 +248,8 @@ async fn everything_recovers_from_a_store_that_hung() {
     assert_eq!(pods(&cache).len(), 1);
 }
 
-/// A store that compacts to the newest revision before a number of range reads, as a slow load experiences. Before the
-/// first read of old history it compacts to a given revision.
+/// A store that compacts to the newest revision before each of the next range reads, as a slow load may experience.
+/// Before the first read of old history, it compacts to a given revision.
 #[derive(Default)]
 struct Compacts {
     inner: MemoryStore,
@@ -341,8 +341,8 @@ async fn a_start_that_compactions_overtake_begins_again() {
     ));
 }
 
-/// The load reads many pages and the history many windows during writes: every revision since the oldest equals the
-/// written one.
+/// During writes, the load reads many pages and the backfill many windows. The state at every revision since the oldest
+/// must equal the model.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_start_beside_writers_knows_every_revision() {
     let store = MemoryStore::new();

@@ -1,8 +1,8 @@
 //! The cost budget of a query's expressions for all objects together.
 //!
 //! Each object has its own limit of a few milliseconds (`condition.rs`, `filter.rs`). A query evaluates many objects,
-//! so the sum is limited too: a fixed amount, and an allowance for each object that covers ordinary expressions. Costs
-//! are counted instead of measured, so that the machine's load does not affect the result.
+//! so their sum is limited too: a fixed amount, and an allowance for each object that covers ordinary expressions. The
+//! budget counts model costs and measures no time, so the machine's load does not affect the result.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -10,7 +10,7 @@ use crate::condition::TooCostly;
 
 /// The budget of a query of few objects, in nanoseconds.
 const FIXED: i64 = 1_000_000_000;
-/// The addition for each object, in nanoseconds.
+/// The addition to the budget for each object, in nanoseconds.
 const FOR_EACH: i64 = 5_000;
 
 /// The remaining budget of a query.
@@ -36,7 +36,7 @@ impl Budget {
     /// # Errors
     /// The budget is exhausted.
     pub(crate) fn spend(&self, nanos: u64) -> Result<(), TooCostly> {
-        // Capped at an exhausting amount, so that many costs never wrap around to a positive budget.
+        // Costs are capped at an exhausting amount, so that many of them never wrap around to a positive budget.
         let cost = i64::try_from(nanos).unwrap_or(i64::MAX).min(2 * FIXED) - FOR_EACH;
         if self.left.fetch_sub(cost, Ordering::Relaxed) < cost { Err(TooCostly::ForQuery) } else { Ok(()) }
     }

@@ -1,8 +1,8 @@
-//! CEL conditions, for what filters can't express: `object.spec.replicas > object.status.readyReplicas`.
+//! CEL conditions, for selections that filters can't express: `object.spec.replicas > object.status.readyReplicas`.
 //!
-//! The variable is `object`. An object is excluded if the evaluation fails for it, for example at a missing field. The
-//! cost of an evaluation is limited, by upstream's model and for work outside of it. A tree is built only of the fields
-//! that the expression reads, since building it is most of the cost.
+//! The variable is `object`. A condition excludes an object if the evaluation fails for it, for example at a missing
+//! field. The cost of an evaluation is limited, both by upstream's cost model and for work outside of the model. The
+//! condition builds a tree only of the fields that the expression reads, since building the tree is most of the cost.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ const STEP: u64 = 20;
 pub struct Condition {
     program: Arc<Program>,
     text: String,
-    /// The fields of an object that it reads.
+    /// The fields of an object that the condition reads.
     part: Part,
 }
 
@@ -62,7 +62,7 @@ impl Condition {
     /// Compiles an expression.
     ///
     /// # Errors
-    /// The faults in upstream's words, with their places.
+    /// The faults in upstream's words, with their positions.
     pub fn parse(parameter: &'static str, text: &str) -> Result<Self, QueryError> {
         let program =
             Program::compile_to(text, &Environment::kubernetes().with(OBJECT, Type::Dyn), &[Type::Bool, Type::Dyn])
@@ -71,26 +71,26 @@ impl Condition {
         Ok(Self { program: Arc::new(program), text: text.trim().to_owned(), part })
     }
 
-    /// The source.
+    /// The source text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The members of an object that it reads. Empty if it reads the whole object.
+    /// The members of an object that the condition reads. Empty if it reads the whole object.
     pub(crate) fn heads(&self) -> impl Iterator<Item = &str> {
         self.part.names()
     }
 
-    /// The paths of the fields that it reads. An empty path is the whole object.
+    /// The paths of the fields that the condition reads. An empty path is the whole object.
     pub fn reads(&self) -> Vec<Vec<&str>> {
         self.program.reads(OBJECT)
     }
 
-    /// Evaluates the condition for an object. `whole` builds the complete tree if it is needed. The cost is charged to
-    /// `budget`.
+    /// Evaluates the condition for an object. `whole` builds the complete tree if the condition needs it. The cost is
+    /// charged to `budget`.
     ///
     /// # Errors
-    /// A limit was exceeded.
+    /// The evaluation exceeded a limit.
     pub fn holds(
         &self,
         subject: &Subject<'_>,
@@ -144,7 +144,7 @@ mod tests {
         fails("object.spec.replicas");
     }
 
-    /// Expressions that read parts of [`any_object`]'s objects, and whole ones.
+    /// Expressions that read parts of the objects of [`any_object`], and expressions that read whole objects.
     const READING: [&str; 16] = [
         "object.spec.a == 1",
         "object.spec.a.b == 'x'",
@@ -182,7 +182,7 @@ mod tests {
     }
 
     proptest! {
-        /// The result does not depend on unread fields, or on known offsets.
+        /// The result does not depend on unread fields or on known offsets.
         #[test]
         fn parts_of_an_object_say_what_the_whole_says(spec in any_value(), status in any_value(), data in any_value()) {
             let [spec, status, data] = [spec, status, data].map(|value| keelson_codec::json::to_vec(&value));

@@ -1,6 +1,6 @@
 //! Errors of query parameters: the parameter and the fault.
 //!
-//! Values are quoted in part, so that a long parameter causes no long response.
+//! A message quotes only the beginning of a value, so a long parameter causes no long response.
 
 use thiserror::Error;
 
@@ -9,7 +9,7 @@ use crate::parameters::PARAMETERS;
 /// The maximum quoted length of a parameter, in characters.
 const SHOWN: usize = 80;
 
-/// An invalid parameter. It displays as the client's message.
+/// An invalid parameter. Its `Display` is the message for the client.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QueryError {
     /// An unknown parameter.

@@ -1,13 +1,14 @@
 //! Filter expressions over the fields of an object.
 //!
 //! Example:
-//! `spec.replicas > 3 and not metadata.labels.app in ('a', 'b') or any(.spec.containers, .image contains 'nginx')`. An
-//! expression is parsed once and evaluated on an object's bytes. The time of every test is at most linear in the
-//! object, also of regular expressions, and a list of values costs a binary search. Text matched by regular expressions
-//! is limited further, since a byte may cost thousands of steps.
+//! `spec.replicas > 3 and not metadata.labels.app in ('a', 'b') or any(.spec.containers, .image contains 'nginx')`.
+//!
+//! An expression is parsed once and evaluated on an object's bytes. The time of every test, also of regular
+//! expressions, is at most linear in the size of the object. A list of values costs a binary search. The amount of text
+//! for regular expressions has a lower limit, since a byte may cost thousands of steps.
 //!
 //! A test of an absent value is false, except for `!=` and `notin`, the negations of `==` and `in`. A path with several
-//! values passes a test if one of them does.
+//! values passes a test if at least one of them passes.
 
 mod parse;
 
@@ -25,10 +26,10 @@ use crate::value::{Subject, Value};
 
 /// The maximum bytes of a text that a regular expression reads.
 const MATCHED_BYTES: usize = 2048;
-/// The maximum bytes of one object that regular expressions read together, with those of larger expressions weighted.
-/// The worst case takes a few milliseconds.
+/// The maximum bytes of one object that all regular expressions together read. Bytes count several times for larger
+/// expressions. The worst case takes a few milliseconds.
 const MATCHED_BYTES_OF_OBJECT: u64 = 16 << 10;
-/// The cost of one of these bytes in the query's budget, in nanoseconds.
+/// The cost of one byte of regular expressions in the query's budget, in nanoseconds.
 const MATCHED_BYTE: u64 = 10;
 
 /// A condition on objects.
@@ -104,7 +105,7 @@ impl Work {
 /// A set of allowed values.
 #[derive(Clone, Debug)]
 struct OneOf {
-    /// Their sort keys, sorted and distinct, by the type of the value.
+    /// The sort keys of the values, sorted and distinct, by the type of the value.
     places: Vec<(Form, Vec<Vec<u8>>)>,
 }
 
@@ -115,7 +116,7 @@ struct Literal {
     place: Vec<u8>,
 }
 
-/// The type that a value needs for a comparison.
+/// The type that a value must have for a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Bool,
@@ -138,23 +139,23 @@ impl Filter {
         Ok(Self { root, text: text.trim().to_owned(), tests, steps, patterns })
     }
 
-    /// The usual number of walks through an object.
+    /// The number of walks through an object that an evaluation usually takes.
     pub const fn tests(&self) -> usize {
         self.tests
     }
 
-    /// The maximum cost for each byte of an object, in walks. With a test of each item of a list, every second byte may
-    /// be an item.
+    /// The maximum cost for each byte of an object, in walks. A test of each item of a list costs more, since every
+    /// second byte may be an item.
     pub const fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// Returns true if it has regular expressions, each of which may take a few milliseconds for an object.
+    /// Returns true if the filter has regular expressions, each of which may take a few milliseconds for an object.
     pub const fn has_patterns(&self) -> bool {
         self.patterns > 0
     }
 
-    /// The texts that every selected object has at single-valued paths, which an index of such a path finds.
+    /// The texts that every selected object has at single-valued paths. An index of such a path finds the objects.
     pub fn exact_texts(&self) -> impl Iterator<Item = (&Path, &str)> {
         let parts = match &self.root {
             Expr::All(parts) => parts.as_slice(),
@@ -167,21 +168,21 @@ impl Filter {
         })
     }
 
-    /// The paths that it reads from the object.
+    /// The paths that the filter reads from the object.
     pub(crate) fn paths(&self) -> Vec<&Path> {
         let mut paths = Vec::new();
         self.root.paths(&mut paths);
         paths
     }
 
-    /// The paths to all tested values. A path within an item leads through all items of its list.
+    /// The paths to all tested values. The path of a value within an item runs through all items of the list.
     pub fn whole_paths(&self) -> Vec<Path> {
         let mut paths = Vec::new();
         self.root.whole_paths(&Path::to_itself(), &mut paths);
         paths
     }
 
-    /// The source.
+    /// The source text.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -190,7 +191,7 @@ impl Filter {
     /// `budget`.
     ///
     /// # Errors
-    /// Regular expressions would read more than allowed.
+    /// Regular expressions would read more than the limit.
     pub fn holds(&self, subject: &Subject<'_>, budget: Option<&Budget>) -> Result<bool, TooCostly> {
         let work = Work::new();
         let holds = self.root.holds(subject, &work);
@@ -205,7 +206,7 @@ impl Expr {
         match self {
             Self::All(parts) | Self::Any(parts) => parts.iter().for_each(|part| part.paths(out)),
             Self::Not(part) => part.paths(out),
-            // Tests of items continue from the list.
+            // Paths within an item start at the list.
             Self::Exists(path) | Self::Value(path, _) | Self::Items { of: path, .. } => out.push(path),
         }
     }
@@ -285,7 +286,7 @@ impl Test {
             Self::Contains(part) => text(&|text| text.contains(&**part)),
             Self::Matches(Pattern { regex, weight }) => text(&|text| {
                 let looked_at = &text.as_bytes()[..text.len().min(MATCHED_BYTES)];
-                // At least one, since many texts may be empty.
+                // An empty text counts as one byte, since an object may have many.
                 work.take((looked_at.len() as u64 + 1) * weight) && regex.is_match(looked_at)
             }),
         }
@@ -330,7 +331,7 @@ impl OneOf {
 }
 
 impl Literal {
-    /// Compares a value with the constant. `None` for another type.
+    /// Compares a value with the constant. `None` for a value of another type.
     fn compared(&self, value: &Value<'_>) -> Option<std::cmp::Ordering> {
         if let (Form::Text, Value::Text(text)) = (self.form, value) {
             // Compares the whole text, since a sort key has only the start of a long one.
@@ -588,7 +589,7 @@ mod tests {
         assert_eq!(check("b$", &of(100_000, 0)), Err(TooCostly::ForObject));
         // A match before the limit is reported.
         assert_eq!(check("a$", &of(1000, 100)), Ok(true));
-        // Only the first bytes of a long text, and fewer with a large expression.
+        // Only the first bytes of a long text count, and fewer with a large expression.
         assert_eq!(check("b$", &of(7, 1 << 20)), Ok(false));
         assert_eq!(check("(a|b){0,100}c", &of(7, 1 << 20)), Err(TooCostly::ForObject));
         assert_eq!(check("(a|b){0,100}c", &of(30, 10)), Ok(false));

@@ -2,8 +2,8 @@
 //!
 //! A [`Query`] is parsed from request parameters whose names begin with [`PREFIX`], which no Kubernetes client sends.
 //! It selects objects ([`Filter`], [`Condition`], [`Search`]), orders them by sort keys ([`SortBy`]), selects a page,
-//! and reduces each object to some fields ([`Mask`]). A [`QueryToken`] continues a walk. [`PARAMETERS`] is the
-//! announced list. The crate must not know HTTP, stores, or existing objects.
+//! and reduces each object to some fields ([`Mask`]). A [`QueryToken`] continues a list at its next chunk.
+//! [`PARAMETERS`] lists the parameters for API documents. This crate must not know HTTP, stores, or existing objects.
 //!
 //! Invariants:
 //! - Sort keys compare as their values in either direction, and none is a prefix of another one.

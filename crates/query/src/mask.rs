@@ -1,6 +1,6 @@
 //! Masks: the fields of an object to show.
 //!
-//! The identity is always shown: kind, apiVersion, name, namespace, uid and resourceVersion. A mask cuts the bytes of
+//! A mask always shows the identity: kind, apiVersion, name, namespace, uid and resourceVersion. It cuts the bytes of
 //! an object and builds no tree.
 
 use keelson_codec::cursor::Cursor;
@@ -25,7 +25,7 @@ const IDENTITY: [&[&str]; 7] = [
 /// The fields to show.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mask {
-    /// `None` shows all.
+    /// The parts to show. `None` shows all.
     kept: Option<Kept>,
     /// The parsed paths.
     paths: Vec<Path>,
@@ -37,7 +37,7 @@ pub struct Mask {
 enum Kept {
     /// The whole value.
     Whole,
-    /// These members, or these parts of each item.
+    /// These members of an object, or these parts of each item.
     Parts { members: Vec<(Box<str>, Kept)>, each: Option<Box<Kept>> },
 }
 
@@ -63,7 +63,7 @@ impl Kept {
         }
     }
 
-    /// The parts to keep of a member.
+    /// The parts of a member to keep.
     fn of(&self, name: &str) -> Option<&Self> {
         match self {
             Self::Whole => Some(&Self::Whole),
@@ -112,7 +112,7 @@ impl Mask {
         &self.paths
     }
 
-    /// Returns the mask without `metadata.managedFields`, whatever else it shows.
+    /// Returns the mask without `metadata.managedFields`, even if the mask shows that field.
     #[must_use]
     pub fn without_managed_fields(self) -> Self {
         Self { omit_managed_fields: true, ..self }
@@ -128,7 +128,7 @@ impl Mask {
         self.kept.is_none() && !self.omit_managed_fields
     }
 
-    /// Returns true if only selected fields are shown, which excludes tables.
+    /// Returns true if only selected fields are shown. Tables are then not available.
     pub const fn selects(&self) -> bool {
         self.kept.is_some()
     }
@@ -197,7 +197,7 @@ fn write(cursor: &mut Cursor<'_>, kept: &Kept, omitted: &[&str], out: &mut Vec<u
             cursor.step();
             out.push(b']');
         }
-        // A value of another type than in the path is shown as it is.
+        // A value whose type differs from the path's is shown whole.
         _ => out.extend_from_slice(cursor.raw()),
     }
 }

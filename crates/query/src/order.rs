@@ -1,7 +1,7 @@
 //! The order of a list: one or several paths, each with a direction and a comparison.
 //!
-//! Objects without a value at a path are last in either direction, and those with a value of another type than the
-//! comparison's come before them. Ties are decided by the object key, which follows the sort key.
+//! Objects without a value at a path come last in either direction. Objects whose value has another type than the
+//! comparison come before them. The object key follows the sort key and orders objects with equal sort keys.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::value::{Subject, Value};
 /// The maximum number of paths.
 const MAX_TERMS: usize = 8;
 
-/// The prefix of a value in a sort key, in the order of types. Not inverted by direction.
+/// The class of a value, the first byte in its sort key, in the order of types. Descending order does not invert it.
 mod class {
     pub(super) const BOOL: u8 = 0x10;
     pub(super) const NUMBER: u8 = 0x20;
@@ -63,7 +63,7 @@ pub struct SortTerm {
     pub descending: bool,
 }
 
-/// An order. Without paths it is that of object keys.
+/// An order. Without paths, it is the order of object keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SortBy(Vec<SortTerm>);
 
@@ -136,7 +136,7 @@ pub(crate) fn write_value(value: Option<&Value<'_>>, out: &mut Vec<u8>) {
     }
 }
 
-/// The canonical form, equal for equal orders.
+/// Writes the canonical form, which is equal for equal orders.
 impl fmt::Display for SortBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (place, SortTerm { path, comparison, descending }) in self.0.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The announced parameters: names, value types, requests, and descriptions.
+//! The parameters in API documents: names, value types, requests, and descriptions.
 //!
 //! API documents are generated from this table, so they agree with the parser. `docs/reference/queries.md` has the full
 //! semantics.
@@ -10,7 +10,7 @@ use self::Request::{Get, List, Watch};
 /// The group version that announces the parameters. It has no resources.
 pub const GROUP_VERSION: (&str, &str) = (SERVER_GROUP, "v1alpha1");
 
-/// An announced parameter.
+/// A parameter in API documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
     /// Its name.
@@ -67,30 +67,30 @@ impl Request {
     }
 }
 
-/// The paths of the order.
+/// The parameter with the paths of the order.
 pub(crate) const SORT_BY: &str = "keelson.io/sortBy";
-/// The number of a page.
+/// The parameter with the number of a page.
 pub(crate) const PAGE: &str = "keelson.io/page";
-/// Requests the headers with counts.
+/// The parameter that requests the headers with counts.
 pub(crate) const COUNT: &str = "keelson.io/count";
-/// The path whose values are counted.
+/// The parameter with the path whose values are counted.
 pub(crate) const GROUP_BY: &str = "keelson.io/groupBy";
-/// The filter expression.
+/// The parameter with the filter expression.
 pub(crate) const FILTER: &str = "keelson.io/filter";
-/// The CEL condition.
+/// The parameter with the CEL condition.
 pub(crate) const WHERE: &str = "keelson.io/where";
-/// The words of a search.
+/// The parameter with the words of a search.
 pub(crate) const SEARCH: &str = "keelson.io/search";
-/// Requests the places of the search's words.
+/// The parameter that requests the fields in which a search found its words.
 pub(crate) const MATCHES: &str = "keelson.io/matches";
-/// The point in the past.
+/// The parameter with the point in the past.
 pub(crate) const AT: &str = "keelson.io/at";
-/// The fields to show of each object.
+/// The parameter with the fields to show of each object.
 pub(crate) const FIELDS: &str = "keelson.io/fields";
-/// Hides `managedFields`.
+/// The parameter that hides `managedFields`.
 pub(crate) const OMIT_MANAGED_FIELDS: &str = "keelson.io/omitManagedFields";
 
-/// All parameters, in the order in which they are announced.
+/// All parameters, in the order of the API documents.
 pub const PARAMETERS: &[Parameter] = &[
     text(SORT_BY, &[List, Watch], "Comma-separated paths of the sort order, as [-]PATH[:TYPE]."),
     Parameter {
@@ -157,7 +157,7 @@ describes values, responses and costs.
             assert!(parameter.name.starts_with(PREFIX), "{}", parameter.name);
             assert!(PARAMETERS[..place].iter().all(|other| other.name != parameter.name), "{}", parameter.name);
             assert!(!parameter.requests.is_empty(), "{}", parameter.name);
-            // No announced parameter is unknown to the parser.
+            // The parser knows every parameter of the table.
             let read = Query::parse([(parameter.name, "")].into_iter());
             let told = read.err().map(|error| error.to_string()).unwrap_or_default();
             assert!(!told.starts_with("unknown"), "{told}");

@@ -1,7 +1,7 @@
-//! Parts of an object: the members on some paths, as a tree without the rest.
+//! Parts of an object: a tree of the members on some paths, without the rest of the object.
 //!
-//! It must not know the reader. A reader that follows only these paths by field name finds the same values as in the
-//! object. This also holds if a path ends early at a value that is not an object.
+//! This module must not know the reader. A reader that follows only these paths by field name finds the same values as
+//! in the object. This also holds if a path ends early at a value that is not an object.
 
 use keelson_codec::cursor::Cursor;
 use keelson_codec::json;
@@ -51,9 +51,9 @@ impl Part {
         members.iter().map(|(name, _)| &**name)
     }
 
-    /// The tree of these parts of an object, with its `resourceVersion`. `None` for the whole object.
+    /// Builds the tree of these parts of an object, with its `resourceVersion`. `None` for the whole object.
     ///
-    /// Cost: a walk over the parts of the object with these members, and a tree of them.
+    /// Cost: a walk over the parts of the object with these members, and their tree.
     pub(crate) fn read(&self, subject: &Subject<'_>) -> Option<Value> {
         let Self::Members(wanted) = self else { return None };
         // Bytes before the first requested member are skipped.
@@ -70,7 +70,7 @@ impl Part {
     }
 }
 
-/// The requested ones of the remaining members at the cursor.
+/// Reads the requested members among the remaining ones at the cursor.
 fn read_members(mut cursor: Cursor<'_>, wanted: &[(Box<str>, Part)]) -> Map {
     let mut members = Map::with_capacity(wanted.len());
     while members.len() < wanted.len()

@@ -118,12 +118,12 @@ impl Path {
         &self.segments
     }
 
-    /// Returns true if it leads to at most one value.
+    /// Returns true if the path has at most one value.
     pub fn is_single(&self) -> bool {
         !self.segments.contains(&Segment::Each)
     }
 
-    /// Returns true if it consists of these members.
+    /// Returns true if the path consists of these members.
     pub fn is(&self, members: &[&str]) -> bool {
         self.segments.len() == members.len()
             && self
@@ -167,7 +167,7 @@ impl Path {
     }
 }
 
-/// The canonical form, equal for equal paths.
+/// Writes the canonical form, which is equal for equal paths.
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.segments.is_empty() {
@@ -249,7 +249,7 @@ fn bracketed(scanner: &mut Scanner<'_>) -> Result<Segment, QueryError> {
     Ok(segment)
 }
 
-/// Continues from the value at the cursor. Returns false if `found` stopped.
+/// Walks the rest of the path from the value at the cursor. Returns false if `found` returned false.
 fn walk<'a>(mut cursor: Cursor<'a>, segments: &[Segment], found: &mut impl FnMut(&'a [u8]) -> bool) -> bool {
     let Some((segment, rest)) = segments.split_first() else { return found(cursor.raw()) };
     match (segment, cursor.peek()) {
@@ -290,7 +290,7 @@ fn walk<'a>(mut cursor: Cursor<'a>, segments: &[Segment], found: &mut impl FnMut
     }
 }
 
-/// Continues from the named member among the remaining ones at the cursor.
+/// Walks the rest of the path from the named member, among the remaining members at the cursor.
 fn walk_members<'a>(
     mut cursor: Cursor<'a>,
     name: &str,

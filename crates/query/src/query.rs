@@ -1,7 +1,7 @@
 //! The parameters of a query, parsed together.
 //!
-//! Their names begin with [`PREFIX`], so ordinary requests cost nothing here. Unknown parameters with the prefix are
-//! refused, since ignoring them would return a wrong result silently.
+//! All names begin with [`PREFIX`], so requests without such names cost nothing here. Unknown parameters with the
+//! prefix fail, since the server would otherwise ignore them and return a wrong result.
 
 use std::num::NonZeroUsize;
 
@@ -18,7 +18,7 @@ use crate::path::{Path, Segment};
 use crate::search::Search;
 use crate::value::{Subject, Value};
 
-/// The place of field ownership.
+/// The member of an object that has `managedFields`.
 const METADATA: &str = "metadata";
 const MANAGED_FIELDS: &str = "managedFields";
 
@@ -28,12 +28,12 @@ pub const PREFIX: &str = "keelson.io/";
 /// The maximum length of a value in bytes.
 const MAX_BYTES: usize = 4096;
 
-/// The cost for each byte of an object in several groups, in walks through it. A group may have one byte.
+/// The cost for each byte of an object in several groups, in walks through it. The value of a group may have one byte.
 const STEPS_OF_GROUPS: u64 = 8;
 
-/// Returns true for a parameter of a query, known or unknown. A name with the domain at any place, in any case, counts
-/// as one, such as one with a leading space, doubly encoded, or with a copied `amp;`. The client gets an error instead
-/// of a result without the intended effect.
+/// Returns true for a parameter of a query, known or unknown. A name counts if it has the domain at any place and in
+/// any case, for example after a space, doubly encoded, or after a copied `amp;`. The client then gets an error instead
+/// of a result that ignores the parameter.
 ///
 /// Cost: a comparison at each byte of the name.
 pub fn is_parameter(name: &str) -> bool {
@@ -57,26 +57,27 @@ pub struct Query {
     pub sort_by: SortBy,
     /// `page`: the page of `limit` objects, from 1.
     pub page: Option<NonZeroUsize>,
-    /// `count`: the headers with counts, which every query has, for an otherwise ordinary list.
+    /// `count`: requests the headers with counts for an otherwise ordinary list. Lists with other parameters always
+    /// have them.
     pub counts: bool,
-    /// `groupBy`: the number of objects for each value in place of the objects.
+    /// `groupBy`: returns the number of objects for each value at this path instead of the objects.
     pub group_by: Option<Path>,
     /// `filter`: the filter expression.
     pub filter: Option<Filter>,
     /// `where`: the CEL condition.
     pub condition: Option<Condition>,
-    /// `search`: the words to find, which also determine the order without `sortBy`.
+    /// `search`: the words to find. Without `sortBy` they also determine the order.
     pub search: Option<Search>,
     /// `at`: the point in the past.
     pub at: Option<Moment>,
-    /// `matches`: the places of the words in place of the objects.
+    /// `matches`: returns the fields with the words instead of the objects.
     pub matches: bool,
     /// `fields` and `omitManagedFields`: the fields to show.
     pub mask: Mask,
 }
 
 impl Query {
-    /// Parses the parameters of a request. `None` without query parameters.
+    /// Parses the parameters of a request. `None` if there are no query parameters.
     ///
     /// # Errors
     /// The invalid parameter and the fault.
@@ -166,7 +167,7 @@ impl Query {
             FILTER => self.filter = Some(Filter::parse(name, value)?),
             WHERE => self.condition = Some(Condition::parse(name, value)?),
             SEARCH => self.search = Some(Search::parse(name, value)?),
-            // Both may come in any order.
+            // Both parameters may come in any order.
             FIELDS if self.mask.omits_managed_fields() => {
                 self.mask = Mask::parse(name, value)?.without_managed_fields();
             }
@@ -187,7 +188,7 @@ impl Query {
         Ok(())
     }
 
-    /// The canonical form of the selection and order, equal for equal queries.
+    /// The canonical form of the selection and order, which is equal for equal queries.
     pub fn canonical(&self) -> String {
         let order = match &self.group_by {
             Some(path) => format!("groupBy={path}"),
@@ -208,14 +209,14 @@ impl Query {
         bytes * steps + self.search.as_ref().map_or(0, |search| search.cost(bytes))
     }
 
-    /// The usual number of walks through an object for selecting and ordering it.
+    /// The number of walks through an object that selecting and ordering it usually takes.
     pub fn walks(&self) -> usize {
         let tests = self.filter.as_ref().map_or(0, Filter::tests);
         let searched = if self.search.is_some() { Search::walks() } else { 0 };
         (tests + searched + self.sort_by.terms().len() + usize::from(self.group_by.is_some())).max(1)
     }
 
-    /// The paths that it reads, each with its parameter. Conditions have none.
+    /// The paths that the query reads, each with its parameter. Conditions have no paths.
     pub fn paths(&self) -> Vec<(&'static str, Path)> {
         let of_filter = self.filter.iter().flat_map(Filter::whole_paths).map(|path| (FILTER, path));
         let of_order = self.sort_by.terms().iter().map(|term| (SORT_BY, term.path.clone()));
@@ -224,7 +225,7 @@ impl Query {
         of_filter.chain(of_order).chain(of_groups).chain(of_mask).collect()
     }
 
-    /// The distinct members of an object that it reads. Empty if it reads the whole object.
+    /// The distinct members of an object that the query reads. Empty if it reads the whole object.
     pub fn heads(&self) -> Vec<&str> {
         let mut paths = self.filter.as_ref().map(Filter::paths).unwrap_or_default();
         paths.extend(self.sort_by.terms().iter().map(|term| &term.path));
@@ -239,7 +240,7 @@ impl Query {
         heads
     }
 
-    /// Returns true if it may read `managedFields`.
+    /// Returns true if the query may read `managedFields`.
     pub fn reads_managed_fields(&self) -> bool {
         let mut paths = self.filter.as_ref().map(Filter::paths).unwrap_or_default();
         paths.extend(self.sort_by.terms().iter().map(|term| &term.path));
@@ -256,7 +257,7 @@ impl Query {
         paths.iter().any(leads_there) || read.is_some_and(|heads| heads.is_empty() || heads.contains(&METADATA))
     }
 
-    /// The parameter that determines the order or, without one, the selection.
+    /// The parameter that determines the order or, without such a parameter, the selection.
     pub fn ordering_parameter(&self) -> &'static str {
         match self {
             Self { group_by: Some(_), .. } => GROUP_BY,
@@ -268,7 +269,7 @@ impl Query {
         }
     }
 
-    /// Returns true if one object may take a few milliseconds.
+    /// Returns true if the evaluation of one object may take a few milliseconds.
     pub fn is_slow(&self) -> bool {
         self.condition.is_some() || self.filter.as_ref().is_some_and(Filter::has_patterns)
     }
@@ -291,8 +292,9 @@ impl Query {
             && self.search.is_none()
     }
 
-    /// Calls `out` with the sort keys of an object until it returns false: one for each of its groups, or the one of
-    /// the order. None if a searched word is missing. `fields` are further texts to search.
+    /// Calls `out` with the sort keys of an object until it returns false. A grouped query has one sort key for each
+    /// group of the object, others have one for the order. If a searched word is missing, there is no sort key.
+    /// `fields` are further texts to search.
     pub fn places<'f>(
         &self,
         subject: &Subject<'_>,
@@ -331,7 +333,7 @@ impl Query {
         Self { group_by: Some(path), ..Self::default() }
     }
 
-    /// The sort keys in an [index](Self::index) of objects with a text, or with a number or boolean in this notation.
+    /// The sort keys of a text in an [index](Self::index), and of a number or boolean that is written like this text.
     pub fn places_in_index(text: &str) -> impl Iterator<Item = Vec<u8>> {
         let is_number = text.starts_with(|first: char| first == '-' || first.is_ascii_digit());
         let other = match text {
@@ -345,7 +347,7 @@ impl Query {
         })
     }
 
-    /// The value of an object at this sort key of a grouped list. `None` without a value.
+    /// The value of an object that has this sort key in a grouped list. `None` if there is none.
     pub fn value_at<'a>(&self, subject: &Subject<'a>, place: &[u8]) -> Option<Value<'a>> {
         let mut found = None;
         let mut written = Vec::new();

@@ -1,6 +1,6 @@
-//! A scanner of parameters with positions for errors.
+//! A scanner of parameters. It knows the position, for errors.
 //!
-//! It knows characters, words and quotes. Parsers know their meaning.
+//! It recognizes characters, words and quotes. Parsers define their meaning.
 
 use crate::error::QueryError;
 
@@ -58,7 +58,7 @@ impl<'t> Scanner<'t> {
         self.at == self.text.len()
     }
 
-    /// A text in quotes of either kind, with a backslash before literal characters.
+    /// Reads a text in quotes of either kind. A backslash precedes literal characters.
     pub(crate) fn quoted(&mut self) -> Result<String, QueryError> {
         let opening = self.at;
         let Some(quote @ ('\'' | '"')) = self.next() else {

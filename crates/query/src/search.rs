@@ -1,11 +1,11 @@
 //! Full-text search with a score: words, parts of words and typing errors.
 //!
-//! Each word has to occur in the name, the namespace, a label value, a container image, or a selectable field. Case is
-//! ignored. The name has the highest weight. A whole text or word scores more than its beginning, a part of it, or a
-//! word with a typing error.
+//! Each word has to occur in the name, the namespace, a label value, a container image, or a selectable field. The
+//! search ignores case. The name has the highest weight. A match of a whole text or word scores more than a match of
+//! its beginning, of a part of it, or of a word with a typing error.
 //!
-//! Texts may be as long as objects. Only the beginning of each is searched, and a limited amount of each object's
-//! texts, which takes a few milliseconds at most.
+//! Texts may be as long as objects. So the search reads only the beginning of each text, and a limited amount of text
+//! of each object. This takes a few milliseconds at most.
 
 mod index;
 mod part;
@@ -25,7 +25,7 @@ use crate::value::{Subject, Value};
 
 /// The maximum number of words.
 const MAX_WORDS: usize = 8;
-/// The maximum length of a word in characters. Longer words of objects do not count as its typing errors.
+/// The maximum length of a word in characters. Longer words of objects never match with typing errors.
 const MAX_WORD: usize = 64;
 /// The word lengths from which one and two typing errors are allowed.
 const ONE_ERROR_FROM: usize = 4;
@@ -86,7 +86,7 @@ impl Word {
 pub struct WordMatch {
     /// The searched word, in lower case.
     pub word: String,
-    /// The path of the text, or of the texts that contain it.
+    /// The path of the text. For a text within a list, the path of all its items.
     pub field: String,
     /// The beginning of the text.
     pub text: String,
@@ -159,7 +159,7 @@ impl Search {
         Ok(Self { words })
     }
 
-    /// The words, in lower case.
+    /// The words in lower case, separated by spaces.
     pub fn text(&self) -> String {
         self.words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
     }
@@ -183,11 +183,11 @@ impl Search {
 
     /// The maximum cost of [`Search::texts`] for an object of this size, in bytes walked.
     pub fn cost_of_texts(bytes: u64) -> u64 {
-        // Each text is written, and looked up among the known ones.
+        // Each text is written, and looked up among the known texts.
         cost_of_words(bytes, 1)
     }
 
-    /// The sort key of a score. The best come first.
+    /// The sort key of a score. The best scores sort first.
     pub const fn place(score: u16) -> [u8; 2] {
         (u16::MAX - score).to_be_bytes()
     }
@@ -201,8 +201,8 @@ impl Search {
         best.iter().all(|points| *points > 0).then(|| best.iter().sum())
     }
 
-    /// The best match of each word, in the given order. An object with all words has one for each. `fields` are
-    /// selectable fields, by path.
+    /// The best match of each word, in the given order. An object that contains all words has one match for each.
+    /// `fields` are selectable fields, by path.
     pub fn matches<'f>(
         &self,
         subject: &Subject<'_>,
@@ -219,7 +219,7 @@ impl Search {
             let (field, text, manner, points) = best?;
             let field = match field {
                 Looked::At(path) => match path.segments().split_last() {
-                    // The path of the label itself is more useful than that of all labels.
+                    // The path of the one label is more useful than the path of all labels.
                     Some((Segment::Each, of)) => member_with(subject, of, &text).unwrap_or_else(|| path.to_string()),
                     _ => path.to_string(),
                 },
@@ -255,7 +255,7 @@ fn cost_of_words(bytes: u64, words: usize) -> u64 {
     bytes * PLACES.len() as u64 + looked_at * words as u64 * STEPS_OF_WORD
 }
 
-/// Calls `look` with the beginning of each searched text of an object and its weight, up to the limit of an object.
+/// Calls `look` with the beginning and the weight of each searched text of an object, up to the limit of an object.
 fn each_text<'f, F: Copy>(
     subject: &Subject<'_>,
     fields: impl Iterator<Item = (F, &'f str)>,
@@ -264,7 +264,7 @@ fn each_text<'f, F: Copy>(
     let mut left = OBJECT_BYTES;
     let mut look = |field: Looked<F>, text: &str, weight: u16| {
         let looked_at = &text[..text.floor_char_boundary(TEXT_BYTES)];
-        // A truncated text might contain other words.
+        // A truncated text might contain further words.
         left = left.saturating_sub(looked_at.len());
         if left == 0 {
             return false;
@@ -294,7 +294,7 @@ enum Looked<F> {
     In(F),
 }
 
-/// The path of the member with this text in the object at the segments.
+/// The path of the member with this text, in the object at the path `segments`.
 fn member_with(subject: &Subject<'_>, segments: &[Segment], text: &str) -> Option<String> {
     let of = Path::of_segments(segments.iter().cloned());
     let mut cursor = Cursor::new(of.first(subject.json)?, 0);
@@ -352,13 +352,13 @@ fn words_of(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| !letter.is_alphanumeric()).filter(|part| !part.is_empty())
 }
 
-/// The maximum letters of a word with typing errors.
+/// The maximum number of letters in a word of an object that can match with typing errors.
 const MAX_NEAR: usize = MAX_WORD + MOST_ERRORS;
 
 /// Returns true if at most `most` errors separate the words. An error is an added, missing, different or swapped
 /// letter.
-///
-/// Cost: the letters of `one` times the errors, since only a diagonal band of the usual table is computed.
+/// Cost: the letters of `one` times the errors, since only a diagonal band of the usual table of edit distances is
+/// computed.
 fn is_near(one: &[char], other: &str, most: usize) -> bool {
     let mut letters = ['\0'; MAX_NEAR];
     let mut count = 0;
@@ -373,7 +373,7 @@ fn is_near(one: &[char], other: &str, most: usize) -> bool {
     if one.len() > other.len() + most {
         return false;
     }
-    // Rows of errors between prefixes of both words.
+    // Rows of the table: the errors between prefixes of both words.
     let too_many = most + 1;
     let (mut before, mut row) = ([too_many; MAX_NEAR + 1], [too_many; MAX_NEAR + 1]);
     for (errors, place) in row.iter_mut().take(most + 1).enumerate() {
@@ -493,13 +493,13 @@ mod tests {
         };
         assert_eq!(score("nginx", &many(30)), Some(100));
         assert_eq!(score("nginx", &many(32)), None);
-        // The searched amount and the cost are limited, whatever the object.
+        // The searched amount and the cost are limited for every object.
         let search = Search::parse("search", "aaaaaaaa bbbbbbbb").unwrap();
         assert_eq!(search.cost(100), 100 * (5 + 2 * STEPS_OF_WORD));
         assert_eq!(search.cost(1 << 20), (5 << 20) + (64 << 10) * STEPS_OF_WORD);
     }
 
-    /// The complete table.
+    /// Computes the complete table of edit distances.
     fn errors(one: &str, other: &str) -> usize {
         let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
         let mut table = vec![vec![0; other.len() + 1]; one.len() + 1];

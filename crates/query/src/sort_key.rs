@@ -1,7 +1,7 @@
 //! Sort keys: JSON scalars encoded as bytes whose bytewise order is the order of the values.
 //!
-//! No key is a prefix of another one, so several can be concatenated and compared as one. Descending order inverts all
-//! bits.
+//! No key is a prefix of another one, so several keys can be concatenated and compared as one. Descending order inverts
+//! all bits.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,9 +10,9 @@ use keelson_meta::quantity::Quantity;
 
 /// The compared length of a text in bytes.
 pub(crate) const TEXT_BYTES: usize = 256;
-/// The compared digits of a number, more than a double has.
+/// The maximum number of compared digits of a number, more than a double has.
 const DIGITS: usize = 40;
-/// The escape of a terminator within a text.
+/// The encoding of a byte in a text that equals the terminator.
 const ESCAPED_END: [u8; 2] = [0, 1];
 const TEXT_END: [u8; 2] = [0, 0];
 
@@ -108,7 +108,7 @@ fn integer(number: i128, out: &mut Vec<u8>) {
     out.extend_from_slice(&(number ^ i128::MIN).to_be_bytes());
 }
 
-/// Marks in versions, in their order: the end comes before a continuation.
+/// The end mark of versions. It sorts before the marks of a continuation.
 const END: u8 = 1;
 const DIGITS_NEXT: u8 = 2;
 const LETTERS_NEXT: u8 = 3;
@@ -129,7 +129,7 @@ pub(crate) fn version(text: &str, out: &mut Vec<u8>) -> Option<()> {
 fn write_version(text: &str, out: &mut Vec<u8>) -> Option<()> {
     let text = text.split('+').next()?;
     if text.len() > TEXT_BYTES {
-        // The sort key would be as long as the text, which is not a real version.
+        // Such a text is not a real version, and its sort key would be as long as the text.
         return None;
     }
     let mut rest = text.strip_prefix('v').unwrap_or(text);

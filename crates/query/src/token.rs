@@ -2,8 +2,8 @@
 //!
 //! A token is base64url without padding of
 //! `{"v":"keelson.io/v1alpha1","rv":REVISION,"query":"HASH","place":"BYTES","key":"KEY"}`. The version differs from
-//! that of ordinary tokens, so neither is accepted for the other. A token only selects a position within the result of
-//! its request, never the visible objects. A forged one starts elsewhere in the same list.
+//! that of ordinary tokens, so the decoder of one kind refuses the other. A token only selects a position in the result
+//! of its request. It never determines which objects are visible. A forged token starts elsewhere in the same list.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,16 +13,17 @@ use thiserror::Error;
 
 const VERSION: &str = "keelson.io/v1alpha1";
 
-/// The revision at which a walk continues.
+/// The revision at which a list continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenRevision {
     /// The revision of the first chunk.
     At(Revision),
-    /// The newest revision. The token came with a 410, and its user accepts an inconsistent rest.
+    /// The newest revision. The server sent such a token with a 410; the rest of the list may be inconsistent with the
+    /// first chunks.
     Newest,
 }
 
-/// The position of a walk.
+/// The position of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueryToken {
     /// The revision to read.
@@ -31,14 +32,14 @@ pub struct QueryToken {
     pub query: u64,
     /// The sort key of the last object.
     pub place: Vec<u8>,
-    /// Its object key, `<namespace>/<name>` or `<name>`.
+    /// The key of that object, `<namespace>/<name>` or `<name>`.
     pub key: String,
 }
 
-/// The reason for refusing a token. It displays as the text after `invalid continue token: `.
+/// The reason for refusing a token. Its `Display` is the text after `invalid continue token: `.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TokenError {
-    /// The token is not one of a query.
+    /// The token does not belong to a query.
     #[error("it is not one of a query with keelson.io parameters")]
     Form,
     /// The token belongs to another query or URL.
@@ -57,7 +58,7 @@ struct Wire<'a> {
 }
 
 impl QueryToken {
-    /// The token for clients.
+    /// The encoded token.
     pub fn encode(&self) -> String {
         let rv = match self.revision {
             TokenRevision::At(revision) => i64::try_from(revision.get()).unwrap_or(i64::MAX),

@@ -1,6 +1,6 @@
 //! The values of a query: scalars of an object, read from its bytes without a tree.
 //!
-//! `resourceVersion` is not in the bytes of a stored object and comes from its revision.
+//! The bytes of a stored object lack `resourceVersion`, so its value comes from the revision.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ pub struct Subject<'a> {
 pub enum Value<'a> {
     /// `true` or `false`.
     Bool(bool),
-    /// A number in its notation.
+    /// A number, as it is written in the JSON.
     Number(Cow<'a, str>),
     /// A text.
     Text(Cow<'a, str>),
@@ -80,7 +80,8 @@ impl<'a> Subject<'a> {
     /// Calls `found` with each scalar at a path until it returns false.
     pub fn visit(&self, path: &Path, mut found: impl FnMut(Value<'a>) -> bool) {
         if path.is_revision() {
-            // It is not in the bytes. Clients must treat it as opaque, but sorting by it gives the order of writes.
+            // The revision is not in the bytes. Clients must treat it as opaque, but sorting by it gives the order of
+            // writes.
             found(Value::Number(self.revision.to_string().into()));
             return;
         }
@@ -121,7 +122,7 @@ mod tests {
         ] {
             check(&stored.text(), path, expect);
         }
-        // Any walk would fail at this text.
+        // At this text, any walk would fail.
         check(&stored.text().replace("spec\":{", "spec!!!"), "status.phase", &["Running"]);
         check(&stored.text().replace("\"metadata\":{", "!!!!!!!!!!!!"), "spec.nodeName", &["n"]);
     }

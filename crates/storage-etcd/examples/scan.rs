@@ -1,4 +1,4 @@
-//! Measures a read of all objects of an etcd, as a server does at start.
+//! Measures a read of all objects of an etcd, as a server does it at its start.
 //!
 //! `env $(cargo xtask servers) cargo run --release -p keelson-storage-etcd --example scan [OBJECTS [ROUNDS]]`. Each
 //! object has about 5 KB and is written once per round, since earlier versions slow etcd down.
@@ -12,12 +12,12 @@ use keelson_storage::{ScanRequest, Store, StoreKey, Transaction};
 use keelson_storage_etcd::{EtcdConfig, EtcdStore};
 use keelson_teststores::EtcdServer;
 
-/// Writes in flight.
+/// The number of concurrent writes.
 const IN_FLIGHT: usize = 64;
 /// The number of objects in a transaction.
 const BATCH: u64 = 20;
 const NAMESPACES: u64 = 40;
-/// Empty collections before and after the full one.
+/// The names of empty collections before and after the full one.
 const OTHERS: [&str; 4] = ["configmaps", "events", "secrets", "services/specs"];
 
 fn key(number: u64) -> StoreKey {

@@ -1,8 +1,8 @@
-//! Calls to etcd: the choice of member, credentials, timeouts and repeats.
+//! Calls to etcd: the choice of the member, credentials, timeouts and repeats.
 //!
-//! Knows connections, not keys. A call that may have reached etcd is repeated only if it changes nothing, so no write
-//! happens twice. Every call ends within the configured time, and soon if its member stops answering. A member is left
-//! after its first failure, whatever the outcome of the call.
+//! This module knows connections, but no keys. A call that may have reached etcd is repeated only if it changes
+//! nothing, so no write happens twice. Every call ends within the configured time, and soon if its member stops
+//! answering. After the first failure of a member, calls use another one, whatever the outcome of the failed call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -31,26 +31,27 @@ use crate::member::{Health, Lost, Member};
 use crate::proto;
 use crate::version::EtcdVersion;
 
-/// The largest accepted response, in bytes. Pages are far smaller, except for one with a few very large objects.
+/// The maximum size of a response, in bytes. Pages are far smaller, except for one with a few very large objects.
 const LARGEST_ANSWER: usize = 1 << 30;
-/// The time limit of a status request. A live member answers it without the others.
+/// The time limit of a status request. A working member answers it without the other members.
 const LIFE_SIGN: Duration = Duration::from_millis(1500);
-/// The first backoff after no member has answered. Each further one doubles.
+/// The first backoff after no member has answered. It doubles with each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(20);
-/// The longest such backoff.
+/// The maximum of these backoffs.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// The number of attempts that share the time of a call: a member that hangs must leave time for another.
+/// The number of attempts that share the time of a call. An attempt on a member that hangs must leave time for another
+/// one.
 const SHARES: u32 = 3;
-/// The most token renewals of one call: a lagging member may not know the newest token yet.
+/// The maximum number of token renewals in one call. A member that lags may not know the newest token yet.
 const RENEWALS: u32 = 2;
-/// The most queued requests of a stream of watches.
+/// The maximum number of queued requests of a watch stream.
 const WATCH_REQUESTS: usize = 64;
 
 /// A method of etcd's API.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Method {
     path: &'static str,
-    /// True if a repeat has no further effect.
+    /// True if repeating the call has no further effect.
     repeats: bool,
 }
 
@@ -87,15 +88,15 @@ pub struct EtcdStats {
     pub watches_opened: u64,
     /// Watches that broke or fell silent.
     pub watches_broken: u64,
-    /// Progress requests.
+    /// Requests for the progress of watches.
     pub progress_requests: u64,
-    /// Keys written only to cause an event, for an etcd with unreliable progress reports.
+    /// Writes of a key that only cause an event, for an etcd whose progress reports are unreliable.
     pub ticks: u64,
-    /// True after etcd refused a put for lack of space, until it accepts one.
+    /// True from the time when etcd refuses a put for lack of space until it accepts one.
     pub full: bool,
 }
 
-/// The counters, which readers may keep longer than the store.
+/// The counters. Readers may keep them after the store is dropped.
 #[derive(Debug, Default)]
 pub struct EtcdCounters {
     pub(crate) retries: AtomicU64,
@@ -129,7 +130,7 @@ pub(crate) fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
-/// All members, with the one in use.
+/// All members, and the index of the one in use.
 pub(crate) struct Client {
     members: Vec<Member>,
     current: AtomicUsize,
@@ -137,26 +138,26 @@ pub(crate) struct Client {
     timeout: Duration,
     compression: bool,
     counters: Arc<EtcdCounters>,
-    /// The number of connections so far: each new one may lead to an etcd with other content.
+    /// The number of connections so far. A new connection may lead to an etcd with other content.
     connections: Arc<AtomicU64>,
-    /// The number of lost members and watches so far.
+    /// The number of failed members and watches so far.
     losses: AtomicU64,
 }
 
-/// An open stream of watches.
+/// An open stream with watches.
 pub(crate) struct WatchStream {
     pub(crate) requests: mpsc::Sender<proto::WatchRequest>,
     pub(crate) responses: Streaming<proto::WatchResponse>,
     /// The version of its member, if known.
     pub(crate) version: Option<EtcdVersion>,
-    /// The index of its member.
+    /// The index of its member in the list of members.
     pub(crate) place: usize,
-    /// Changes when that member is given up.
+    /// Changes when the member is given up.
     pub(crate) life: watch::Receiver<u64>,
 }
 
 impl Client {
-    /// Prepares connections. The first call opens them.
+    /// Prepares the connections. The first call opens them.
     pub(crate) fn new(config: &EtcdConfig, counters: Arc<EtcdCounters>) -> Result<Self, OpenError> {
         let connections = Arc::<AtomicU64>::default();
         let members = connect::members(config, &connections)?;
@@ -176,7 +177,7 @@ impl Client {
         })
     }
 
-    /// Makes a call. After a failure, repeats it on another member if allowed.
+    /// Makes a call. After a failure, repeats it on another member if the method allows repeats or nothing was sent.
     pub(crate) async fn call<Q, A>(&self, method: Method, request: Q) -> Result<A, Failure>
     where
         Q: Message + Clone + 'static,
@@ -229,7 +230,7 @@ impl Client {
     /// Opens a stream with its first watch.
     pub(crate) async fn watch(&self, create: proto::WatchCreateRequest) -> Result<WatchStream, Failure> {
         if self.session.is_some() {
-            // A watch reports an expired token only as missing permission; a read reports it precisely.
+            // A watch reports an expired token only as a missing permission. A read reports it precisely.
             let request = proto::RangeRequest { key: create.key.clone(), count_only: true, ..Default::default() };
             let _: proto::RangeResponse = self.call(RANGE, request).await?;
         }
@@ -243,8 +244,8 @@ impl Client {
         opened
     }
 
-    /// Returns true if the member of a stream answers on the connection of its watches. Otherwise that connection is
-    /// not used again.
+    /// Returns true if the member answers on the connection for watches. Otherwise the next watch opens a new
+    /// connection.
     pub(crate) async fn watches_live(&self, place: usize) -> bool {
         let member = &self.members[place];
         let lives = self.look(member.watches()).await != Health::Gone;
@@ -254,7 +255,7 @@ impl Client {
         lives
     }
 
-    /// Switches to another member, unless that has happened already.
+    /// Switches to another member, unless another caller has done so already.
     pub(crate) fn turn_from(&self, place: usize, cause: &str) {
         self.members[place].complain(cause);
         self.interrupted();
@@ -269,17 +270,17 @@ impl Client {
         }
     }
 
-    /// Counts an interruption, after which etcd may have other content.
+    /// Counts an interruption. After it, etcd may have other content.
     pub(crate) fn interrupted(&self) {
         self.losses.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The number of connections so far.
+    /// The number of connections opened so far.
     pub(crate) fn connections(&self) -> u64 {
         self.connections.load(Ordering::Acquire)
     }
 
-    /// The number of interruptions so far, after each of which etcd may have other content.
+    /// The number of interruptions so far. After each, etcd may have other content.
     pub(crate) fn interruptions(&self) -> u64 {
         self.connections() + self.losses.load(Ordering::Acquire)
     }
@@ -295,7 +296,8 @@ impl Client {
         names.join(", ")
     }
 
-    /// The reason why no member answers: the last failure of each, if there are several members, otherwise `cause`.
+    /// The reason for which no member answers: the last failure of each if there are several members, otherwise
+    /// `cause`.
     pub(crate) fn complaints(&self, cause: String) -> String {
         let told = |member: &Member| Some(format!("{} says {}", member.endpoint, member.complaint()?));
         let all: Vec<String> = self.members.iter().filter_map(told).collect();
@@ -306,12 +308,13 @@ impl Client {
         &self.counters
     }
 
-    /// Fetches the first token.
+    /// Logs in for the first time.
     pub(crate) async fn log_in(&self) -> Result<(), Failure> {
         self.renew(&Token::default()).await
     }
 
-    /// Logs in, unless the ended token was renewed already. Boxed, since a login is a call, which may renew its token.
+    /// Logs in, unless another caller has renewed the expired token already. The future is boxed, since a login is a
+    /// call, which may itself renew a token.
     fn renew<'a>(&'a self, ended: &'a Token) -> BoxFuture<'a, Result<(), Failure>> {
         let log_in = move |request| async move {
             let answer: proto::AuthenticateResponse = match self.call(AUTHENTICATE, request).await {
@@ -330,7 +333,7 @@ impl Client {
         .boxed()
     }
 
-    /// The token for a method. etcd refuses even a login with an expired token.
+    /// The token for a method. A login has none, since etcd refuses even a login with an expired token.
     fn token(&self, method: Method) -> Token {
         let session = self.session.as_ref().filter(|_| method.path != AUTHENTICATE.path);
         session.map(Session::token).unwrap_or_default()
@@ -365,7 +368,7 @@ impl Client {
         }
     }
 
-    /// Waits for an answer of a member, until the time is over or the member has stopped answering.
+    /// Waits for the answer of a member, until `end` or until the member has stopped answering.
     async fn attend<T>(
         &self,
         place: usize,
@@ -394,13 +397,14 @@ impl Client {
         let version = match self.status_of(member.watches()).await {
             Ok(status) => EtcdVersion::parse(&status.version),
             Err(failure @ Failure::Unavailable { .. }) => return Err(failure),
-            // A user without permission can't see the version.
+            // Without permission, the version is unknown.
             Err(_) => None,
         };
         let mut service = self.service(member.watches());
         ready(&mut service).await?;
         let (mut requests, receiver) = mpsc::channel(WATCH_REQUESTS);
-        // etcd sends nothing, not even headers, before it has read the first request.
+        // The request is queued first, since etcd sends nothing, not even headers, before it has read the first
+        // request.
         requests.try_send(proto::WatchAsk::Create(create).into()).map_err(|_| full())?;
         let request = addressed(receiver, &self.token(RANGE));
         let codec = ProstCodec::<proto::WatchRequest, proto::WatchResponse>::default();
@@ -411,13 +415,13 @@ impl Client {
     async fn look(&self, channel: Channel) -> Health {
         match timeout(LIFE_SIGN, self.status_of(channel)).await {
             Ok(Ok(status)) if status.leader == 0 => Health::Leaderless,
-            // A refusal is an answer too.
+            // An answer with an error also shows that the member works.
             Ok(answer) => Health::Well { term: answer.map_or(0, |status| status.raft_term) },
             Err(_) => Health::Gone,
         }
     }
 
-    /// The status of a member, which it knows without the others.
+    /// The status of a member, which answers without the other members.
     async fn status_of(&self, channel: Channel) -> Result<proto::StatusResponse, Failure> {
         let mut service = self.service(channel);
         ready(&mut service).await?;
@@ -438,8 +442,8 @@ impl Client {
     }
 }
 
-/// A request for members with a leader only: one that is cut off refuses it at once or ends the stream, instead of
-/// leaving it without an answer.
+/// Creates a request that only members with a leader accept. A member without a leader refuses it at once or ends the
+/// stream. Otherwise the request could stay without an answer.
 fn addressed<T>(message: T, token: &Token) -> Request<T> {
     let mut request = Request::new(message);
     request.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
@@ -453,7 +457,7 @@ fn identify<T>(request: &mut Request<T>, token: &Token) {
     }
 }
 
-/// Waits until the connection can take a request. After a failure here nothing was sent.
+/// Waits until the connection accepts a request. If this fails, nothing was sent.
 async fn ready(service: &mut Grpc<Channel>) -> Result<(), Failure> {
     service.ready().await.map_err(|error| match Failure::from(Status::from_error(Box::new(error))) {
         Failure::Unavailable { cause, .. } => Failure::Unavailable { cause, sent: false },

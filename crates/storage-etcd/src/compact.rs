@@ -1,8 +1,8 @@
 //! Compaction, coordinated with all other API servers on the same etcd.
 //!
-//! It follows upstream's protocol: a server first writes the revision into the compaction key, in a transaction that
-//! compares the key's version, and compacts only if that succeeded. So servers of all kinds take turns, and the key
-//! holds the compacted revision for all of them.
+//! It follows upstream's protocol. A server first writes the revision into the compaction key, in a transaction that
+//! compares the version of the key. It compacts only if the transaction succeeds. So servers of all kinds compact one
+//! after another, and all of them find the compacted revision in the key.
 
 use std::time::Duration;
 
@@ -22,12 +22,12 @@ use crate::proto::{
 use crate::revision::{self, Housekeeping, from_etcd, to_etcd};
 use crate::store::Shared;
 
-/// The most lost races before this server leaves the compaction to others.
+/// The maximum number of lost races before this server leaves the compaction to other servers.
 const TRIES: usize = 5;
 /// The time until the next attempt after etcd has denied compaction to this user.
 const TRY_AGAIN: Duration = Duration::from_secs(60 * 60);
 
-/// Removes history below `oldest`.
+/// Compacts the history below `oldest`.
 pub(crate) async fn compact(shared: &Shared, oldest: Revision) -> Result<(), StoreError> {
     let Shared { client, keys, revisions, may_not_compact, .. } = shared;
     let requested = to_etcd(oldest);
@@ -43,9 +43,9 @@ pub(crate) async fn compact(shared: &Shared, oldest: Revision) -> Result<(), Sto
             let current = revisions.settle(client, keys, seen).await.map_err(Failure::into_store_error)?;
             return Err(StoreError::Future { requested: oldest, current });
         }
-        // Another server that has announced this revision will compact or has died; a second compaction does no harm.
-        // An etcd without space refuses the announcement, and needs compaction most: other servers notice it by their
-        // reads, as after etcd's own compaction.
+        // Another server that has announced this revision may be compacting or may have ended. Compacting twice is
+        // harmless. An etcd without space refuses the announcement but needs the compaction. Other servers then learn
+        // of the compaction when a read fails, as after a compaction by etcd itself.
         let is_announced = seen.compacted >= requested
             || match announce(shared, requested, seen).await {
                 Err(Failure::NoSpace(_)) => true,
@@ -59,17 +59,17 @@ pub(crate) async fn compact(shared: &Shared, oldest: Revision) -> Result<(), Sto
     Ok(())
 }
 
-/// Removes all history below a revision at which a new history begins.
+/// Compacts all history below a revision at which a new history begins.
 pub(crate) async fn begin_at(shared: &Shared, revision: i64) -> Result<(), Failure> {
     let seen = revision::read(&shared.client, &shared.keys, 0).await?;
     if seen.compacted < revision {
-        // A faster server announces the same, and a second compaction does no harm.
+        // If another server is faster, it announces the same revision, and compacting twice is harmless.
         announce(shared, revision, seen).await?;
     }
     do_it(shared, revision).await
 }
 
-/// Writes the revision into the key. Returns false if another server has written it meanwhile.
+/// Writes the revision into the compaction key. Returns false if another server has written the key meanwhile.
 async fn announce(shared: &Shared, revision: i64, seen: Housekeeping) -> Result<bool, Failure> {
     let key = COMPACTION_KEY.to_vec();
     let compare = Compare {
@@ -92,10 +92,10 @@ async fn do_it(shared: &Shared, revision: i64) -> Result<(), Failure> {
             tracing::debug!(oldest = %from_etcd(revision), "etcd is compacted");
             Ok(())
         }
-        // Compacted further already.
+        // etcd is compacted to this revision or a higher one already.
         Err(Failure::Compacted) => Ok(()),
-        // Since 3.4.42, 3.5.28 and 3.6.9 only the role root may compact. The operator must decide about that. The store
-        // works without, and etcd can compact by itself.
+        // Since 3.4.42, 3.5.28 and 3.6.9, only the user root may compact, so the operator must decide who compacts. The
+        // store works without compaction by this server, and etcd can compact by itself.
         Err(Failure::Refused(cause)) => {
             warn_repeated!(""; %cause,
                 "etcd does not let its user compact, so its history grows: give the user the role root, or start etcd with \
@@ -139,14 +139,14 @@ mod tests {
         let first = held().await;
         assert_eq!((first.compactions, from_etcd(first.compacted)), (1, revisions[2]));
 
-        // A kube-apiserver has announced a higher revision than this one: the key stays.
+        // A kube-apiserver has announced a higher revision than this one, so the key does not change.
         assert!(announce_as_upstream(shared, to_etcd(revisions[6])).await);
         store.compact(revisions[4]).await.unwrap();
         let second = held().await;
         assert_eq!((second.compactions, from_etcd(second.compacted)), (2, revisions[6]));
         assert_eq!(store.oldest_revision().await.unwrap(), revisions[4]);
 
-        // A server with an older version of the key has lost.
+        // A server that has read an older version of the key loses.
         assert!(!announce(shared, to_etcd(revisions[8]), first).await.unwrap());
         store.compact(revisions[8]).await.unwrap();
         assert_eq!(from_etcd(held().await.compacted), revisions[8]);

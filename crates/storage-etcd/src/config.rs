@@ -1,7 +1,7 @@
 //! The settings of an etcd: members, prefix, TLS and login.
 //!
-//! All are in one URL: `etcd://user:password@host:2379,other:2379/prefix?ca=FILE&cert=FILE&key=FILE`. Secrets can be in
-//! files instead. Unknown settings are refused.
+//! All settings are in one URL: `etcd://user:password@host:2379,other:2379/prefix?ca=FILE&cert=FILE&key=FILE`. Secrets
+//! can be in files instead. Unknown settings are errors.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,42 +20,42 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The configuration for [`EtcdStore::open`](crate::EtcdStore::open).
 #[derive(Clone)]
 pub struct EtcdConfig {
-    /// `host:port` of each member, each once. One is used until it fails, then the next.
+    /// The `host:port` of each member, without duplicates. The store uses one until it fails, then the next.
     pub endpoints: Vec<String>,
-    /// The choice of the first one.
+    /// Determines which member is used first.
     pub order: Order,
     /// The prefix of all keys, without a trailing slash: `/registry`.
     pub prefix: String,
     /// The TLS settings; `None` for plain HTTP.
     pub tls: Option<TlsFiles>,
-    /// The login, where etcd has users.
+    /// The login, if etcd has authentication.
     pub login: Option<Login>,
     /// The time limit of a call, including attempts on other endpoints.
     pub timeout: Duration,
     /// True to compress requests and responses with gzip.
     pub compression: bool,
-    /// The clock for the lifetimes of leases.
+    /// The clock for the expiry of leases.
     pub clock: Arc<dyn Clock>,
-    /// Chooses the first member.
+    /// Random numbers for the choice of the first member.
     pub random: Arc<dyn Random>,
 }
 
-/// The choice of the first of several endpoints, or of several addresses of a name.
+/// The order in which several endpoints, or several addresses of a name, are tried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// A random one, so that many servers with equal settings use different members.
+    /// Starts at a random one, so that servers with equal settings use different members.
     #[default]
     Any,
-    /// The first one, so that a server uses a nearby member.
+    /// Starts at the first one, so that the operator can choose a near member.
     Given,
 }
 
 /// PEM files for TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The authorities of the servers' certificates; `None` for the system's.
+    /// The authorities that sign the servers' certificates; `None` for the system's.
     pub ca: Option<PathBuf>,
-    /// The client's certificate and its key.
+    /// The client certificate and its key.
     pub identity: Option<(PathBuf, PathBuf)>,
     /// The name in the servers' certificates; `None` for the endpoint's host.
     pub server_name: Option<String>,
@@ -90,7 +90,7 @@ impl fmt::Debug for EtcdConfig {
     }
 }
 
-/// The fault of a URL. Never shows a password.
+/// An error in a URL. Its text never contains a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// It is not an `etcd://` URL.
@@ -156,7 +156,7 @@ impl EtcdConfig {
     /// first endpoint. `compression=gzip` enables compression.
     ///
     /// # Errors
-    /// The fault, as a sentence for the author of the URL.
+    /// The fault, as a sentence for the user who wrote the URL.
     pub fn from_url(url: &str) -> Result<Self, ConfigError> {
         let rest = url.strip_prefix(SCHEME).ok_or(ConfigError::Form)?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -247,7 +247,7 @@ fn alone(setting: &'static str, value: impl fmt::Display, must: &'static str) ->
     ConfigError::Value { setting, value: value.to_string(), must }
 }
 
-/// Each endpoint once: a duplicate would be tried twice.
+/// Parses the endpoints and removes duplicates, since a duplicate would be tried twice.
 fn endpoints(hosts: &str) -> Result<Vec<String>, ConfigError> {
     let mut found = Vec::new();
     for endpoint in hosts.split(',').map(endpoint) {
@@ -301,7 +301,7 @@ fn seconds(value: String) -> Result<Duration, ConfigError> {
     given.map(Duration::from_secs).ok_or(ConfigError::Value { setting: "timeout", value, must: MUST })
 }
 
-/// The first line of a file.
+/// Returns the first line of a file.
 fn read_password(path: &str) -> Result<String, ConfigError> {
     let text = std::fs::read_to_string(path).map_err(|cause| ConfigError::File {
         setting: "password-file",

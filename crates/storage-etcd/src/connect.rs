@@ -1,6 +1,6 @@
 //! Connections to the members of etcd: addresses, TLS, keep-alive, windows.
 //!
-//! A member that does not answer pings is given up, so that calls go to the next one. `member` chooses the member.
+//! A member that does not answer pings is given up, and calls use the next one. `member` decides this.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,10 +25,10 @@ use crate::config::{EtcdConfig, Order, TlsFiles};
 use crate::error::OpenError;
 use crate::member::Member;
 
-/// The time limit for opening a connection, over all addresses of a name.
+/// The time limit for opening a connection, for all addresses of a name together.
 const CONNECT: Duration = Duration::from_secs(2);
-/// The interval of pings while a call or watch is open. etcd closes connections that ping more often than every 5
-/// seconds, or without an open stream.
+/// The interval of pings while a call or watch is open. etcd closes connections with more than one ping in 5 seconds,
+/// or with pings while no stream is open.
 const PING: Duration = Duration::from_secs(10);
 /// The time limit for the answer to a ping.
 const PONG: Duration = Duration::from_secs(5);
@@ -36,20 +36,20 @@ const PONG: Duration = Duration::from_secs(5);
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
-/// Makes connections to one member.
+/// Creates connections to one member.
 pub(crate) struct Connector {
     prepared: Endpoint,
     dial: Dial,
 }
 
 impl Connector {
-    /// A connection that opens at first use, and again after it broke.
+    /// Returns a connection that opens at its first use, and again after it breaks.
     pub(crate) fn connect(&self) -> Channel {
         self.prepared.connect_with_connector_lazy(self.dial.clone())
     }
 }
 
-/// Prepares the connections to all members. Each opened connection is counted.
+/// Prepares the connections to all members. `made` counts the opened connections.
 pub(crate) fn members(config: &EtcdConfig, made: &Arc<AtomicU64>) -> Result<Vec<Member>, OpenError> {
     let tls = config.tls.as_ref().map(tls_config).transpose()?;
     config.endpoints.iter().map(|endpoint| member(config, endpoint, tls.clone(), made)).collect()
@@ -89,8 +89,8 @@ fn member(
     Ok(Member::new(url, Connector { prepared, dial }))
 }
 
-/// Connects to an address of a name. A name may have the addresses of several members. Each connection looks them up
-/// anew and starts with the next one, so a reconnect after a failure leads elsewhere.
+/// Connects to an address of a name. A name may have the addresses of several members. Each connection looks up the
+/// addresses again and starts with the next one, so a reconnect after a failure uses another member.
 #[derive(Clone)]
 struct Dial {
     turn: Arc<AtomicUsize>,
@@ -120,7 +120,7 @@ impl Service<Uri> for Dial {
             let first = turn % addresses.len().max(1);
             addresses.rotate_left(first);
             let stream = connect_to_one(&addresses).await?;
-            // ORDER: before anything is sent on it.
+            // ORDER: the connection is counted before anything is sent on it.
             made.fetch_add(1, Ordering::AcqRel);
             Ok(TokioIo::new(stream))
         })
@@ -156,7 +156,8 @@ fn tls_config(files: &TlsFiles) -> Result<ClientTlsConfig, OpenError> {
     Ok(tls)
 }
 
-/// Reads the trusted authorities. An empty file would trust no server, which looks like an etcd that does not answer.
+/// Reads the trusted authorities. With an empty file no server would be trusted, and the failure would look like an
+/// etcd that does not answer.
 fn authorities(path: &Path) -> Result<Vec<u8>, OpenError> {
     const WHAT: &str = "the CA certificate";
     let pem = read(WHAT, path)?;

@@ -1,11 +1,12 @@
 //! The failures of calls to etcd, classified by etcd's codes and texts.
 //!
-//! The important question is whether a transaction may have happened. `outcome` finds out for calls that leave it open.
+//! The most important question is whether a transaction may have taken effect. If a failure does not show it, `outcome`
+//! finds out.
 
 use keelson_storage::StoreError;
 use tonic::{Code, Status};
 
-/// The reason why a call failed.
+/// The reason for which a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
     /// The revision is compacted.
@@ -24,20 +25,20 @@ pub(crate) enum Failure {
     Refused(String),
     /// etcd is out of space: an alarm makes it refuse puts. Deletions pass.
     NoSpace(String),
-    /// etcd is overloaded. Another member would fail too.
+    /// etcd is overloaded. Another member would fail in the same way.
     Exhausted(String),
-    /// No answer. `sent` is false if the request was certainly not processed.
+    /// There was no answer. `sent` is false if the request was certainly not processed.
     Unavailable {
         /// The cause, for the operator.
         cause: String,
         /// True if etcd may have received the request.
         sent: bool,
     },
-    /// etcd is at an older state than before, or holds another store.
+    /// etcd is at an older state than before, or has another store.
     SetBack,
-    /// Another store, or none, has replaced the opened one: the finding, with the way out.
+    /// Another store, or none, has replaced the one that was opened. Holds the finding and the remedy.
     Exchanged(String),
-    /// An invalid answer.
+    /// The answer is invalid.
     Nonsense(String),
 }
 
@@ -47,7 +48,7 @@ impl Failure {
         Self::Unavailable { cause: format!("{what} has not answered in time"), sent: true }
     }
 
-    /// The store error for this failure. Revisions are unknown here; the caller adds them.
+    /// Converts the failure to a store error. Revisions are unknown here, and the caller adds them.
     pub(crate) fn into_store_error(self) -> StoreError {
         match self {
             Self::Unavailable { cause, .. } | Self::Exhausted(cause) | Self::Exchanged(cause) => {
@@ -81,10 +82,10 @@ impl From<Status> for Failure {
             Code::InvalidArgument if text.contains("request is too large") => Self::TooLarge(too_many_bytes()),
             Code::ResourceExhausted if text.contains("larger than max") => Self::TooLarge(too_many_bytes()),
             Code::ResourceExhausted if text.contains("space exceeded") => Self::NoSpace(plain(text).to_owned()),
-            // Said before a request is looked at. The code alone is also that of a connection that ends with ENHANCE_YOUR_CALM, which
-            // leaves open what became of the requests on it.
+            // etcd returns this text before it processes a request. The code alone is not enough: a connection that
+            // ends with ENHANCE_YOUR_CALM has the same code, and the outcome of its requests is unknown.
             Code::ResourceExhausted if text.contains("too many requests") => Self::Exhausted(plain(text).to_owned()),
-            // Said to requests that need a leader, before they are looked at.
+            // etcd returns this text to requests that need a leader, before it processes them.
             Code::Unavailable if plain(text) == "no leader" => {
                 Self::Unavailable { cause: "the member has no leader".to_owned(), sent: false }
             }
@@ -130,7 +131,7 @@ fn is_connect_error(status: &Status) -> bool {
     false
 }
 
-/// The reason why a store could not be opened. The text is for the operator.
+/// The reason for which a store could not be opened. The text is for the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// A file of the configuration can't be used.
@@ -151,7 +152,7 @@ pub enum OpenError {
         /// The last failure.
         cause: String,
     },
-    /// etcd answers and refuses the login or a request.
+    /// etcd refuses the login or a request.
     #[error("the etcd at {endpoints} refuses {user}: {cause}")]
     Refused {
         /// All configured endpoints.
@@ -171,7 +172,7 @@ pub enum OpenError {
         /// The oldest usable one.
         needed: String,
     },
-    /// The keys were written by a newer keelson, in an unknown format.
+    /// A newer keelson wrote the keys in an unknown format.
     #[error(
         "what is below {prefix} in the etcd at {endpoints} has storage format {found}, and this keelson knows formats up \
          to {known}: start the newer keelson that wrote it"
@@ -237,7 +238,7 @@ mod tests {
         for (status, expected) in cases {
             assert_eq!(Failure::from(status), expected);
         }
-        // What ends a connection, or comes from something between, leaves open whether a write was taken up.
+        // A failure of the connection, or of a proxy, does not show whether etcd processed a write.
         for open in [
             Status::resource_exhausted("h2 protocol error: http2 error"),
             Status::resource_exhausted("grpc: trying to send message larger than its limit"),

@@ -1,7 +1,7 @@
-//! The layout of keelson's keys in etcd, and of keys without objects.
+//! The layout of keys in etcd, including keelson's own keys without objects.
 //!
-//! keelson names its keys `/registry/...`, as Kubernetes does. In etcd the configured prefix replaces the first part.
-//! The order is kept, since all keys share the prefix.
+//! As in Kubernetes, the store's keys are `/registry/...`. In etcd, the configured prefix replaces `/registry`. This
+//! keeps the order, since all keys have the same prefix.
 
 use keelson_storage::StoreKey;
 
@@ -10,19 +10,19 @@ const ROOT: &str = "/registry";
 /// The prefix of all keys of the store.
 const ALL: &str = "/registry/";
 
-/// The key for coordinated compaction among all kinds of API servers. Its version counts compactions, its value is the
-/// last compacted revision. It is outside of every prefix, as upstream.
+/// The key by which API servers of all kinds coordinate compaction. Its version counts the compactions, and its value
+/// is the last compacted revision. As upstream, it is outside of every prefix.
 pub(crate) const COMPACTION_KEY: &[u8] = b"compact_rev_key";
 
-/// Below the prefix: the keys of keelson's own. No API group starts with a full stop.
+/// The part after the prefix in keelson's own keys. No API group starts with a full stop.
 const RESERVED: &str = "/.keelson/";
-/// Written to cause an event, where etcd can't report a watch's progress. Below [`RESERVED`].
+/// Written to cause an event if etcd can't report the progress of a watch. Below [`RESERVED`].
 const TICK: &str = "tick";
 /// Written to raise the revision. Below [`RESERVED`].
 const RAISED: &str = "raised";
-/// Holds the number of the store's format, unless it is the first. Below [`RESERVED`].
+/// Contains the number of the store's format, unless it is 1. Below [`RESERVED`].
 const FORMAT: &str = "format";
-/// Holds the store's name. Below [`RESERVED`].
+/// Contains the name of the store. Below [`RESERVED`].
 const NAME: &str = "name";
 
 /// Converts keys of the store to keys of etcd and back.
@@ -32,25 +32,25 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Creates the keys below a prefix, which starts with a slash and does not end in one, as `/registry`.
+    /// Creates the keys below a prefix such as `/registry`. It starts with a slash and does not end in one.
     pub(crate) const fn new(prefix: String) -> Self {
         Self { prefix }
     }
 
-    /// The key in etcd. Keys outside of `/registry` keep their whole path below the prefix.
+    /// Returns the key in etcd. Keys outside of `/registry` keep their whole path after the prefix.
     pub(crate) fn encode(&self, key: &StoreKey) -> Vec<u8> {
         let path = key.as_str();
         let below = path.strip_prefix(ROOT).unwrap_or(path);
         [self.prefix.as_bytes(), below.as_bytes()].concat()
     }
 
-    /// The store's key, if this is one.
+    /// Returns the store's key, if a key of etcd belongs to the store.
     pub(crate) fn decode(&self, key: &[u8]) -> Option<StoreKey> {
         let below = std::str::from_utf8(key).ok()?.strip_prefix(&self.prefix)?;
         Some(StoreKey::new(format!("{ROOT}{below}")))
     }
 
-    /// The first of all keys, and the end after the last.
+    /// Returns the start of the range of all keys, and its end.
     pub(crate) fn all(&self) -> (Vec<u8>, Vec<u8>) {
         (format!("{}/", self.prefix).into_bytes(), format!("{}0", self.prefix).into_bytes())
     }
@@ -80,12 +80,12 @@ impl Keys {
         self.segments(&StoreKey::new(ALL), &StoreKey::prefix_end(ALL))
     }
 
-    /// Returns true for a key of keelson's own without an object.
+    /// Returns true for one of keelson's own keys without an object.
     pub(crate) fn is_reserved(&self, key: &[u8]) -> bool {
         key.strip_prefix(self.prefix.as_bytes()).is_some_and(|below| below.starts_with(RESERVED.as_bytes()))
     }
 
-    /// The range without the reserved keys: zero to two parts, ascending.
+    /// Returns the range without the reserved keys, in zero to two parts, ascending.
     pub(crate) fn segments(&self, from: &StoreKey, to: &StoreKey) -> Vec<(Vec<u8>, Vec<u8>)> {
         let (from, to) = (self.encode(from), self.encode(to));
         let reserved = format!("{}{RESERVED}", self.prefix).into_bytes();

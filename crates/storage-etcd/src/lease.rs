@@ -1,8 +1,8 @@
 //! Times to live: all keys with the same second of expiry share a lease, whose number encodes that second.
 //!
-//! [`expire`] revokes due leases, which deletes their keys in one revision. A rewritten key leaves its lease, so
-//! earlier expiries are void. Every lease also ends by itself some time after its second. So keys expire even without a
-//! server, and slow servers do not race with etcd's clock.
+//! [`expire`] revokes due leases, which deletes their keys in one revision. When a key is written again, etcd detaches
+//! it from its old lease, so the earlier expiry has no effect. Every lease also ends by itself some time after its
+//! second. So keys expire even if no server runs, and slow servers do not race with etcd's clock.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -18,15 +18,16 @@ use crate::proto::{
     LeaseRevokeResponse, LeaseTimeToLiveRequest, LeaseTimeToLiveResponse,
 };
 
-/// The time between a lease's second and its own end.
+/// The time between a lease's second and the end that etcd itself enforces.
 const GRACE: Duration = Duration::from_secs(60);
-/// The longest time to live of a lease in etcd, in seconds.
+/// The maximum time to live of a lease in etcd, in seconds.
 const LONGEST: u64 = 9_000_000_000;
-/// The most leases remembered as granted. Older ones are granted again, which etcd answers at once.
+/// The maximum number of leases that are remembered. Older ones are requested again, and etcd answers at once that they
+/// exist.
 const MOST_GRANTED: usize = 16_384;
 
-/// A lease's number has, from the top: a zero bit, this in 15 bits, a hash of the prefix in 14, the second in 34. So
-/// leases of other programs, and of other stores in the same etcd, are distinguishable.
+/// A lease's number has, from the top: a zero bit, this mark in 15 bits, a hash of the prefix in 14, the second in 34.
+/// This distinguishes it from the leases of other programs and of other stores in the same etcd.
 const MARK: u64 = 0x6b65;
 const MARK_BITS: u32 = 48;
 const HASH_BITS: u32 = 14;
@@ -36,7 +37,7 @@ const SECOND_BITS: u32 = 34;
 #[derive(Debug)]
 pub(crate) struct Leases {
     hash: u64,
-    /// Seconds with a known lease.
+    /// The seconds whose lease is known to exist.
     granted: Mutex<BTreeSet<u64>>,
 }
 
@@ -45,7 +46,7 @@ impl Leases {
         Self { hash: hash(prefix), granted: Mutex::default() }
     }
 
-    /// Returns the lease of keys that expire at this time, and creates it if needed.
+    /// Returns the lease of keys that expire at this time. Creates it if necessary.
     pub(crate) async fn lease_for(
         &self,
         expires: SystemTime,
@@ -72,12 +73,12 @@ impl Leases {
         Ok(id)
     }
 
-    /// Forgets granted leases, after one of them has ended.
+    /// Clears the known leases, after one of them has ended.
     pub(crate) fn forget(&self) {
         self.granted.lock().clear();
     }
 
-    /// Removes the keys whose second is not after `now`. Returns their number.
+    /// Deletes the keys that expire at or before `now`. Returns their number.
     pub(crate) async fn expire(&self, now: SystemTime, client: &Client) -> Result<usize, Failure> {
         let now = unix_seconds(now);
         let mut count = 0;
@@ -90,7 +91,7 @@ impl Leases {
             };
             match client.call::<_, LeaseRevokeResponse>(LEASE_REVOKE, LeaseRevokeRequest { id }).await {
                 Ok(_) => count += lease.keys.len(),
-                // Another server was faster, or a repeated call was late.
+                // Another server was faster, or this is the second answer to a repeated call.
                 Err(Failure::LeaseNotFound) => {}
                 Err(failure) => return Err(failure),
             }
@@ -104,7 +105,7 @@ impl Leases {
         let mut due: BTreeSet<u64> = self.granted.lock().range(..=now).copied().collect();
         match client.call::<_, LeaseLeasesResponse>(LEASE_LEASES, LeaseLeasesRequest {}).await {
             Ok(all) => due.extend(all.leases.iter().filter_map(|lease| self.decode(lease.id)).filter(|at| *at <= now)),
-            // A user without permission to list leases sees none; etcd ends the others in time.
+            // A user without permission to list leases can't find leases of other servers. etcd ends those by itself.
             Err(Failure::Refused(_)) => {}
             Err(failure) => return Err(failure),
         }
@@ -116,7 +117,7 @@ impl Leases {
         i64::try_from(id).expect("the mark leaves the highest bit alone")
     }
 
-    /// The second of a lease of this store.
+    /// Returns the second of a lease if it belongs to this store.
     fn decode(&self, id: i64) -> Option<u64> {
         let id = u64::try_from(id).ok()?;
         let (own, second) = (id >> SECOND_BITS, id & ((1 << SECOND_BITS) - 1));
@@ -124,7 +125,7 @@ impl Leases {
     }
 }
 
-/// FNV-1a, folded to the bits of a lease's number. It must never change: servers of all versions share leases.
+/// FNV-1a, reduced to the bits in a lease's number. It must never change, since servers of all releases share leases.
 fn hash(prefix: &str) -> u64 {
     let whole = prefix
         .bytes()

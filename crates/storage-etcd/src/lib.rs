@@ -1,10 +1,13 @@
 //! etcd v3 as a storage engine, for any number of servers on one etcd, also beside kube-apiserver.
 //!
-//! It has its own client: messages by hand, TLS, users, failover, watches that resume. Keys are where Kubernetes puts
-//! them, values are unchanged, and objects are unknown here. Operators read `docs/how-to/stores/etcd.md`.
+//! This crate has its own client: messages by hand, TLS, users, failover, watches that resume. Keys and values are
+//! those of Kubernetes, and the crate does not know objects. `docs/how-to/stores/etcd.md` is for operators.
 //!
-//! Invariants: nothing is acknowledged before etcd has committed it. No write is sent twice. Tails lose, repeat and
-//! reorder nothing over broken connections. Every tail reaches the revision of `current_revision`.
+//! Invariants:
+//! - Nothing is acknowledged before etcd has committed it.
+//! - No write is sent twice.
+//! - Tails lose, repeat and reorder nothing over broken connections.
+//! - Every tail reaches the revision of `current_revision`.
 
 mod client;
 mod compact;

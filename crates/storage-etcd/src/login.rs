@@ -1,6 +1,6 @@
-//! The login token for etcd: shared by all calls, and renewed by one of them after its expiry.
+//! The login token for etcd. All calls share it, and one of them renews it after it has expired.
 //!
-//! Tokens end with etcd's restart or some minutes after their last use, and many calls notice at once. Checking a
+//! Tokens end when etcd restarts, or some minutes after their last use, and then many calls fail at once. Checking a
 //! password costs etcd 100 ms of CPU, so one call logs in and the others wait for it.
 
 use parking_lot::RwLock;
@@ -12,7 +12,7 @@ use crate::config::Login;
 use crate::error::Failure;
 use crate::proto::AuthenticateRequest;
 
-/// A token, or none yet.
+/// A token. The default is no token.
 #[derive(Clone, Default)]
 pub(crate) struct Token {
     /// The number of tokens before it.
@@ -24,7 +24,7 @@ pub(crate) struct Token {
 pub(crate) struct Session {
     login: Login,
     token: RwLock<Token>,
-    /// Held during a login. Holds the time and failure of the last failed one.
+    /// Locked during a login. Contains the time and the failure of the last failed login.
     renewing: Mutex<Option<(Instant, Failure)>>,
 }
 
@@ -37,8 +37,8 @@ impl Session {
         self.token.read().clone()
     }
 
-    /// Makes sure that there is a newer token than `ended`. One caller at a time runs `log_in`, and callers that arrive
-    /// meanwhile share its result. It returns none if etcd has no authentication.
+    /// Ensures that there is a newer token than `ended`. One caller at a time runs `log_in`, and callers that arrive
+    /// meanwhile share its result. `log_in` returns None if etcd has no authentication.
     pub(crate) async fn renew<F>(
         &self,
         ended: &Token,

@@ -1,8 +1,8 @@
 //! A member of etcd: its connections and its health.
 //!
-//! A dead member breaks its connection. A hanging one does not: a caller that waits long requests its status, which a
-//! live member answers at once, however long the call itself takes. A member without an answer, or without a leader for
-//! too long, is given up, and all its callers fail at that moment.
+//! A dead member breaks its connection. A member that hangs does not. So a caller that waits long requests the member's
+//! status, which a working member answers at once, even while the call itself takes long. If a member does not answer
+//! this request, or has no leader for too long, it is given up, and all its callers fail at that moment.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -17,36 +17,36 @@ use crate::connect::Connector;
 
 /// The time without an answer after which a member's status is requested, and the interval of further requests.
 const SUSPECT: Duration = Duration::from_secs(1);
-/// The longest age of a status that concurrent callers share.
+/// The maximum age of a status that concurrent callers share.
 const FRESH: Duration = Duration::from_millis(900);
-/// The time limit of a call after a change of leader since it was sent. etcd itself waits seven seconds for the answer
-/// of a lost leader.
+/// The time limit of a call after the leader has changed since it was sent. etcd itself waits seven seconds for the
+/// answer of a lost leader.
 const GRACE: Duration = Duration::from_millis(700);
-/// The most consecutive statuses without a leader. An election takes one or two seconds; a member that is cut off never
-/// gets one.
+/// The maximum number of consecutive statuses without a leader. An election takes one or two seconds. An isolated
+/// member never gets a leader.
 const ELECTION: u32 = 4;
 
 /// The health of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
-    /// It follows or leads in this term.
+    /// The member has a leader in this term.
     Well { term: u64 },
-    /// It answers, but knows no leader.
+    /// The member answers, but has no leader.
     Leaderless,
-    /// It does not answer.
+    /// The member does not answer.
     Gone,
 }
 
-/// The reason why a call will not be answered.
+/// The reason for which a call will not be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lost {
-    /// Its member was given up.
+    /// The member was given up.
     Member,
-    /// Its leader may have been lost.
+    /// The leader may have been lost.
     Leader,
 }
 
-/// The connections to a member. Watches have their own, so that a large response does not delay their events.
+/// The connections to a member. Watches have a separate one, so that a large response does not delay their events.
 #[derive(Clone)]
 struct Connections {
     calls: Channel,
@@ -57,13 +57,13 @@ pub(crate) struct Member {
     pub(crate) endpoint: String,
     connector: Connector,
     connections: RwLock<Connections>,
-    /// The last status with its time. Locked during a request, so that one serves all callers.
+    /// The last status with its time. Locked during a request, so that one request serves all callers.
     looked: tokio::sync::Mutex<Option<(Instant, Health)>>,
     /// The number of consecutive statuses without a leader.
     leaderless: AtomicU32,
-    /// The number of times that it was given up.
+    /// The number of times that the member was given up.
     given_up: watch::Sender<u64>,
-    /// The last failure, for reports that no member answers.
+    /// The last failure, for the error that no member answers.
     complaint: Mutex<Option<String>>,
 }
 
@@ -99,7 +99,7 @@ impl Member {
         self.complaint.lock().clone()
     }
 
-    /// Changes when the member is given up.
+    /// A receiver that changes when the member is given up.
     pub(crate) fn life(&self) -> watch::Receiver<u64> {
         self.given_up.subscribe()
     }
@@ -125,19 +125,19 @@ impl Member {
             }
         };
         tokio::select! {
-            // ORDER: after the member was given up, no further status is requested.
+            // ORDER: a member that was given up is checked first, so that its status is not requested again.
             biased;
             _ = life.changed() => Lost::Member,
             lost = doubt => lost,
         }
     }
 
-    /// Reconnects at the next use for watches, possibly to another address of the same name.
+    /// Opens a new connection at the next watch, possibly to another address of the same name.
     pub(crate) fn renew_watches(&self) {
         self.connections.write().watches = self.connector.connect();
     }
 
-    /// The member's health; `None` when it was given up.
+    /// Returns the member's health. `None` if the member must be given up.
     async fn is_of_use<F: Future<Output = Health>>(&self, look: &impl Fn() -> F) -> Option<Health> {
         let mut looked = self.looked.lock().await;
         if let Some((when, health)) = *looked
@@ -155,11 +155,11 @@ impl Member {
         Some(health)
     }
 
-    /// Drops the connections with all their calls: they may lead nowhere.
+    /// Drops the connections with all their calls, since they may not reach the member any more.
     fn give_up(&self) {
         warn_repeated!(&self.endpoint; endpoint = %self.endpoint, "an etcd member hangs, or has lost the others");
         self.leaderless.store(0, Ordering::Relaxed);
-        // ORDER: waiting callers retry at once, and must find the new connections.
+        // ORDER: the connections are replaced first, since waiting callers retry at once and must use the new ones.
         *self.connections.write() = Connections { calls: self.connector.connect(), watches: self.connector.connect() };
         self.given_up.send_modify(|times| *times += 1);
     }
@@ -178,7 +178,7 @@ mod tests {
         crate::connect::members(&EtcdConfig::new(["127.0.0.1:1"]), &std::sync::Arc::default()).unwrap().remove(0)
     }
 
-    /// Runs 50 callers on a member with this health. Returns their result, their wait of at most half a minute, and the
+    /// Runs 50 callers on a member with this health. Returns their result, their wait (at most half a minute), and the
     /// number of status requests.
     async fn wait(found: impl Fn(usize) -> Health) -> (Option<Lost>, Duration, usize) {
         let (member, looked) = (member(), AtomicUsize::new(0));

@@ -1,9 +1,9 @@
-//! The name of a store: a random number under a key of keelson's own. It reveals another store in its place.
+//! The name of a store: a random number in one of keelson's own keys. It shows if another store has replaced this one.
 //!
-//! The cluster id of an etcd follows from its members' addresses, so an emptied or replaced etcd keeps it. Such content
-//! must not be served: to clients all their objects would seem deleted.
+//! The cluster id of an etcd is computed from its members' addresses, so it stays the same if the etcd is emptied or
+//! replaced. The server must not serve such content: to clients, all their objects would seem deleted.
 //!
-//! Invariant: after an interruption nothing is read or written before the name was read again.
+//! Invariant: after an interruption, nothing is read or written before the name was read again.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -24,24 +24,24 @@ use crate::proto::{
 };
 use crate::store::Shared;
 
-/// The time for which calls fail at once after another store was found.
+/// The time after another store was found in which calls fail at once.
 const STILL_FOREIGN: Duration = Duration::from_millis(500);
-/// The number of interruptions that forces a check before each call.
+/// A number of interruptions that forces a check before each call.
 const ALWAYS: u64 = u64::MAX;
 
-/// The known name.
+/// The known name of the store.
 #[derive(Debug)]
 pub(crate) struct StoreName {
-    /// Empty while etcd has none. It is written before the first put of an object.
+    /// Empty while the store in etcd has no name. The name is written before the first put of an object.
     known: OnceCell<String>,
     /// The number of interruptions at the last successful check.
     believed_at: AtomicU64,
-    /// The finding of another store, with its time.
+    /// The time and the description of another store that was found.
     foreign: Mutex<Option<(Instant, String)>>,
 }
 
 impl StoreName {
-    /// Creates the state from the name read at opening, and the number of interruptions then.
+    /// Creates the state from the name and the number of interruptions at opening.
     pub(crate) fn new(found: Option<String>, interruptions: u64) -> Self {
         let known = OnceCell::new_with(found);
         Self { known, believed_at: AtomicU64::new(interruptions), foreign: Mutex::default() }
@@ -63,7 +63,7 @@ pub(crate) async fn read(client: &Client, keys: &Keys) -> Result<Option<String>,
     Ok(answer.kvs.first().map(|kv| String::from_utf8_lossy(&kv.value).into_owned()))
 }
 
-/// Writes this name unless there is one. Returns the name in etcd.
+/// Writes this name unless the store has one. Returns the name in etcd.
 async fn write(client: &Client, keys: &Keys, name: String) -> Result<String, Failure> {
     let key = keys.name();
     let compare = Compare {
@@ -90,7 +90,7 @@ async fn write(client: &Client, keys: &Keys, name: String) -> Result<String, Fai
 }
 
 impl Shared {
-    /// Names a nameless store, before objects are put. If etcd refuses, the next put tries again.
+    /// Gives a store without a name its name, before objects are put. If this fails, the next put tries again.
     pub(crate) async fn ensure_named(&self, random: &dyn Random) {
         if self.name.known().is_some() {
             return;
@@ -101,12 +101,12 @@ impl Shared {
         }
     }
 
-    /// Checks after each interruption that etcd holds the opened store.
+    /// Checks after each interruption that etcd has the store that was opened.
     ///
-    /// Cost: two atomic reads without an interruption.
+    /// Cost: two atomic reads if there was no interruption.
     ///
     /// # Errors
-    /// Another store, or none, is in its place.
+    /// Another store, or none, has replaced it.
     pub(crate) async fn sure(&self) -> Result<(), StoreError> {
         let interruptions = self.client.interruptions();
         if self.name.believed_at.load(Ordering::Acquire) == interruptions {
@@ -126,7 +126,7 @@ impl Shared {
         }
     }
 
-    /// Runs a request and makes sure that the opened store answered it, since its connection may be new.
+    /// Runs a request, and checks that the opened store has answered it, since its connection may be new.
     ///
     /// # Errors
     /// Errors of the request, and of [`sure`](Self::sure).
@@ -138,7 +138,7 @@ impl Shared {
         Ok(answer)
     }
 
-    /// Checks the store if a connection was opened since there were `connections`.
+    /// Checks the store if a connection was opened after the first `connections`.
     ///
     /// # Errors
     /// Errors of [`sure`](Self::sure).
@@ -153,11 +153,11 @@ impl Shared {
         self.name.believe(interruptions);
     }
 
-    /// Refuses an etcd with another store, or none. `is_proven` is true if a change that this server has seen is there:
-    /// then a missing name is one that a restored snapshot did not have yet.
+    /// Fails if etcd has another store, or none. `is_proven` is true if etcd has a change that this server has seen.
+    /// Then a missing name is not an error, since a restored snapshot may be older than the name.
     ///
     /// # Errors
-    /// [`Failure::Exchanged`] with the way out.
+    /// [`Failure::Exchanged`] with the remedy.
     pub(crate) async fn check_name(&self, cluster: u64, is_proven: bool) -> Result<(), Failure> {
         let found = read(&self.client, &self.keys).await?;
         let is_same = match (self.name.known(), &found) {
@@ -181,7 +181,7 @@ impl Shared {
         Err(Failure::Exchanged(finding))
     }
 
-    /// Writes the name again after a restored snapshot lost it.
+    /// Writes the name again if a restored snapshot lacks it.
     pub(crate) async fn name_again(&self) {
         let Some(known) = self.name.known() else { return };
         if let Err(failure) = write(&self.client, &self.keys, known.to_owned()).await {

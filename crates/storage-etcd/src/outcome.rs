@@ -1,10 +1,12 @@
-//! The outcome of a transaction whose answer was lost, or that etcd refused for want of room.
+//! Finds the outcome of a transaction whose answer was lost, or that etcd refused for lack of space.
 //!
-//! It reads the keys of the transaction back, with reads that see everything that was acknowledged. The transaction took effect if a
-//! key has its value at a revision above the newest one known when it was sent, and all other writes stand at that revision. The
-//! versions between are read too: another server may have written over it, or written the same bytes, such as a quota's state.
-//! A compare with a revision that its key no longer has shows that the transaction did not take effect and never will. Every other
-//! finding leaves the outcome unknown: a transaction under way may be applied after any read.
+//! The search reads the keys of the transaction, with reads that see everything acknowledged. Two conditions show that
+//! the transaction took effect. A key has the written value at a revision above the newest one that was known before
+//! sending, and all other writes have that revision. Older versions are read too, since another server may have
+//! overwritten the key, or written the same bytes, such as the state of a quota.
+//!
+//! If a compare requires a revision that its key no longer has, the transaction did not take effect and never will.
+//! Every other finding leaves the outcome unknown, since a transaction in flight may still be applied after any read.
 
 use keelson_meta::Revision;
 use keelson_storage::{CommitError, Committed, Condition, KeyValue, StoreError, StoreKey, Transaction, Write};
@@ -16,17 +18,18 @@ use crate::revision::{from_etcd, to_etcd};
 use crate::store::Shared;
 use crate::transaction::{key_value, read_one};
 
-/// The number of older versions of a key that are read: others may have written it that often since.
+/// The number of older versions of a key that are read, since other servers may have written it meanwhile.
 const OLDER: usize = 16;
-/// The number of writes and of compares that are read. Most transactions have fewer.
+/// The maximum number of writes and of compares that are read. Most transactions have fewer.
 const LOOKED_AT: usize = 60;
-/// The tenths of a call's timeout that these reads may take. The caller has waited for one timeout already.
+/// The time limit of these reads, in tenths of a call's timeout. The caller has waited for one timeout already.
 const TENTHS: u32 = 2;
 
-/// Returns the outcome of a transaction that was sent when `before` was the newest revision known.
+/// Returns the outcome of a transaction. `before` was the newest known revision when it was sent.
 ///
 /// # Errors
-/// The refusal of the transaction, or [`StoreError::Unknown`]. Another store in the place of this one leaves the outcome unknown.
+/// The refusal of the transaction, or [`StoreError::Unknown`]. The outcome is also unknown if another store has
+/// replaced this one.
 pub(crate) async fn find(
     shared: &Shared,
     transaction: &Transaction,
@@ -51,7 +54,8 @@ async fn look(shared: &Shared, transaction: &Transaction, before: i64, cause: &s
     let Ok(now) = read(shared, transaction).await else {
         return Err(unknown("and etcd could not be asked afterwards"));
     };
-    // One write shows whether the transaction took effect. The next is read where its key was written too often since.
+    // One write shows if the transaction took effect. The next write is read only if the key of this one was written
+    // too often since.
     let mut found = Ok(None);
     for (write, current) in transaction.writes.iter().zip(&now.written) {
         let Write::Put { value, .. } = write else { continue };
@@ -71,11 +75,11 @@ async fn look(shared: &Shared, transaction: &Transaction, before: i64, cause: &s
     }
 }
 
-/// The present values of the keys of a transaction.
+/// The current values of the keys of a transaction.
 struct Now {
-    /// In the order of its writes.
+    /// The values of the written keys, in the order of the writes.
     written: Vec<Option<KeyValue>>,
-    /// In the order of its compares.
+    /// The values of the compared keys, in the order of the compares.
     compared: Vec<Option<KeyValue>>,
 }
 
@@ -89,16 +93,17 @@ async fn read(shared: &Shared, transaction: &Transaction) -> Result<Now, Failure
     Ok(Now { written, compared: found.collect() })
 }
 
-/// The way in which the writes of a transaction are read back.
+/// The way to read the writes of a transaction.
 #[derive(Clone, Copy)]
 enum ReadBack {
-    /// All in one transaction.
+    /// All keys in one transaction.
     Together,
-    /// A call for each: etcd 3.4 without room refuses transactions that only read.
+    /// A call for each key, since etcd 3.4 without space refuses transactions that only read.
     OneByOne,
 }
 
-/// The revision above `before` at which a transaction took effect, searched from the newest version of one of its keys backwards.
+/// Returns the revision above `before` at which a transaction took effect. Searches the versions of one of its keys,
+/// the newest first.
 async fn trace(
     shared: &Shared,
     newest: Option<KeyValue>,
@@ -117,7 +122,7 @@ async fn trace(
     Err(Failure::Nonsense("the key was written too often since".to_owned()))
 }
 
-/// Returns true if all writes of a transaction stand at a revision.
+/// Returns true if all writes of a transaction are in etcd at a revision.
 async fn is_whole(shared: &Shared, transaction: &Transaction, at: Revision, way: ReadBack) -> Result<bool, Failure> {
     let writes = || transaction.writes.iter().take(LOOKED_AT);
     if matches!(way, ReadBack::OneByOne) {
@@ -137,7 +142,7 @@ async fn is_whole(shared: &Shared, transaction: &Transaction, at: Revision, way:
     Ok(writes().zip(values(shared, answer)).all(|(write, found)| is_at(write, found, at)))
 }
 
-/// The values that a transaction of single reads returns, in the order of the reads.
+/// Returns the values of a transaction of single reads, in the order of the reads.
 fn values(shared: &Shared, answer: TxnResponse) -> impl Iterator<Item = Option<KeyValue>> + '_ {
     answer.responses.into_iter().map(|part| match part.response {
         Some(Response::Range(range)) => range.kvs.into_iter().next().and_then(|kv| key_value(&shared.keys, kv)),
@@ -145,10 +150,11 @@ fn values(shared: &Shared, answer: TxnResponse) -> impl Iterator<Item = Option<K
     })
 }
 
-/// The revision at which a transaction took effect that etcd has refused for want of room; `None` where it did not.
+/// Returns the revision at which a transaction took effect although etcd has refused it for lack of space; `None` if it
+/// did not take effect.
 ///
-/// etcd checks the room again when it applies a transaction, and can refuse what it has applied. Its answer has arrived, so the
-/// transaction is no longer under way.
+/// etcd checks the space again when it applies a transaction, and may refuse one that it has applied. The refusal has
+/// arrived, so the transaction is no longer in flight.
 ///
 /// # Errors
 /// etcd could not be read, or the keys were written too often since.
@@ -166,14 +172,14 @@ pub(crate) async fn applied_without_room(
     trace(shared, newest, (transaction, value), from_etcd(before), ReadBack::OneByOne).await
 }
 
-/// The value of a key at a revision of etcd, or its newest one (0).
+/// Returns the value of a key at a revision of etcd, or the newest value (revision 0).
 async fn read_at(shared: &Shared, key: &StoreKey, revision: i64) -> Result<Option<KeyValue>, Failure> {
     let request = RangeRequest { key: shared.keys.encode(key), revision, ..RangeRequest::default() };
     let answer: RangeResponse = shared.client.call(RANGE, request).await?;
     Ok(answer.kvs.into_iter().next().and_then(|kv| key_value(&shared.keys, kv)))
 }
 
-/// Returns true if a write made what was found at a revision.
+/// Returns true if `found` is the result of a write at a revision.
 fn is_at(write: &Write, found: Option<KeyValue>, at: Revision) -> bool {
     match (write, found) {
         (Write::Put { value, .. }, Some(found)) => found.revision == at && found.value == *value,
@@ -182,9 +188,11 @@ fn is_at(write: &Write, found: Option<KeyValue>, at: Revision) -> bool {
     }
 }
 
-/// The first compare that does not hold, if one of them never will again: no key gets a revision back that it no longer has.
+/// Returns the first compare that does not hold, if the transaction can't take effect any more. This is certain if a
+/// compare requires a revision that its key no longer has, since a key never gets an old revision again.
 ///
-/// A key that is absent, as the transaction wants it, may have been made by it and deleted by others since: then nothing is known.
+/// If all written keys are absent, as the compares require, the transaction may have created them and other clients may
+/// have deleted them since. Then the outcome is unknown, and this returns `None`.
 fn refusal(transaction: &Transaction, now: &Now) -> Option<CommitError> {
     let is_absent = |key: &StoreKey| {
         let mut compares = transaction.compares.iter().zip(&now.compared);
@@ -199,7 +207,7 @@ fn refusal(transaction: &Transaction, now: &Now) -> Option<CommitError> {
         pairs.filter(|(_, (compare, current))| !compare.condition.holds(current.as_ref().map(|entry| entry.revision)))
     };
     let for_good = failing().any(|(_, (compare, _))| matches!(compare.condition, Condition::At(_)));
-    // Our own write ends such a compare too; without a put, nothing shows that it was another's.
+    // The transaction itself may also have changed the compared key. Only a put shows that another write did.
     let (index, (_, current)) = failing().next().filter(|_| for_good && transaction.has_puts())?;
     Some(CommitError::Compare { index, current: current.clone() })
 }
@@ -228,17 +236,19 @@ mod tests {
         assert!(refusal(&update, &[at("a", 5)]).is_none(), "it may still come");
         assert!(matches!(refusal(&update, &[at("a", 7)]), Some(CommitError::Compare { index: 0, current: Some(_) })));
         assert!(matches!(refusal(&update, &[None]), Some(CommitError::Compare { index: 0, current: None })));
-        // The name may become free again while the transaction is on its way.
+        // The key may become absent again while the transaction is in flight.
         let create = Transaction::default().when(key("a"), Condition::Absent).put(key("a"), "w");
         assert!(refusal(&create, &[at("a", 7)]).is_none());
-        // Once the fence behind it has moved, it is too late, and the caller gets the first compare.
+        // Once the compared lease of the fence has another revision, the transaction can't take effect. The caller gets
+        // the first compare.
         let fenced = create.when(key("lease"), Condition::At(Revision::new(3)));
         assert!(refusal(&fenced, &[at("a", 7), at("lease", 3)]).is_none());
         let refused = refusal(&fenced, &[at("a", 7), at("lease", 4)]);
         assert!(matches!(refused, Some(CommitError::Compare { index: 0, current: Some(_) })), "{refused:?}");
-        // Another client may have deleted the object. If the caller got the fence's refusal, it would create the object again.
+        // Another client may have deleted the object after the transaction created it. With the refusal of the fence,
+        // the caller would create the object again.
         assert!(refusal(&fenced, &[None, at("lease", 4)]).is_none());
-        // Its deletion by any client.
+        // Any client may have deleted the key.
         let delete = Transaction::default().when(key("a"), Condition::At(Revision::new(5))).delete(key("a"));
         assert!(refusal(&delete, &[None]).is_none());
     }

@@ -1,8 +1,8 @@
 //! The messages of etcd's v3 API that keelson uses, with etcd's field numbers.
 //!
-//! Written by hand after `rpc.proto` and `kv.proto` of etcd 3.4 to 3.6, so that a build needs no `protoc`. Unused
-//! fields are left out and skipped in answers. Keys and values in answers are `Vec`s on purpose: a `Bytes` would keep
-//! the whole response in memory for as long as one object lives.
+//! The messages are written by hand from `rpc.proto` and `kv.proto` of etcd 3.4 to 3.6, so that a build needs no
+//! `protoc`. Unused fields are omitted, and ignored in answers. Keys and values in answers are `Vec`s on purpose: a
+//! `Bytes` would keep the whole response in memory while one of its objects is in use.
 
 use bytes::Bytes;
 use prost::{Enumeration, Message, Oneof};
@@ -38,14 +38,14 @@ pub(crate) struct RangeRequest {
     /// 0 for no limit.
     #[prost(int64, tag = "3")]
     pub(crate) limit: i64,
-    /// 0 for the newest.
+    /// 0 for the newest revision.
     #[prost(int64, tag = "4")]
     pub(crate) revision: i64,
     #[prost(bool, tag = "8")]
     pub(crate) keys_only: bool,
     #[prost(bool, tag = "9")]
     pub(crate) count_only: bool,
-    /// Limits to keys last written within these revisions; 0 for no limit.
+    /// Limits the read to keys whose last write is at this revision or later; 0 for no limit.
     #[prost(int64, tag = "10")]
     pub(crate) min_mod_revision: i64,
     #[prost(int64, tag = "11")]
@@ -71,10 +71,10 @@ pub(crate) struct PutRequest {
     pub(crate) key: Vec<u8>,
     #[prost(bytes = "bytes", tag = "2")]
     pub(crate) value: Bytes,
-    /// 0 for none.
+    /// 0 for no lease.
     #[prost(int64, tag = "3")]
     pub(crate) lease: i64,
-    /// Keeps the current value and lease.
+    /// Keeps the current value, and sets only the lease.
     #[prost(bool, tag = "5")]
     pub(crate) ignore_value: bool,
     #[prost(bool, tag = "6")]
@@ -263,7 +263,7 @@ pub(crate) struct WatchResponse {
     pub(crate) created: bool,
     #[prost(bool, tag = "4")]
     pub(crate) canceled: bool,
-    /// Above 0 if the watch was cancelled by a compaction.
+    /// Above 0 if a compaction has cancelled the watch.
     #[prost(int64, tag = "5")]
     pub(crate) compact_revision: i64,
     #[prost(string, tag = "6")]

@@ -1,7 +1,7 @@
 //! Reads: single keys, ranges in pages, counts.
 //!
-//! A range is read in pages, so that no response holds a whole collection. The first page fixes the revision for the
-//! others. The size of entries so far determines the size of a page.
+//! A range is read in pages, so that no response has a whole collection. The first page determines the revision of all
+//! pages. The size of the entries so far determines the size of the next page.
 
 use keelson_meta::Revision;
 use keelson_storage::{KeyValue, RangePage, RangeRequest, StoreError, StoreKey};
@@ -19,7 +19,7 @@ const FIRST_PAGE: usize = 500;
 const PAGES: (usize, usize) = (10, 10_000);
 /// The target size of a page in bytes.
 const PAGE_BYTES: usize = 4 << 20;
-/// The most attempts of a read at the newest revision after compactions.
+/// The maximum number of attempts of a read at the newest revision, since compactions may interrupt it.
 const ATTEMPTS: usize = 5;
 
 /// The newest value of a key.
@@ -51,7 +51,7 @@ pub(crate) async fn range(shared: &Shared, request: RangeRequest) -> Result<Rang
     }
 }
 
-/// The number of entries that [`range`] would return.
+/// Returns the number of entries that [`range`] would return.
 pub(crate) async fn count(shared: &Shared, request: RangeRequest) -> Result<u64, StoreError> {
     request.revision.map_or(Ok(()), |revision| shared.revisions.check(revision))?;
     match try_count(shared, &request).await {
@@ -80,7 +80,8 @@ async fn try_count(shared: &Shared, request: &RangeRequest) -> Result<u64, Failu
     Ok(total)
 }
 
-/// The revision for etcd, 0 for the newest. In etcd, revision 0 is the newest; in the store it precedes all others.
+/// Converts a revision to etcd's, 0 for the newest. In etcd, revision 0 is the newest. In the store, revision 0
+/// precedes all others, so it is compacted.
 pub(crate) fn fixed(revision: Option<Revision>) -> Result<i64, Failure> {
     match revision {
         Some(Revision::ZERO) => Err(Failure::Compacted),
@@ -89,10 +90,10 @@ pub(crate) fn fixed(revision: Option<Revision>) -> Result<i64, Failure> {
     }
 }
 
-/// A range read in progress.
+/// The state of a range read.
 struct Walk<'a> {
     shared: &'a Shared,
-    /// The remaining parts, last first.
+    /// The remaining parts of the range, in reverse order.
     segments: Vec<(Vec<u8>, Vec<u8>)>,
     limit: usize,
     entries: Vec<KeyValue>,
@@ -122,7 +123,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The first page, the revision to report, and the one for the other pages.
+    /// Returns the first page, the revision of the result, and the revision to read the other pages at.
     async fn first(&self, at: i64) -> Result<(RangeResponse, Revision, i64), Failure> {
         let Shared { client, keys, revisions, seen, .. } = self.shared;
         let before = seen.highest();
@@ -146,8 +147,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The request for the next page. Beyond the limit it reads one key, to find out if there is more. For an empty
-    /// range it reads a key outside of all ranges, to check the revision.
+    /// Returns the request for the next page. At the limit it reads one more key, to find out if there are more. For an
+    /// empty range it reads a key outside of all ranges, to check the revision.
     fn ask(&self, revision: i64) -> proto::RangeRequest {
         let left = self.limit - self.entries.len();
         let limit = i64::try_from(self.page.min(left.max(1))).unwrap_or(i64::MAX);
@@ -166,7 +167,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Adds a page and moves on behind it.
+    /// Adds a page to the result, and continues after its last key.
     fn take(&mut self, page: RangeResponse) {
         let bytes: usize = page.kvs.iter().map(|kv| kv.key.len() + kv.value.len()).sum();
         if let Some(average) = bytes.checked_div(page.kvs.len()) {

@@ -1,12 +1,12 @@
 //! The newest and the oldest revision.
 //!
-//! etcd counts one revision for all keys, including two housekeeping keys that users of the store must not see: the
-//! compaction key and the tick. So the newest revision is the newest one without a write to either. It is equal for all
-//! servers, covers every acknowledged commit, and every tail reaches it: by an event or by a progress request (see the
-//! tail's states).
+//! etcd has one revision for all keys. This includes two housekeeping keys that users of the store do not see: the
+//! compaction key and the tick. So the newest revision of the store is the newest one that writes neither of them. It
+//! is equal for all servers and covers every acknowledged commit. Every tail reaches it, by an event or by a progress
+//! request (see the states of the tail).
 //!
-//! etcd does not report the compacted revision, only that a revision can't be read. The search starts at the compaction
-//! key's value, and usually ends there.
+//! etcd does not report the compacted revision. It only reports that a revision can't be read. The search for the
+//! oldest revision starts at the value of the compaction key, and usually ends there.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -19,10 +19,10 @@ use crate::error::Failure;
 use crate::keys::{COMPACTION_KEY, Keys};
 use crate::proto::{RangeRequest, RangeResponse, Request, RequestOp, Response, ResponseOp, TxnRequest, TxnResponse};
 
-/// The most consecutive housekeeping revisions that are inspected. Beyond, the current revision is returned, which is
-/// sound too: tails reach it by a progress request.
+/// The maximum number of consecutive housekeeping revisions that are examined. If there are more, the current revision
+/// is returned. That is valid too, since tails reach it by a progress request.
 const MOST_STEPS: usize = 1000;
-/// The most searches restarted by a concurrent compaction.
+/// The maximum number of searches that a concurrent compaction restarts.
 const SEARCHES: usize = 5;
 /// The revision of an etcd without writes.
 const FIRST: i64 = 1;
@@ -32,7 +32,7 @@ pub(crate) fn from_etcd(revision: i64) -> Revision {
     Revision::new(revision.max(0).unsigned_abs())
 }
 
-/// Converts the store's revision to etcd's. A number out of range becomes one that etcd never reaches.
+/// Converts the store's revision to etcd's. A revision that is too large becomes one that etcd never reaches.
 pub(crate) fn to_etcd(revision: Revision) -> i64 {
     i64::try_from(revision.get()).unwrap_or(i64::MAX)
 }
@@ -40,20 +40,20 @@ pub(crate) fn to_etcd(revision: Revision) -> i64 {
 /// The state of the two housekeeping keys at a revision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Housekeeping {
-    /// The revision of the read: etcd's newest, unless another was requested.
+    /// The revision of the read: the requested one, or etcd's newest.
     pub(crate) at: i64,
     /// The cluster id of the etcd.
     pub(crate) cluster: u64,
-    /// The revision of the last write to each; 0 for never.
+    /// The revision of the last write to each key. 0 if there was none.
     pub(crate) compaction: i64,
     pub(crate) tick: i64,
-    /// The compaction key's number of writes, and the revision in its value.
+    /// The number of writes to the compaction key, and the revision in its value.
     pub(crate) compactions: i64,
     pub(crate) compacted: i64,
 }
 
 impl Housekeeping {
-    /// Returns true if the revision of the read wrote only housekeeping keys.
+    /// Returns true if the revision of the read only has a write to a housekeeping key.
     const fn is_newest(&self) -> bool {
         self.compaction == self.at || self.tick == self.at
     }
@@ -62,16 +62,16 @@ impl Housekeeping {
 /// The known revisions.
 #[derive(Debug, Default)]
 pub(crate) struct Revisions {
-    /// After `.0` and up to `.1` there was only housekeeping.
+    /// All revisions after `.0` up to `.1` are housekeeping writes.
     quiet: Mutex<(i64, i64)>,
-    /// A revision that was once the oldest readable one; 0 for unknown.
+    /// A revision that was the oldest readable one at some time. 0 if unknown.
     oldest: AtomicI64,
-    /// Revisions below belong to a lost history, although etcd may have other content at the same numbers.
+    /// Lower revisions belong to a lost history, even if etcd has other content at them.
     floor: AtomicI64,
 }
 
 impl Revisions {
-    /// The newest revision of the store, at or below the one of `seen`.
+    /// Returns the newest revision of the store that is not above `seen`.
     pub(crate) async fn settle(&self, client: &Client, keys: &Keys, seen: Housekeeping) -> Result<Revision, Failure> {
         let top = seen.at;
         let mut seen = seen;
@@ -84,7 +84,7 @@ impl Revisions {
                 break;
             }
             seen = match read(client, keys, seen.at - 1).await {
-                // Compacted: earlier revisions can't be inspected.
+                // Earlier revisions are compacted and can't be examined.
                 Err(Failure::Compacted) => break,
                 other => other?,
             };
@@ -93,7 +93,7 @@ impl Revisions {
         Ok(from_etcd(seen.at))
     }
 
-    /// The oldest readable revision. One request, unless there was a compaction since the last.
+    /// Returns the oldest readable revision. Needs one request, unless there was a compaction since the last call.
     pub(crate) async fn oldest(&self, client: &Client, keys: &Keys) -> Result<Revision, Failure> {
         for _ in 0..SEARCHES {
             let known = self.oldest.load(Ordering::Acquire);
@@ -107,7 +107,7 @@ impl Revisions {
         Ok(from_etcd(self.oldest.load(Ordering::Acquire)))
     }
 
-    /// Discards everything below a revision at which an unrelated history begins.
+    /// Discards all revisions below `revision`, at which another history begins.
     pub(crate) fn begin_at(&self, revision: i64) {
         self.floor.store(revision, Ordering::Release);
         self.oldest.store(revision, Ordering::Release);
@@ -138,7 +138,7 @@ impl Revisions {
     }
 }
 
-/// Read requests for both keys, at a revision or at the newest (0), for a transaction.
+/// Creates read requests for both keys, at a revision or at the newest (0), to use in a transaction.
 pub(crate) fn reads(keys: &Keys, revision: i64) -> [RequestOp; 2] {
     [COMPACTION_KEY.to_vec(), keys.tick()]
         .map(|key| Request::Range(RangeRequest { key, revision, ..RangeRequest::default() }).into())
@@ -162,7 +162,7 @@ pub(crate) fn housekeeping(at: i64, cluster: u64, answers: &[ResponseOp]) -> Hou
     }
 }
 
-/// Reads both keys, at a revision or at the newest (0). Sees every earlier acknowledged commit.
+/// Reads both keys, at a revision or at the newest (0). Sees every commit acknowledged before.
 pub(crate) async fn read(client: &Client, keys: &Keys, revision: i64) -> Result<Housekeeping, Failure> {
     let request = TxnRequest { success: reads(keys, revision).to_vec(), ..TxnRequest::default() };
     let answer: TxnResponse = client.call(READ_TXN, request).await?;
@@ -174,7 +174,7 @@ pub(crate) async fn read(client: &Client, keys: &Keys, revision: i64) -> Result<
     Ok(housekeeping(at, header.cluster_id, &answer.responses))
 }
 
-/// Returns true if a revision can be read. Sees every earlier acknowledged compaction.
+/// Returns true if a revision can be read. Sees every compaction acknowledged before.
 pub(crate) async fn is_readable(client: &Client, keys: &Keys, revision: i64) -> Result<bool, Failure> {
     let request = RangeRequest { key: keys.tick(), revision, count_only: true, ..RangeRequest::default() };
     match client.call::<_, RangeResponse>(RANGE, request).await {
@@ -184,7 +184,7 @@ pub(crate) async fn is_readable(client: &Client, keys: &Keys, revision: i64) -> 
     }
 }
 
-/// The oldest readable revision above an unreadable one.
+/// Searches for the oldest readable revision above an unreadable one.
 async fn search(client: &Client, keys: &Keys, unreadable: i64) -> Result<i64, Failure> {
     let seen = read(client, keys, 0).await?;
     let (mut low, mut high) = (unreadable, seen.at);
@@ -200,7 +200,7 @@ async fn search(client: &Client, keys: &Keys, unreadable: i64) -> Result<i64, Fa
     Ok(high)
 }
 
-/// The error for a failed read at `requested`, with its revisions.
+/// Returns the error for a failed read at `requested`, with the revisions.
 pub(crate) async fn explain(
     failure: Failure,
     requested: Revision,

@@ -1,7 +1,7 @@
 //! Reads all entries of some ranges, in large pages.
 //!
-//! For each page etcd counts all keys to the end of the requested range. So pages are as large as memory allows, no
-//! page only checks for more, and requests don't reach up to a distant key (`reach.rs`).
+//! For each page, etcd counts all keys to the end of the requested range. So pages are as large as memory allows. No
+//! page only checks for more entries, and a request does not reach to a distant key (`reach.rs`).
 
 mod reach;
 
@@ -25,10 +25,10 @@ use reach::{Reach, Told};
 const FIRST_PAGE: usize = 500;
 /// The smallest and largest page.
 const PAGES: (usize, usize) = (10, 50_000);
-/// The target size of a page in bytes. A cache that loads holds a few of them at a time.
+/// The target size of a page in bytes. A cache that loads has a few pages in memory at a time.
 const PAGE_BYTES: usize = 32 << 20;
 
-/// Reads the ranges in order, and skips gaps between them where a page ends there.
+/// Reads the ranges in order. Skips a gap between two ranges if a page ends in it.
 pub(crate) fn stream(shared: Arc<Shared>, request: ScanRequest) -> Scan {
     let ScanRequest { mut ranges, revision } = request;
     ranges.sort_unstable();
@@ -44,10 +44,10 @@ pub(crate) fn stream(shared: Arc<Shared>, request: ScanRequest) -> Scan {
 
 struct Reading {
     shared: Arc<Shared>,
-    /// Ascending.
+    /// The ranges, ascending.
     ranges: Vec<(StoreKey, StoreKey)>,
     at: Revision,
-    /// The remaining parts, last first, by etcd's keys.
+    /// The remaining parts of the ranges, in reverse order, as etcd's keys.
     segments: Vec<(Vec<u8>, Vec<u8>)>,
     /// The number of entries in the next page.
     page: usize,
@@ -75,7 +75,7 @@ impl Reading {
         Ok(None)
     }
 
-    /// The entries of the next page that are in the ranges.
+    /// Reads the next page. Returns its entries that are in the ranges.
     async fn read(&mut self) -> Result<Vec<KeyValue>, Failure> {
         let Some((from, to)) = self.segments.last().cloned() else { return Ok(Vec::new()) };
         let end = self.reach.end(&from, &to);
@@ -102,7 +102,7 @@ impl Reading {
         Ok(entries.filter(|entry| self.is_wanted(&entry.key)).collect())
     }
 
-    /// Continues at this key, or at the next one in a range.
+    /// Continues at this key, or at the next key in a range.
     fn go_on_at(&mut self, behind: Vec<u8>) {
         let keys = &self.shared.keys;
         let next = self.ranges.iter().find(|(_, to)| keys.encode(to) > behind);

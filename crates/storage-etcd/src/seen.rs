@@ -1,12 +1,14 @@
-//! Detects an etcd that was set back to an older state, and raises its revision above all served ones.
+//! Detects an etcd that was reset to an older state, and raises its revision above all revisions that this server has
+//! returned.
 //!
-//! A restored volume snapshot loses served changes and keeps the cluster id. So the newest revision from etcd and some
-//! changes as witnesses are remembered: a smaller revision or a missing witness proves a set-back. The server that
-//! finds it raises etcd's revision above all it has seen and rewrites objects written since, so no revision of a lost
-//! version is reused. It then compacts the rest: all earlier watches and tokens must list again. Several servers may do
-//! this at once. An emptied or foreign etcd is neither raised nor trusted (`name.rs`).
+//! When a volume snapshot is restored, etcd loses changes that clients have seen, and keeps its cluster id. So the
+//! server remembers the newest revision from etcd, and some changes as witnesses. A lower revision or a missing witness
+//! proves a reset. The server that finds it raises etcd's revision above all that it has seen, and rewrites the objects
+//! that were written since. So no revision of a lost version is used again. Then it compacts all earlier history, so
+//! all earlier watches and tokens must list again. Several servers may do this at once. If etcd is empty or has another
+//! store, its revision is not raised, and it is not used (`name.rs`).
 //!
-//! Invariant: reported revisions never decrease.
+//! Invariant: the revisions that this server returns never decrease.
 
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -31,34 +33,34 @@ use crate::proto::{
 use crate::revision::{self, to_etcd};
 use crate::store::Shared;
 
-/// The number of newest changes kept as witnesses, and of older ones.
+/// The number of newest changes that are kept as witnesses, and of older ones.
 const NEWEST: usize = 32;
 const OLDER: usize = 128;
-/// The least distance between two older ones, in revisions.
+/// The minimum distance between two older witnesses, in revisions.
 const APART: i64 = 128;
-/// The distance that the revision is raised above the highest one seen. Clients of other servers have seen at most that
-/// much more, unless those servers detect the set-back themselves.
+/// The distance by which the revision is raised above the highest one seen. Clients of other servers may have seen a
+/// higher revision by at most this distance, unless their servers detect the reset themselves.
 const MARGIN: i64 = 1000;
-/// The most that the revision is raised by writes. etcd makes some thousands a second.
+/// The maximum number of writes that raise the revision. etcd executes some thousands a second.
 const MOST_RAISED: i64 = 5_000_000;
-/// The number of these writes in flight.
+/// The number of concurrent writes for raising the revision.
 const IN_FLIGHT: usize = 64;
-/// The number of writes between two checks of etcd's revision.
+/// The number of these writes between two checks of etcd's revision.
 const ROUND: i64 = 4096;
-/// The most objects that are rewritten.
+/// The maximum number of objects that are rewritten.
 const MOST_AGAIN: i64 = 10_000;
 
 /// The remembered revisions and witnesses.
 #[derive(Debug)]
 pub(crate) struct Seen {
-    /// The cluster id at opening.
+    /// The cluster id when the store was opened.
     pub(crate) cluster: u64,
     /// The newest revision that etcd has reported.
     highest: AtomicI64,
     witnesses: Mutex<Witnesses>,
-    /// The number of set-backs. Followers of etcd start again after each.
+    /// The number of resets. Tails start again after each.
     pub(crate) times: watch::Sender<u64>,
-    /// Held while the revision is raised.
+    /// Locked while the revision is raised.
     raising: tokio::sync::Mutex<()>,
 }
 
@@ -76,21 +78,21 @@ struct Witness {
     value: u64,
 }
 
-/// The state of etcd compared with the remembered one.
+/// The result of comparing etcd with the remembered state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    /// Unchanged, as far as the witnesses show.
+    /// etcd has the remembered state, as far as the witnesses show.
     Same,
-    /// Equal up to this revision; 0 when no witness shows how far.
+    /// etcd was reset. It is equal up to this revision; 0 if no witness shows how far.
     SetBack { common: i64 },
 }
 
-/// The trace of a change in etcd.
+/// The result of searching a witness in etcd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trace {
     There,
     Gone,
-    /// The revision can't be read any more, so the change may have been there.
+    /// The revision can't be read any more, so the change may have existed.
     Compacted,
 }
 
@@ -105,15 +107,16 @@ impl Seen {
         }
     }
 
-    /// The newest revision so far. A request sent now is answered at this one or a newer one.
+    /// The newest revision so far. The answer to a request that is sent now must have this revision or a higher one.
     pub(crate) fn highest(&self) -> i64 {
         self.highest.load(Ordering::Acquire)
     }
 
-    /// Checks and records the header of a response. `before` was the newest revision when the request was sent.
+    /// Checks the header of a response, and records its revision. `before` was the newest revision when the request was
+    /// sent.
     ///
     /// # Errors
-    /// etcd was set back, or another cluster answered.
+    /// etcd was reset, or another cluster answered.
     pub(crate) fn saw(&self, before: i64, header: ResponseHeader) -> Result<(), Failure> {
         if header.revision < before || header.cluster_id != self.cluster {
             return Err(Failure::SetBack);
@@ -122,7 +125,7 @@ impl Seen {
         Ok(())
     }
 
-    /// Records changes of a tail. Deletes are no witnesses, since they leave no trace.
+    /// Records changes of a tail. Deletes can't be witnesses, since a read does not find them.
     pub(crate) fn told(&self, keys: &Keys, events: &[StoreEvent]) {
         let Some(last) = events.last() else { return };
         self.highest.fetch_max(to_etcd(last.revision), Ordering::AcqRel);
@@ -131,7 +134,7 @@ impl Seen {
         self.witnesses.lock().add(keys, values);
     }
 
-    /// Records a write of this server's transaction at a revision.
+    /// Records a write of this server at a revision.
     pub(crate) fn wrote(&self, keys: &Keys, writes: &[Write], revision: Revision) {
         let values = writes.iter().take(1).filter_map(|write| match write {
             Write::Put { key, value, .. } => Some((key, &value[..], revision)),
@@ -175,10 +178,10 @@ fn hash(value: &[u8]) -> u64 {
 }
 
 impl Shared {
-    /// Checks that etcd still has the witnesses. It may have lost them while it was unreachable.
+    /// Checks that etcd still has the newest witness. It may have lost changes while it was unreachable.
     ///
     /// # Errors
-    /// It was set back, or holds another store. The caller starts again after the repair.
+    /// etcd was reset, or has another store. The caller starts again after the repair.
     pub(crate) async fn recognise(&self) -> Result<(), Failure> {
         if let Some(known) = self.name.known()
             && name::read(&self.client, &self.keys).await?.as_deref() != Some(known)
@@ -192,7 +195,7 @@ impl Shared {
         }
     }
 
-    /// The store error for a failure. Repairs a set-back first.
+    /// Returns the store error for a failure. Repairs etcd first if it was reset.
     pub(crate) async fn told(&self, failure: Failure) -> StoreError {
         match failure {
             Failure::SetBack => self.set_back().await,
@@ -200,7 +203,7 @@ impl Shared {
         }
     }
 
-    /// Repairs an etcd that was set back. Returns the error for the caller, who gets no result.
+    /// Repairs an etcd that was reset. Returns the error for the caller, whose call has no result.
     pub(crate) async fn set_back(&self) -> StoreError {
         let found = *self.seen.times.borrow();
         let _raising = self.seen.raising.lock().await;
@@ -208,7 +211,7 @@ impl Shared {
             "etcd was set back to an older state; its revision was raised above it, and a retry may help".to_owned(),
         );
         if *self.seen.times.borrow() != found {
-            // Another caller has repaired it meanwhile.
+            // Another caller has repaired etcd meanwhile.
             return again;
         }
         match self.raise().await {
@@ -221,7 +224,7 @@ impl Shared {
         let found = revision::read(&self.client, &self.keys, 0).await?;
         let (at, highest) = (found.at, self.seen.highest());
         let (standing, is_proven) = self.judge(at).await?;
-        // ORDER: before anything is written. The data may belong to another store.
+        // ORDER: the name is checked before anything is written, since the data may belong to another store.
         self.check_name(found.cluster, is_proven).await?;
         let Standing::SetBack { common } = standing else { return Ok(()) };
         tracing::error!(
@@ -239,10 +242,10 @@ impl Shared {
         self.leases().forget();
         *self.seen.witnesses.lock() = Witnesses::default();
         self.seen.highest.store(begins, Ordering::Release);
-        // ORDER: after everything that restarted tails read.
+        // ORDER: this is published after everything that restarted tails read.
         self.seen.times.send_modify(|times| *times += 1);
         // The compaction shows all other servers that earlier history is gone. Without permission to compact, only this
-        // server knows.
+        // server treats it as gone.
         if let Err(failure) = compact::begin_at(self, begins).await {
             tracing::warn!(?failure, "etcd was not compacted after it was set back");
         }
@@ -250,7 +253,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Compares an etcd at revision `at` with the witnesses. Also returns true if one of them is there.
+    /// Compares an etcd at revision `at` with the witnesses. Also returns true if etcd has one of them.
     async fn judge(&self, at: i64) -> Result<(Standing, bool), Failure> {
         let witnesses: Vec<Witness> = {
             let witnesses = self.seen.witnesses.lock();
@@ -287,7 +290,7 @@ impl Shared {
         Ok(answer.header.unwrap_or_default().revision)
     }
 
-    /// Writes until etcd is above a revision. Returns etcd's revision.
+    /// Writes until etcd is above revision `goal`. Returns etcd's revision.
     async fn raise_above(&self, goal: i64) -> Result<i64, Failure> {
         let mut at = self.newest_of_etcd().await?;
         if goal - at > MOST_RAISED {
@@ -310,7 +313,7 @@ impl Shared {
     async fn write_raised(&self, goal: i64) -> Result<i64, Failure> {
         let request =
             PutRequest { key: self.keys.raised(), value: Bytes::from(goal.to_string()), ..PutRequest::default() };
-        // A repeat does no harm: only the count matters.
+        // Repeating the write is harmless, since only the number of writes matters.
         match self.client.call::<_, PutResponse>(PUT, request.clone()).await {
             Err(Failure::Unavailable { .. }) => self.client.call::<_, PutResponse>(PUT, request).await,
             written => written,
@@ -318,8 +321,8 @@ impl Shared {
         .map(|answer| answer.header.unwrap_or_default().revision)
     }
 
-    /// Rewrites unchanged the objects last written within a range of revisions, unless they change meanwhile. Returns
-    /// their number.
+    /// Rewrites unchanged the objects whose last write is in a range of revisions, unless other writes change them
+    /// meanwhile. Returns their number.
     async fn write_again(&self, after: i64, until: i64) -> Result<usize, Failure> {
         let (key, range_end) = self.keys.all();
         let request = RangeRequest {
@@ -372,7 +375,7 @@ mod tests {
         let (seen, keys) = (Seen::new(7, 1), Keys::new("/registry".to_owned()));
         for revision in 2..=10_000 {
             seen.told(&keys, &[put(revision)]);
-            // Another tail reports it again.
+            // A second tail reports the same change.
             seen.told(&keys, &[put(revision)]);
         }
         assert_eq!(seen.highest(), 10_000);
@@ -388,7 +391,7 @@ mod tests {
         let seen = Seen::new(7, 5);
         let header = |revision| ResponseHeader { cluster_id: 7, revision };
         seen.saw(5, header(9)).unwrap();
-        // Requested before revision 9 arrived.
+        // This request was sent before revision 9 arrived.
         seen.saw(5, header(6)).unwrap();
         assert_eq!(seen.saw(9, header(8)), Err(Failure::SetBack));
         assert_eq!(seen.saw(9, ResponseHeader { cluster_id: 8, revision: 10 }), Err(Failure::SetBack));

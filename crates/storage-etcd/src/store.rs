@@ -1,6 +1,6 @@
 //! [`EtcdStore`]: etcd as a storage engine.
 //!
-//! Combines the parts in other files: reads, transactions, the watch behind tails, leases and compaction.
+//! This file combines the parts in other files: reads, transactions, the watch behind tails, leases and compaction.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,10 +30,10 @@ use crate::seen::Seen;
 use crate::version::{EtcdVersion, OLDEST_USABLE};
 use crate::{compact, outcome, read, scan, transaction, watch as tail};
 
-/// The state of an etcd without space, with the way out.
+/// The state of an etcd without space, with the remedy.
 const WAY_OUT: &str = "it refuses what puts anything, and takes deletions; delete objects, let the server compact, defragment each \
     member (etcdctl defrag), and disarm the alarm (etcdctl alarm disarm)";
-/// Stands for an unknown version.
+/// The text for an unknown version.
 const UNTOLD: &str = "untold";
 
 /// A store on etcd, which any number of servers may share.
@@ -47,11 +47,11 @@ pub(crate) struct Shared {
     pub(crate) client: Client,
     pub(crate) keys: Keys,
     pub(crate) revisions: Revisions,
-    /// The newest requested revision. Tails make sure to reach it.
+    /// The newest revision that a reader waits for. Tails ensure that they reach it.
     pub(crate) wanted: watch::Sender<Revision>,
     pub(crate) seen: Seen,
     pub(crate) name: StoreName,
-    /// The time when etcd last denied compaction to this user.
+    /// The time at which etcd last denied compaction to this user.
     pub(crate) may_not_compact: Mutex<Option<Instant>>,
     leases: Leases,
     clock: Arc<dyn Clock>,
@@ -62,9 +62,10 @@ impl EtcdStore {
     /// Connects, logs in, and checks that this etcd can be used.
     ///
     /// # Errors
-    /// A sentence for the operator: no answer, no trust, a wrong password, too old.
+    /// A sentence for the operator: etcd does not answer, its certificate is not trusted, the password is wrong, or the
+    /// version is too old.
     pub fn open(config: EtcdConfig) -> BoxFuture<'static, Result<Self, OpenError>> {
-        // Boxed, so that the gRPC client is compiled only into this crate.
+        // The future is boxed, so that the gRPC client is compiled only into this crate.
         Box::pin(Self::connect(config))
     }
 
@@ -76,7 +77,7 @@ impl EtcdStore {
         client.log_in().await.map_err(refused)?;
         let version = match client.status().await {
             Ok(status) => status.version,
-            // Some usable versions report their status only to root. The first read fails if the login is invalid.
+            // Some usable versions report their status only to root. If the login is invalid, the first read fails.
             Err(Failure::Refused(_)) => UNTOLD.to_owned(),
             Err(failure) => return Err(refused(failure)),
         };
@@ -94,7 +95,8 @@ impl EtcdStore {
             let (endpoints, prefix) = (client.endpoints(), config.prefix);
             return Err(OpenError::NewerFormat { endpoints, prefix, found, known: FORMAT });
         }
-        // ORDER: the interruptions before the name, so that one in between causes another check.
+        // ORDER: the number of interruptions is read before the name, so that an interruption in between causes another
+        // check.
         let interruptions = client.interruptions();
         let name = StoreName::new(name::read(&client, &keys).await.map_err(refused)?, interruptions);
         tracing::info!(endpoints = %client.endpoints(), %version, prefix = %config.prefix, "etcd is open");
@@ -118,7 +120,7 @@ impl EtcdStore {
         self.shared.client.counters().read()
     }
 
-    /// The counters, readable without holding the store.
+    /// The counters. They can be read after the store is dropped.
     pub fn counters(&self) -> Arc<EtcdCounters> {
         self.shared.client.counters().clone()
     }
@@ -141,7 +143,7 @@ impl EtcdStore {
         Ok(leases)
     }
 
-    /// Sends a transaction. After a lost answer, finds out the outcome from the keys.
+    /// Sends a transaction. If its answer is lost, finds the outcome from the keys.
     async fn try_commit(&self, transaction: &Transaction) -> Result<Sent, CommitError> {
         let Shared { client, keys, leases, .. } = &*self.shared;
         let method = if transaction.writes.is_empty() { READ_TXN } else { TXN };
@@ -155,14 +157,15 @@ impl EtcdStore {
                     let Err(failure) = self.shared.seen.saw(before, answer.header.unwrap_or_default()) else {
                         return Ok(Sent::Answered(answer));
                     };
-                    // It took effect on an etcd that is raised now; all its writes have other revisions then.
+                    // The transaction took effect on an etcd whose revision is being raised. All its writes get other
+                    // revisions then.
                     let why = self.shared.told(failure).await;
                     if transaction.writes.is_empty() {
                         return Err(why.into());
                     }
                     return outcome::find(&self.shared, transaction, before, why.to_string()).await.map(Sent::FoundOut);
                 }
-                // Another server has revoked a lease that this one had granted; etcd has written nothing.
+                // Another server has revoked a lease that this one had created. etcd has written nothing.
                 Err(Failure::LeaseNotFound) if !fresh => {
                     leases.forget();
                     fresh = true;
@@ -191,14 +194,14 @@ impl EtcdStore {
 
 /// The outcome of a sent transaction.
 enum Sent {
-    /// etcd's answer.
+    /// etcd has answered.
     Answered(TxnResponse),
-    /// The answer was lost, and the transaction took effect.
+    /// The answer was lost, and the search has found that the transaction took effect.
     FoundOut(Committed),
 }
 
 impl Shared {
-    /// The newest revision that tails must reach, from a read that sees every acknowledged commit.
+    /// Returns the newest revision that tails must reach, from a read that sees every acknowledged commit.
     async fn newest(&self) -> Result<Revision, StoreError> {
         let seen = self.seen(0).await?;
         let newest = self.settle(seen).await?;
@@ -213,7 +216,7 @@ impl Shared {
     async fn seen(&self, revision: i64) -> Result<Housekeeping, StoreError> {
         let before = self.seen.highest();
         let seen = revision::read(&self.client, &self.keys, revision).await.map_err(Failure::into_store_error)?;
-        // A read at an older revision was requested for what was known before.
+        // After a read at an older revision, only the cluster is checked.
         let at = if revision == 0 { seen.at } else { before };
         if let Err(failure) = self.seen.saw(before, ResponseHeader { cluster_id: seen.cluster, revision: at }) {
             return Err(self.told(failure).await);
@@ -228,7 +231,8 @@ impl Shared {
         }
     }
 
-    /// Records that etcd accepted a put. Every server renews its lease regularly, and so notices new space.
+    /// Records that etcd accepted a put. Every server renews its lease regularly, so it detects when there is space
+    /// again.
     fn has_room(&self) {
         let full = &self.client.counters().full;
         if full.load(Ordering::Relaxed) && full.swap(false, Ordering::Relaxed) {
@@ -275,7 +279,8 @@ impl Store for EtcdStore {
             self.shared.seen.wrote(&self.shared.keys, &transaction.writes, revision);
             revision
         } else {
-            // Only deletes of absent keys: etcd's newest revision may be a housekeeping one.
+            // The transaction only had deletes of absent keys. etcd's newest revision may be one of a housekeeping
+            // write.
             let seen = self.shared.seen(done.revision).await?;
             self.shared.settle(seen).await?
         };
@@ -336,7 +341,7 @@ impl Store for EtcdStore {
     }
 
     async fn check(&self) -> Result<(), StoreError> {
-        // An etcd without space answers, and accepts deletions.
+        // An etcd without space answers reads and accepts deletions.
         self.shared.surely(self.shared.seen(0)).await.map(|_| ())
     }
 }

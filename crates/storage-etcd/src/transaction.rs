@@ -1,7 +1,7 @@
-//! Conversion of store transactions to etcd's, and of the answers. Pure.
+//! Converts the store's transactions to etcd's, and the answers back. Has no IO.
 //!
-//! etcd limits the operations of a transaction (`--max-txn-ops`, 128). Further writes go into nested transactions,
-//! which etcd applies in the same revision.
+//! etcd limits the operations of a transaction (`--max-txn-ops`, 128). Further writes are in nested transactions, which
+//! etcd applies at the same revision.
 
 use std::collections::BTreeMap;
 
@@ -21,13 +21,13 @@ const MOST_PARTS: usize = 128;
 /// The effect of a successful transaction.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Done {
-    /// The store's revision after it.
+    /// The revision of the store after it.
     pub(crate) revision: i64,
-    /// True if something was written: deletes of absent keys write nothing.
+    /// True if it wrote something. A delete of an absent key writes nothing.
     pub(crate) wrote: bool,
 }
 
-/// Encodes a transaction. `leases` has the lease of each write, 0 for none.
+/// Encodes a transaction. `leases` has the lease of each write, 0 for no lease.
 pub(crate) fn encode(keys: &Keys, transaction: &Transaction, leases: &[i64]) -> Result<TxnRequest, StoreError> {
     if transaction.compares.len() > MOST_PARTS {
         let compares = transaction.compares.len();
@@ -69,7 +69,7 @@ pub(crate) fn decode(keys: &Keys, transaction: &Transaction, answer: TxnResponse
     Err(StoreError::Corrupt("etcd reports a failed compare, but all of them hold".to_owned()).into())
 }
 
-/// Converts a key-value pair; `None` for reserved keys.
+/// Converts a key-value pair. `None` for a reserved key.
 pub(crate) fn key_value(keys: &Keys, kv: crate::proto::KeyValue) -> Option<KeyValue> {
     let revision = from_etcd(kv.mod_revision);
     keys.decode(&kv.key).map(|key| KeyValue::new(key, kv.value.into(), revision))
@@ -89,7 +89,8 @@ fn encode_compare(keys: &Keys, compare: &keelson_storage::Compare) -> Compare {
     let (result, target, with) = match compare.condition {
         Condition::Absent => (CompareResult::Equal, CompareTarget::Version, CompareWith::Version(0)),
         Condition::Exists => (CompareResult::Greater, CompareTarget::Version, CompareWith::Version(0)),
-        // In etcd an absent key is at revision 0; in the store it has none. No version is below 0.
+        // In etcd, an absent key has revision 0. In the store, it has no revision, so this compare must never hold. No
+        // version is below 0.
         Condition::At(Revision::ZERO) => (CompareResult::Less, CompareTarget::Version, CompareWith::Version(0)),
         Condition::At(revision) => {
             (CompareResult::Equal, CompareTarget::Mod, CompareWith::ModRevision(to_etcd(revision)))
@@ -111,8 +112,8 @@ pub(crate) fn read_one(key: Vec<u8>) -> RequestOp {
     Request::Range(RangeRequest { key, ..RangeRequest::default() }).into()
 }
 
-/// Moves operations beyond the limit into nested transactions. An inner transaction may have as many operations as the
-/// outer one has left.
+/// Moves operations beyond the limit into nested transactions. `beside` is the number of operations that the outer
+/// transaction has in addition. An inner transaction may have as many operations as the limit leaves.
 fn fold(parts: Vec<RequestOp>, beside: usize) -> Result<Vec<RequestOp>, StoreError> {
     if parts.len() <= MOST_PARTS {
         return Ok(parts);

@@ -1,6 +1,6 @@
 //! The usable versions of etcd, and those with reliable progress reports.
 //!
-//! An older etcd may report a revision before it has sent earlier events. A tail can't rely on such reports.
+//! An older etcd may report a revision before it has sent earlier events. Tails do not use such reports.
 
 use std::fmt;
 
@@ -20,14 +20,14 @@ impl EtcdVersion {
         Self { major, minor, patch }
     }
 
-    /// Parses `3.5.13`, and `3.6.0-rc.4` as the version before its hyphen.
+    /// Parses `3.5.13`. For `3.6.0-rc.4`, returns the version before the hyphen.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split('-').next()?.split('.').map(str::parse);
         let mut next = || numbers.next()?.ok();
         Some(Self::new(next()?, next()?, next()?))
     }
 
-    /// Returns true if all events up to a reported revision are sent before the report. Fixed in 3.4.31 and 3.5.13.
+    /// Returns true if etcd sends all events up to a reported revision before the report. Fixed in 3.4.31 and 3.5.13.
     pub(crate) fn reports_progress_truthfully(self) -> bool {
         match (self.major, self.minor) {
             (3, ..4) => false,

@@ -1,7 +1,7 @@
-//! The tail: one watch over the whole prefix, over broken connections and changes of member.
+//! The tail: one watch over the whole prefix. It continues after broken connections and on other members.
 //!
-//! [`state`] decides and this module acts: it opens streams, waits, sends requests. A tail does nothing while it is not
-//! polled; etcd keeps its position.
+//! [`state`] decides and this module acts: it opens streams, waits, and sends requests. While a tail is not polled, it
+//! does nothing, and etcd keeps its position.
 
 mod ranges;
 mod state;
@@ -33,7 +33,7 @@ use state::{Action, End, Follower, Input, Probe};
 /// The value of the tick key.
 const TICK_VALUE: &[u8] = b"keelson";
 
-/// Opens a tail after a revision that the caller has found readable.
+/// Opens a tail after a revision. The caller has checked that the revision is readable.
 pub(crate) fn open(shared: Arc<Shared>, after: Revision) -> Tail {
     let wanted = shared.wanted.subscribe();
     let set_back = shared.seen.times.subscribe();
@@ -52,10 +52,10 @@ struct Driver {
     shared: Arc<Shared>,
     machine: Follower,
     wanted: watch::Receiver<Revision>,
-    /// Changes after a set-back of etcd, which voids delivered history.
+    /// Changes after a reset of etcd, which makes the delivered history invalid.
     set_back: watch::Receiver<u64>,
     stream: Option<WatchStream>,
-    /// Decided actions that are still to be done.
+    /// Actions that were decided and are not yet done.
     actions: VecDeque<Action>,
 }
 
@@ -98,7 +98,7 @@ impl Driver {
             tokio::select! {
                 biased;
                 message = responses.next() => message,
-                // Callers waiting for the member detect its death sooner than an idle watch.
+                // Callers that wait for the member detect its death sooner than an idle watch does.
                 _ = life.changed() => Some(Err(tonic::Status::unavailable("its member has stopped answering"))),
             }
         };
@@ -126,7 +126,8 @@ impl Driver {
             }
             Action::Close { cause } => {
                 count(&self.shared.client.counters().watches_broken);
-                // ORDER: before another watch opens. The next etcd may have other content.
+                // ORDER: the interruption is counted before another watch opens, since the next etcd may have other
+                // content.
                 self.shared.client.interrupted();
                 warn_repeated!(""; %cause, "the watch on etcd has broken; opening another");
                 self.stream = None;
@@ -168,7 +169,8 @@ impl Driver {
     async fn open(&mut self, start: i64) -> Input {
         match self.shared.client.watch(self.create(FIRST_WATCH, start)).await {
             Ok(stream) => {
-                // ORDER: before any event of the stream is delivered. etcd may have been set back meanwhile.
+                // ORDER: this check precedes the delivery of any event of the stream, since etcd may have been reset
+                // meanwhile.
                 match self.shared.recognise().await {
                     Ok(()) => {}
                     Err(failure @ Failure::SetBack) => {
@@ -200,7 +202,7 @@ impl Driver {
         }
     }
 
-    /// Checks if a revision can be read, by a read that sees every compaction.
+    /// Checks that a revision can be read, by a read that sees every compaction.
     async fn probe(&self, revision: i64) -> Probe {
         let request =
             RangeRequest { key: self.shared.keys.tick(), revision, count_only: true, ..RangeRequest::default() };
@@ -219,7 +221,7 @@ impl Driver {
         }
     }
 
-    /// Writes the tick concurrently with the stream. A failure shows in the missing event.
+    /// Writes the tick while the stream is open. If the write fails, the event is missing.
     fn write_tick(&self) {
         count(&self.shared.client.counters().ticks);
         let shared = self.shared.clone();
@@ -243,7 +245,7 @@ impl Driver {
             End::Compacted { position } => {
                 explain(Failure::Compacted, from_etcd(position), &shared.client, &shared.keys, &shared.revisions).await
             }
-            // It was newer than any revision of etcd now.
+            // The position is not above the newest revision seen, so etcd was reset to a lower one.
             End::Future { position } if position <= shared.seen.highest() => shared.told(Failure::SetBack).await,
             End::Future { position } => {
                 explain(Failure::Future, from_etcd(position), &shared.client, &shared.keys, &shared.revisions).await

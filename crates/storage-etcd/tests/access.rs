@@ -29,7 +29,7 @@ fn refused(opened: Result<EtcdStore, OpenError>, words: &[&str]) {
     assert!(words.iter().all(|word| text.contains(word)), "{text}");
 }
 
-/// Certificates in files: an authority, a server of 127.0.0.1, a client, and an unrelated authority.
+/// Certificate files: an authority, a server of 127.0.0.1, a client, and another authority.
 struct Pki {
     directory: TempDir,
 }
@@ -136,7 +136,7 @@ struct Permission {
 #[derive(Clone, Copy, PartialEq, Message)]
 struct Nothing {}
 
-/// Calls a method as etcdctl would.
+/// Calls a method like etcdctl.
 async fn administer<Q: Message + 'static>(server: &EtcdServer, method: &'static str, request: Q) {
     let url = format!("http://{}", server.endpoint());
     let channel = tonic::transport::Endpoint::from_shared(url).unwrap().connect().await.unwrap();
@@ -203,7 +203,7 @@ async fn use_with_the_least_rights(builder: EtcdServerBuilder) {
     assert_eq!(store.expire(ends).await.unwrap(), 1);
     let end = commit(&store, put("a", "1")).await;
     assert_eq!(follow(&store, start, end).await.len(), 3);
-    // Newer etcds allow only root to compact, which is no error of the store.
+    // Newer etcds allow only root to compact. The store does not treat that as an error.
     store.compact(end).await.unwrap();
     let root = open(&format!("etcd://root:correct%20horse@{endpoint}")).await.unwrap();
     root.compact(end).await.unwrap();
@@ -227,7 +227,7 @@ async fn use_with_the_least_rights(builder: EtcdServerBuilder) {
     assert_eq!(store.count(everything(None)).await.unwrap(), 1);
 }
 
-/// The number of calls that meet an expired token at once.
+/// The number of calls that use an expired token at once.
 const CALLERS: usize = 60;
 /// The time after which a token of one second has expired. etcd checks every second.
 const TOKEN_END: Duration = Duration::from_secs(3);
@@ -258,11 +258,11 @@ async fn many_calls_whose_token_has_ended_log_in_once() {
     tokio::time::sleep(TOKEN_END).await;
     tokio::join!(read_by_many(&store), read_by_many(&clone));
     assert_eq!(store.stats().logins, 2);
-    // A watch outlives the token of its start.
+    // A watch continues after the token of its start has expired.
     end = commit(&store, put("a", "2")).await;
     assert_eq!(tail.next().await.unwrap().unwrap().watermark, end);
     assert_eq!((store.stats().logins, store.stats().watches_broken), (2, 0));
-    // A new one needs a valid token.
+    // A new watch needs a valid token.
     tokio::time::sleep(TOKEN_END).await;
     let mut late = store.tail(end).await.unwrap();
     end = commit(&store, put("a", "3")).await;
@@ -270,7 +270,7 @@ async fn many_calls_whose_token_has_ended_log_in_once() {
     assert_eq!(store.stats().logins, 3);
 }
 
-/// A token of one member is valid on the others, and after an expiry there is one login.
+/// A token of one member is valid on the others. After it expires, there is one login.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_login_outlives_the_member_that_it_was_made_on() {
     let Some(mut cluster) = EtcdCluster::start() else { return };

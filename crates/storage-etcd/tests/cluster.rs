@@ -21,11 +21,11 @@ use keelson_teststores::{EtcdCluster, EtcdServer};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// The longest time without a success for a client when one member of three is lost. An election takes two seconds, and
-/// a hanging member is detected in two and a half. The rest is for busy machines.
+/// The maximum time without a success for a client when one member of three is lost. An election takes two seconds, and
+/// detecting a hanging member takes two and a half. The rest is for busy machines.
 const LONGEST_GAP: Duration = Duration::from_secs(12);
-/// The longest call meanwhile: its own limit, eight seconds on a busy machine, plus the check of a write whose answer
-/// was lost.
+/// The maximum time of a call meanwhile: its own limit, eight seconds on a busy machine, plus the search for the
+/// outcome of a write whose answer was lost.
 const LONGEST_CALL: Duration = Duration::from_secs(12);
 
 /// The number of writers, each starting on one of the members.
@@ -39,7 +39,7 @@ async fn open(cluster: &EtcdCluster, first: usize) -> EtcdStore {
     EtcdStore::open(EtcdConfig::from_url(&url).unwrap()).await.unwrap()
 }
 
-/// A prefix of its own for each case: earlier revisions look like those of others.
+/// Each case has a separate prefix, so that earlier revisions look like those of other programs.
 struct OnCluster<'a>(&'a EtcdCluster, usize);
 
 impl Factory for OnCluster<'_> {
@@ -69,7 +69,7 @@ struct Told {
     longest_gap: Duration,
 }
 
-/// Writers that create one key after the other, and readers of the whole feed, while members are lost and return.
+/// Writers that create one key after the other, and tails of all changes, while members are lost and return.
 struct Load {
     stores: Vec<EtcdStore>,
     start: Revision,
@@ -81,7 +81,7 @@ struct Load {
 }
 
 impl Load {
-    /// Starts on the members of these stores.
+    /// Starts writers on the members of these stores.
     async fn start(stores: Vec<EtcdStore>) -> Self {
         let start = stores[0].current_revision().await.unwrap();
         let (done, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::<[AtomicUsize; WRITERS]>::default());
@@ -94,7 +94,7 @@ impl Load {
         Self { stores, start, done, acknowledged, writers, feeds }
     }
 
-    /// Waits for this many further successes of every writer.
+    /// Waits for `more` further successes of every writer.
     async fn progress(&self, more: usize) {
         let so_far = || self.acknowledged.iter().map(|writer| writer.load(Ordering::SeqCst));
         let before: Vec<usize> = so_far().collect();
@@ -106,7 +106,7 @@ impl Load {
         timeout(PATIENCE, progress).await.expect("writes go on");
     }
 
-    /// Stops, and compares the writers' results with the feeds and the stored state.
+    /// Stops the load. Compares the writers' results with the tails and the stored state.
     async fn check(self) -> Vec<Told> {
         self.done.store(true, Ordering::SeqCst);
         let mut told = Vec::new();
@@ -175,7 +175,7 @@ async fn write(
     told
 }
 
-/// All events from a revision to the last key, over tails that may break.
+/// Returns all events from a revision to the last key. The tails may break meanwhile.
 async fn feed(store: EtcdStore, start: Revision) -> Vec<StoreEvent> {
     let (mut events, mut watermark): (Vec<StoreEvent>, _) = (Vec::new(), start);
     loop {
@@ -220,7 +220,7 @@ async fn inv18_members_that_hang_are_left_by_writers_readers_and_feeds() {
         let lost = if leads { leader } else { (leader + 1) % 3 };
         cluster.members()[lost].pause();
         load.progress(20).await;
-        // It lags now, without reporting that.
+        // The member lags now, and does not report it.
         cluster.members()[lost].resume();
         load.progress(10).await;
     }
@@ -229,7 +229,8 @@ async fn inv18_members_that_hang_are_left_by_writers_readers_and_feeds() {
     assert!(left >= 2, "{left}");
 }
 
-/// One caller detects the hang and all others profit: the next call starts on another member.
+/// One caller detects that the member hangs, and all other callers use the result: the next call starts on another
+/// member.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_hangs_is_found_out_once_for_all() {
     let Some(cluster) = EtcdCluster::start() else { return };
@@ -246,7 +247,7 @@ async fn a_member_that_hangs_is_found_out_once_for_all() {
     let begun = Instant::now();
     let (written, name) = (store.commit(put("lost", "x")), key("a"));
     let (written, found) = tokio::join!(written, store.get(&name));
-    // Its outcome is unknown: it may take effect once the member continues.
+    // The outcome of the write is unknown, since it may take effect once the member continues.
     assert!(matches!(written, Err(CommitError::Store(StoreError::Unknown(_)))), "{written:?}");
     assert_eq!(found.unwrap().unwrap().revision, first);
     assert!(begun.elapsed() < LONGEST_CALL, "{:?}", begun.elapsed());
@@ -268,7 +269,7 @@ async fn a_member_that_hangs_is_found_out_once_for_all() {
     cluster.members()[lost].resume();
 }
 
-/// An isolated member answers and must not be trusted; watches on it must not wait forever.
+/// An isolated member answers, but its state is outdated, and watches on it must not wait forever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_without_a_leader_is_left_for_those_that_have_one() {
     let Some(cluster) = EtcdCluster::start() else { return };
@@ -281,7 +282,7 @@ async fn a_member_without_a_leader_is_left_for_those_that_have_one() {
     assert_eq!(tail.next().await.unwrap().unwrap().watermark, first);
     drop(tail);
 
-    // With two of three away no write can succeed, and clients learn that in reasonable time.
+    // While two of three members are away, no write can succeed, and clients get an error in reasonable time.
     for place in [leader, other] {
         cluster.members()[place].pause();
     }
@@ -314,7 +315,7 @@ async fn a_member_without_a_leader_is_left_for_those_that_have_one() {
     let events = follow(&store, first, next).await;
     assert_eq!(events.last().unwrap().revision, next);
     cluster.members()[alone].resume();
-    // A member that returns has missed writes, and serves no stale state.
+    // A member that returns has missed writes. The store does not return its outdated state.
     let late = open(&cluster, alone).await;
     assert!(late.current_revision().await.unwrap() >= next);
     assert_eq!(follow(&late, first, next).await, events);

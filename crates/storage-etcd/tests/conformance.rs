@@ -1,6 +1,6 @@
-//! The conformance suite on a real etcd: an old one.
+//! Runs the conformance suite on a real etcd of an old version.
 //!
-//! `cluster.rs` runs it on the newest, with several members.
+//! `cluster.rs` runs it on the newest version, with several members.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
@@ -11,7 +11,7 @@ use keelson_storage::conformance::Factory;
 use keelson_storage_etcd::{EtcdConfig, EtcdStore};
 use keelson_teststores::EtcdServer;
 
-/// An etcd of its own for each case: revisions count for a whole etcd, and cases expect to be alone.
+/// A separate etcd for each case, since revisions count for a whole etcd, and cases expect that no other client writes.
 struct OnEtcd(EtcdServer);
 
 impl Factory for OnEtcd {
@@ -23,6 +23,6 @@ impl Factory for OnEtcd {
 
 keelson_storage::conformance_tests!(match EtcdServer::start() {
     Some(server) => OnEtcd(server),
-    // Without an etcd; the test kit has reported that.
+    // There is no etcd, which the test kit has reported.
     None => return,
 });

@@ -1,6 +1,6 @@
 //! Tests of tails over a long history.
 //!
-//! etcd delivers it in portions, and may compact it meanwhile.
+//! etcd delivers the history in portions, and may compact it meanwhile.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
@@ -13,7 +13,7 @@ use keelson_storage::{Store, Transaction};
 use keelson_storage_etcd::{EtcdConfig, EtcdStore};
 use keelson_teststores::{EtcdServer, EtcdServerBuilder};
 
-/// The number of concurrent writers, and of revisions each.
+/// The number of concurrent writers, and of revisions of each.
 const WRITERS: usize = 64;
 const EACH: usize = 90;
 
@@ -22,7 +22,7 @@ async fn open(server: &EtcdServer, prefix: &str) -> EtcdStore {
     EtcdStore::open(EtcdConfig::from_url(&url).unwrap()).await.unwrap()
 }
 
-/// Writes and deletes, one revision each, except for some that write two keys.
+/// Writes and deletes keys, one in each revision. Some revisions write two keys.
 async fn write(store: &EtcdStore, writer: usize) -> usize {
     let mut events = 0;
     for round in 0..EACH {
@@ -43,7 +43,7 @@ async fn a_long_history_is_told_whole_and_in_order(builder: EtcdServerBuilder) {
     let (store, foreign) = (open(&server, "/registry").await, open(&server, "/somebody/else").await);
     let start = store.current_revision().await.unwrap();
     let events: usize = join_all((0..WRITERS).map(|writer| write(&store, writer))).await.into_iter().sum();
-    // Other prefixes may have as much history, and none of it is delivered.
+    // Another prefix has as much history, and none of it is delivered.
     join_all((0..WRITERS).map(|writer| write(&foreign, writer))).await;
     let end = store.current_revision().await.unwrap();
     let told = follow(&store, start, end).await;
@@ -53,7 +53,7 @@ async fn a_long_history_is_told_whole_and_in_order(builder: EtcdServerBuilder) {
     keys.sort();
     keys.dedup();
     assert_eq!(keys.len(), events, "each event came once");
-    // A tail from the middle, and one that continues with new writes.
+    // A tail from the middle of the history, which also delivers new writes.
     let middle = Revision::new(start.get() + (WRITERS * EACH / 3) as u64);
     let expected: Vec<_> = told.iter().filter(|event| event.revision > middle).cloned().collect();
     assert_eq!(follow(&store, middle, end).await, expected);

@@ -1,6 +1,6 @@
 //! Tests of large events, ranges and transactions, and of those that etcd refuses.
 //!
-//! The size limit of an object is equal on all stores, so it applies before etcd's own.
+//! The size limit of an object is equal on all stores, so it applies before etcd's own limit.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
@@ -14,13 +14,14 @@ use keelson_storage::{CommitError, RangeRequest, ScanRequest, Store, StoreError,
 use keelson_storage_etcd::{EtcdConfig, EtcdStore};
 use keelson_teststores::EtcdServer;
 
-/// Different bytes for every number.
+/// Returns different bytes for every number.
 fn bytes(number: usize, length: usize) -> Vec<u8> {
     let seed = u64::try_from(number).unwrap() + 1;
     (0..length as u64).map(|at| ((at + 1).wrapping_mul(seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
 
-/// etcd splits watch responses above the size limit of a request; a single revision can be as large.
+/// etcd splits watch responses that exceed the size limit of a request. The events of a single revision can be as
+/// large.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_that_come_in_fragments_are_whole() {
     let Some(server) = EtcdServer::builder().arg("--max-request-bytes=2000000").start() else { return };
@@ -41,7 +42,7 @@ async fn events_that_come_in_fragments_are_whole() {
     }
 }
 
-/// More entries and bytes than one response should hold.
+/// A range with more entries and bytes than one response should have.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_long_range_is_read_in_pages_at_one_revision() {
     let Some(server) = EtcdServer::start() else { return };
@@ -63,7 +64,7 @@ async fn a_long_range_is_read_in_pages_at_one_revision() {
         assert_eq!((page.entries.len(), page.more), (limit, limit < 3000), "limit {limit}");
         assert_eq!(page.entries[..], whole.entries[..limit]);
     }
-    // A scan reads few pages: etcd counts all later keys for each.
+    // A scan reads few pages, since etcd counts all later keys for each page.
     let ranges = vec![(key("pods/"), key("pods0"))];
     let scan = store.scan(ScanRequest { ranges, revision: whole.revision }).unwrap();
     let pages: Vec<_> = scan.try_collect().await.unwrap();
@@ -77,7 +78,7 @@ async fn a_long_range_is_read_in_pages_at_one_revision() {
 async fn what_etcd_does_not_take_is_refused_whole_and_in_words() {
     let Some(server) = EtcdServer::start() else { return };
     let store = open(&server, "/registry").await;
-    // The first put also names the store.
+    // The first put also writes the name of the store.
     let before = commit(&store, put("small", "x")).await;
     let many = (0..5000).fold(Transaction::default(), |so_far, number| {
         so_far.put(StoreKey::new(format!("/registry/many/{number}")), "x")
@@ -94,7 +95,8 @@ async fn what_etcd_does_not_take_is_refused_whole_and_in_words() {
     assert_eq!(store.current_revision().await.unwrap(), before);
 }
 
-/// From its alarm on etcd refuses puts, until an operator makes space and disarms it. Deletions and compaction pass.
+/// After its space alarm, etcd refuses puts until an operator frees space and disarms the alarm. Deletions and
+/// compaction succeed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_etcd_takes_what_makes_room_and_no_puts_until_there_is_some() {
     let Some(server) = EtcdServer::builder().arg("--quota-backend-bytes=4194304").start() else { return };
@@ -110,7 +112,7 @@ async fn a_full_etcd_takes_what_makes_room_and_no_puts_until_there_is_some() {
     assert!(matches!(refused, CommitError::Store(StoreError::EtcdFull(_))), "{refused}");
     assert!(refused.to_string().contains("space exceeded"), "{refused}");
     assert!(store.stats().full);
-    // The store must work to make space: it answers, deletes, expires and compacts.
+    // The store must work, so that clients can free space: it answers, deletes, expires and compacts.
     store.check().await.unwrap();
     let deleted = commit(&store, Transaction::default().delete(key("large"))).await;
     assert!(store.stats().full, "a deletion proves no free space");
@@ -127,7 +129,7 @@ async fn a_full_etcd_takes_what_makes_room_and_no_puts_until_there_is_some() {
     assert!(!store.stats().full);
 }
 
-/// Keys expire without a server too: they have leases in etcd.
+/// Keys expire even if no server runs, since they have leases in etcd.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_that_end_share_a_lease_and_go_in_one_revision() {
     let Some(server) = EtcdServer::start() else { return };
@@ -147,13 +149,13 @@ async fn keys_that_end_share_a_lease_and_go_in_one_revision() {
     let ended: Vec<_> = events.iter().filter(|event| event.value.is_none()).collect();
     assert_eq!(ended.len(), 10);
     assert!(ended.iter().all(|event| event.revision == newest));
-    // A lease revoked by another server is granted again.
+    // A lease that another server has revoked is created again.
     let write = Write::Put { key: key("events/late"), value: "x".into(), expires: Some(end) };
     commit(&stores[1], Transaction { writes: vec![write], ..Transaction::default() }).await;
     assert_eq!(stores[0].expire(end).await.unwrap(), 1);
 }
 
-/// Some builds of etcd lack gzip; then opening the store fails.
+/// Some builds of etcd lack gzip. Opening the store fails on them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn compression_works_or_is_refused_when_the_store_is_opened() {
     let Some(server) = EtcdServer::start() else { return };

@@ -1,6 +1,6 @@
 //! Tests of several servers on one etcd, and of an etcd that dies, hangs, or is shared with others.
 //!
-//! Keys outside of the own prefix are never touched.
+//! The store never changes keys outside of its prefix.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
@@ -53,7 +53,7 @@ async fn two_servers_with_many_writers_tell_one_history() {
     assert_eq!(replayed(&first), stored(&stores[1]).await);
 }
 
-/// Puts, overwrites and deletes; returns the revisions.
+/// Puts, overwrites and deletes keys. Returns the revisions.
 async fn write_rounds(store: EtcdStore, writer: usize) -> Vec<Revision> {
     let mut revisions = Vec::new();
     for round in 0..40 {
@@ -65,7 +65,7 @@ async fn write_rounds(store: EtcdStore, writer: usize) -> Vec<Revision> {
     revisions
 }
 
-/// kill -9 twice while four writers continue; the tail survives.
+/// etcd gets kill -9 twice while four writers continue. The tail continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn inv18_nothing_acknowledged_is_lost_and_nothing_repeated_when_etcd_is_killed() {
     let Some(mut server) = EtcdServer::start() else { return };
@@ -103,7 +103,7 @@ async fn inv18_nothing_acknowledged_is_lost_and_nothing_repeated_when_etcd_is_ki
     assert!(acknowledged.len() >= 60);
 }
 
-/// Creates one key after the other; returns the acknowledged ones.
+/// Creates one key after the other. Returns the acknowledged ones.
 async fn write_until(store: EtcdStore, writer: usize, done: Arc<AtomicBool>) -> Vec<(String, Revision)> {
     let mut acknowledged = Vec::new();
     for round in 0.. {
@@ -120,7 +120,7 @@ async fn write_until(store: EtcdStore, writer: usize, done: Arc<AtomicBool>) -> 
     acknowledged
 }
 
-/// An open tail loses and repeats nothing either, whether it resumes or ends.
+/// An open tail loses and repeats nothing, whether it continues or ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tail_goes_on_over_a_short_absence_of_etcd() {
     let Some(mut server) = EtcdServer::start() else { return };
@@ -157,7 +157,7 @@ async fn an_etcd_that_hangs_is_an_error_in_time_and_recovers_by_itself() {
     assert_eq!(events.last().unwrap().revision, end);
 }
 
-/// An address without a listener.
+/// Returns an address without a listener.
 fn dead() -> std::net::SocketAddr {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
@@ -172,7 +172,7 @@ async fn a_dead_member_is_passed_over() {
     assert_eq!(store.stats().failovers, 2);
 }
 
-/// A name stands for all its addresses, some of which may be unusable: `localhost` has an IPv6 address too.
+/// A name has several addresses, some of which may be unusable. `localhost` also has an IPv6 address.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_name_is_good_while_one_of_its_addresses_is() {
     let Some(server) = EtcdServer::start() else { return };
@@ -196,7 +196,8 @@ async fn where_no_member_answers_each_is_named_with_its_fault() {
     assert!(text.contains("; http://nowhere.invalid:2379 says the name nowhere.invalid has no address: "), "{text}");
 }
 
-/// Writes of others in the same etcd raise its revision; a reader that waits for the newest one still gets there.
+/// Other programs' writes in the same etcd raise its revision. A reader that waits for the newest revision still
+/// reaches it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tail_reaches_the_newest_revision_though_others_write() {
     let Some(server) = EtcdServer::start() else { return };
@@ -209,7 +210,7 @@ async fn a_tail_reaches_the_newest_revision_though_others_write() {
         assert_eq!(newest, theirs);
         let batch = timeout(PATIENCE, tail.next()).await.unwrap().unwrap().unwrap();
         assert_eq!((batch.events.len(), batch.watermark), (0, newest));
-        // The housekeeping writes for that have no revision of their own, on any server.
+        // The housekeeping writes for that have no revision in the store, on any server.
         assert_eq!(store.current_revision().await.unwrap(), newest);
         assert_eq!(open(&server, "/registry").await.current_revision().await.unwrap(), newest);
     }
@@ -220,7 +221,7 @@ async fn a_tail_reaches_the_newest_revision_though_others_write() {
     assert_eq!(store.count(everything(None)).await.unwrap(), 1);
 }
 
-/// Two concurrent compactions: the higher revision wins, and neither fails.
+/// After two concurrent compactions, the higher revision counts, and neither fails.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_servers_compact_together() {
     let Some(server) = EtcdServer::start() else { return };
@@ -250,7 +251,7 @@ async fn two_servers_compact_together() {
     }
 }
 
-/// With a deletion at the very revision of the compaction, an earlier tail must not continue without it.
+/// If compaction removes a deletion at its own revision, an earlier tail must not continue without the deletion.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_delete_that_compaction_took_is_not_passed_over() {
     let Some(server) = EtcdServer::start() else { return };
@@ -268,7 +269,7 @@ async fn a_delete_that_compaction_took_is_not_passed_over() {
     }
 }
 
-/// Two servers charge one quota: each creates an object of its own, and both write the same new state of the quota. One
+/// Two servers charge one quota: each creates a different object, and both write the same new state of the quota. One
 /// server's write does not prove the other's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_another_server_wrote_with_the_same_bytes_is_not_taken_for_a_lost_write() {
@@ -294,7 +295,7 @@ async fn what_another_server_wrote_with_the_same_bytes_is_not_taken_for_a_lost_w
     timeout(PATIENCE, eaten).await.unwrap();
     let theirs = commit(&other, charged("theirs")).await;
     let outcome = timeout(PATIENCE, lost).await.unwrap().unwrap();
-    // The check runs before or after the other write, so the outcome is unknown or a refusal.
+    // The search may run before or after the other write, so the outcome is unknown or a refusal.
     let is_refused =
         matches!(&outcome, Err(CommitError::Compare { current: Some(current), .. }) if current.revision == theirs);
     assert!(is_refused || matches!(outcome, Err(CommitError::Store(StoreError::Unknown(_)))), "{outcome:?}");

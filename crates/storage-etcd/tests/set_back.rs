@@ -1,5 +1,5 @@
-//! Tests of a volume snapshot restored under running servers: they detect it, continue above all served revisions, and
-//! make clients list again. Lost or foreign data is not served.
+//! A volume snapshot is restored while servers run. They detect it, continue above all revisions that they have
+//! returned, and make clients list again. They do not serve data of another store, or a store that lost its data.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 /// The number of lost changes.
 const LOST: usize = 40;
 
-/// Copies the data, as a volume snapshot does.
+/// Copies the data like a volume snapshot.
 fn snapshot(server: &mut EtcdServer) {
     server.kill();
     server.copy_data();
@@ -48,7 +48,7 @@ async fn written(store: &EtcdStore, name: &str, value: &str) -> Revision {
     commit(store, put(name, value.to_owned())).await
 }
 
-/// Checks that the tail ends and delivers only earlier changes.
+/// Checks that the tail ends, and delivers only earlier changes before.
 async fn check_ends(tail: &mut Tail, seen: Revision) {
     let end = async {
         loop {
@@ -92,19 +92,19 @@ async fn inv17_an_etcd_that_was_set_back_goes_on_above_what_was_shown() {
     let page = read(&store).await;
     assert_eq!(page.entries.iter().map(|entry| entry.key.clone()).collect::<Vec<_>>(), [key("kept")]);
     assert!(page.revision >= now);
-    // A reader that starts again misses nothing.
+    // A reader that starts again gets every change.
     let mut tail = store.tail(page.revision).await.unwrap();
     let after = commit(&store, put("lost", "again").when(key("lost"), Condition::Absent)).await;
     assert!(after > now);
     let batch = timeout(PATIENCE, tail.next()).await.unwrap().unwrap().unwrap();
     assert_eq!((batch.events.len(), batch.events[0].revision), (1, after));
-    // New servers see the same.
+    // New servers return the same.
     let other = open(&server, "/registry").await;
     assert_eq!(revision(&other).await, after);
     check_gone(&other, lost).await;
 }
 
-/// Others have written as much as was lost before this server could check, so no revision is smaller than before.
+/// Before this server could check, other clients have written as much as was lost, so no revision is lower than before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn inv17_what_others_wrote_in_the_place_of_what_was_lost_is_noticed() {
     let Some(mut server) = EtcdServer::start() else { return };
@@ -128,7 +128,7 @@ async fn inv17_what_others_wrote_in_the_place_of_what_was_lost_is_noticed() {
     let newest = commit(&early, put("x", "1")).await;
     way.mend();
 
-    // The tail detects it when it reopens, without another request.
+    // The tail detects the reset when it opens again, without another request.
     check_ends(&mut tail, lost).await;
     let now = revision(&late).await;
     assert!(now > newest, "{now} after {newest}");
@@ -143,7 +143,7 @@ async fn inv17_what_others_wrote_in_the_place_of_what_was_lost_is_noticed() {
     assert_eq!(revisions, [true, false, true], "only later writes are repeated");
 }
 
-/// Checks that every call on an etcd with other content fails with these words, and the health check too.
+/// Checks that every call on an etcd with other content fails with these words, and that the health check fails too.
 async fn check_refused(store: &EtcdStore, words: &str) {
     let refusal = async {
         loop {
@@ -165,7 +165,7 @@ async fn check_refused(store: &EtcdStore, words: &str) {
     assert!(store.check().await.is_err() && store.compact(Revision::new(1)).await.is_err());
 }
 
-/// Checks that a tail is refused, since the store is gone.
+/// Checks that a tail fails, since the store is gone.
 async fn check_silent(store: &EtcdStore, after: Revision) {
     match store.tail(after).await {
         Err(StoreError::Unavailable(_)) => {}
@@ -188,7 +188,7 @@ async fn an_etcd_that_was_emptied_is_not_taken_for_a_store_without_objects() {
     });
     check_refused(&store, "holds no objects").await;
     check_silent(&store, kept).await;
-    // Others start on it and write more than was lost, so no revision shows the replacement.
+    // Other servers start on this etcd and write more than was lost, so no revision shows the replacement.
     let other = open(&server, "/registry").await;
     while commit(&other, put("other", "x")).await <= kept.next().next() {}
     commit(&other, put("kept", "1")).await;
@@ -196,21 +196,21 @@ async fn an_etcd_that_was_emptied_is_not_taken_for_a_store_without_objects() {
     check_silent(&store, kept).await;
     assert!(other.get(&key("new")).await.unwrap().is_none(), "nothing is written into it");
 
-    // The data returns, and the store continues where it was.
+    // The data returns, and the store continues at its last revision.
     tokio::task::block_in_place(|| set_back(&mut server));
     revision(&store).await;
     assert_eq!(read(&store).await.entries.len(), 2);
     let next = commit(&store, put("next", "1")).await;
     let events = follow(&store, kept, next).await;
     assert_eq!(events.iter().map(|event| event.key.clone()).collect::<Vec<_>>(), [key("next")]);
-    // An earlier tail continues too, or ends as broken.
+    // An earlier tail also continues, or ends as broken.
     match timeout(PATIENCE, tail.next()).await.unwrap().unwrap() {
         Ok(batch) => assert!(batch.events.iter().all(|event| event.value.is_some()), "{batch:?}"),
         Err(error) => assert!(matches!(error, StoreError::Unavailable(_)), "{error}"),
     }
 }
 
-/// The etcd was away, and returns with more revisions than before: only the name reveals it.
+/// The etcd was away, and returns with higher revisions than before. Only the name shows that it has another store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_store_with_higher_revisions_is_noticed_by_its_name() {
     let Some(mut server) = EtcdServer::start() else { return };
@@ -231,7 +231,7 @@ async fn another_store_with_higher_revisions_is_noticed_by_its_name() {
         newest = commit(&other, put("other", number.to_string())).await;
     }
     assert!(newest > kept);
-    // A compaction makes caches load everything again.
+    // After a compaction, caches load everything again.
     other.compact(newest).await.unwrap();
     way.mend();
     check_refused(&store, "holds another store").await;

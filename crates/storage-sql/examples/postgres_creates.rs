@@ -1,9 +1,9 @@
-//! Measures the creates a second of two servers together on one PostgreSQL, beside the same rows inserted directly in batches of
-//! 16.
+//! Measures the creates per second of two servers on one PostgreSQL. For comparison, it also inserts the same rows
+//! directly in batches of 16.
 //!
-//! `env $(cargo xtask servers) cargo run --release -p keelson-storage-sql --example postgres_creates`. Rounds alternate, since
-//! machines are shared and noisy; the last line has medians. The CPU time of PostgreSQL for a row, which varies less, is printed
-//! too where `/proc` exists.
+//! `env $(cargo xtask servers) cargo run --release -p keelson-storage-sql --example postgres_creates`. Rounds of both
+//! kinds alternate, since machines are shared and their load varies. The last line has the medians. If `/proc` exists,
+//! the output includes the CPU time of PostgreSQL for a row, which varies less.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measurement talks, and fails by a panic")]
 
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use keelson_teststores::PostgresServer;
 use tokio_postgres::NoTls;
 
 const SERVERS: usize = 2;
-/// Requests in flight, over all servers.
+/// The number of concurrent requests of all servers together.
 const IN_FLIGHT: usize = 48;
 const BATCH: usize = 16;
 const ROUND: Duration = Duration::from_secs(4);
 const ROUNDS: usize = 5;
 
-/// About as large and as compressible as a pod.
+/// An object of about the size and compressibility of a pod.
 fn object(number: u64) -> Vec<u8> {
     let mut seed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut object = format!(r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"pod-{number}"}},"env":["#);
@@ -36,12 +36,13 @@ fn object(number: u64) -> Vec<u8> {
     object.into_bytes()
 }
 
-/// Ticks of 10 ms that the processes of a PostgreSQL have computed for so far. 0 where there is no way to tell.
+/// The CPU time that the processes of a PostgreSQL have used so far, in ticks of 10 ms. 0 if it is unknown.
 fn ticks(server: &PostgresServer) -> u64 {
     let processes = server.sql("postgres", "SELECT pid FROM pg_stat_activity");
     let of = |process: &str| {
         let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-        // Behind the name, which may hold anything: user and system time are the 12th and 13th.
+        // The process name may contain any character, so the fields are counted after it: user and system time are the
+        // 12th and 13th.
         let fields: Vec<u64> = text
             .rsplit_once(')')?
             .1
@@ -58,7 +59,7 @@ fn ticks(server: &PostgresServer) -> u64 {
 /// The result of one side of a round.
 struct Side {
     rows_a_second: f64,
-    /// Of PostgreSQL's, in microseconds.
+    /// The CPU time of PostgreSQL in microseconds.
     cpu_a_row: f64,
 }
 
@@ -125,7 +126,7 @@ fn median(sides: &[Side], figure: impl Fn(&Side) -> f64) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// The number of transactions that share a commit, over all servers.
+/// The number of transactions per commit, over all servers.
 fn together(stores: &[Arc<PostgresStore>]) -> f64 {
     let stats = stores.iter().map(|store| store.counters().read());
     let (transactions, groups) = stats.fold((0, 0), |sum, one| (sum.0 + one.transactions, sum.1 + one.groups));
@@ -144,7 +145,7 @@ async fn main() {
     server.sql("keelson", "CREATE TABLE straight (LIKE keelson_history INCLUDING ALL)");
     let namespace = Transaction::default().put(StoreKey::new("/registry/namespaces/default"), "{}");
     stores[0].commit(namespace).await.unwrap();
-    // Each server follows the changes, as its cache does.
+    // Each server has a tail, as for its cache.
     for store in &stores {
         let mut tail = store.tail(store.current_revision().await.unwrap()).await.unwrap();
         tokio::spawn(async move { while tail.next().await.is_some() {} });

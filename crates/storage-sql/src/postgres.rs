@@ -1,12 +1,13 @@
 //! The store on PostgreSQL, shared by any number of servers.
 //!
-//! A server sends all waiting transactions as one group to a function in the database. It locks the state's row, compares, numbers
-//! and inserts, all in one round trip and one commit. Groups of several servers take turns at the lock, which is held until the
-//! commit is durable: revisions become visible in order and without a gap.
+//! A server sends all waiting transactions as one group to a function in the database. The function locks the row of
+//! the state, compares, assigns revisions and inserts, in one round trip and one commit. The groups of several servers
+//! get the lock one after another, and hold it until the commit is durable. So revisions become visible in order and
+//! without a gap.
 //!
-//! Every read is one statement, which sees the state's row and the history of the same moment. The incarnation in that row, the
-//! highest seen revision and the newest changes distinguish the known database from a restored or exchanged one, or a replica that
-//! missed commits.
+//! Every read is one statement, which sees the row of the state and the history in one snapshot. A server compares the
+//! incarnation in that row, the highest revision and the newest changes with those that it has read before. So it
+//! detects a database that was restored or exchanged, and a replica that lacks commits.
 
 mod access;
 mod batch;

@@ -1,9 +1,9 @@
-//! Stretches of keys, and how they are divided, so that several connections can read them at the same time. Of the rows below
-//! them nothing is known here.
+//! Ranges of keys, and their division into parts, so that several connections can read them at the same time. This
+//! module does not know rows.
 
 use keelson_storage::StoreKey;
 
-/// Each from its first key to the one behind its last.
+/// Each range is its first key and the key after its last.
 pub(crate) type Ranges = Vec<(StoreKey, StoreKey)>;
 
 /// Splits ranges at a key.
@@ -22,7 +22,8 @@ pub(crate) fn halves(ranges: Ranges, middle: &StoreKey) -> (Ranges, Ranges) {
     (before, behind)
 }
 
-/// The ranges in parts with about as many of these keys each, which are some of all; of none that lies outside is anything known.
+/// Divides the ranges into parts with about equal numbers of `keys`, which are a sample of the keys in the ranges. Keys
+/// outside of the ranges are ignored.
 #[cfg(feature = "postgres")]
 pub(crate) fn divide(ranges: Ranges, mut keys: Vec<StoreKey>, parts: usize) -> Vec<Ranges> {
     keys.retain(|key| ranges.iter().any(|(from, to)| from <= key && key < to));

@@ -1,6 +1,6 @@
-//! The most recent changes, in memory, for tails that keep up.
+//! The most recent changes, in memory, for tails that keep up with the commits.
 //!
-//! They are limited in bytes. A tail that falls behind them continues from the table.
+//! Their size is limited in bytes. A tail that is further behind reads the table.
 
 use std::collections::VecDeque;
 
@@ -8,12 +8,12 @@ use bytes::Bytes;
 use keelson_meta::Revision;
 use keelson_storage::StoreEvent;
 
-/// The estimated cost of an event beside its key and value, in bytes.
+/// The estimated memory of an event in addition to its key and value, in bytes.
 const EVENT_OVERHEAD: usize = 128;
 
-/// A bounded run of changes without a gap.
+/// Consecutive changes without a gap, limited in size.
 pub(crate) struct Recent {
-    /// Every change after this revision is here.
+    /// Every change after this revision is in memory.
     floor: Revision,
     events: VecDeque<StoreEvent>,
     bytes: usize,
@@ -25,7 +25,7 @@ impl Recent {
         Self { floor, events: VecDeque::new(), bytes: 0, max_bytes }
     }
 
-    /// Adds the changes of a group and forgets the oldest ones past the bound, but never the last.
+    /// Adds the changes of a group. Drops the oldest ones beyond the limit, but never the last.
     pub(crate) fn push(&mut self, events: Vec<StoreEvent>) {
         self.bytes += events.iter().map(cost).sum::<usize>();
         self.events.extend(events);
@@ -36,14 +36,14 @@ impl Recent {
         }
     }
 
-    /// The newest changes that are remembered, at most so many, ascending.
+    /// The newest changes in memory, at most `max_events`, ascending.
     #[cfg(feature = "postgres")]
     pub(crate) fn newest(&self, max_events: usize) -> impl Iterator<Item = &StoreEvent> {
         self.events.range(self.events.len().saturating_sub(max_events)..)
     }
 
-    /// At most `max_events` changes after `after` up to `until`, and how far they reach. `None` when some of them are
-    /// forgotten.
+    /// At most `max_events` changes after `after` up to `until`, and the revision that they reach. `None` if some of
+    /// them were dropped.
     pub(crate) fn between(
         &self,
         after: Revision,

@@ -1,8 +1,8 @@
 //! The store on SQLite: one file in a data directory, or in memory.
 //!
-//! One thread writes: all transactions that wait share one database transaction and one fsync. Readers have connections of
-//! their own and read at a published revision, so they never wait for the writer and never see a revision before
-//! everything below it.
+//! One thread writes: all waiting transactions share one database transaction and one fsync. Readers have their own
+//! connections and read at a published revision. So they never wait for the writer, and never see a revision before all
+//! smaller ones.
 
 mod backup;
 mod check;

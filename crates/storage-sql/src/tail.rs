@@ -1,6 +1,6 @@
-//! Tails: from the recent changes in memory when they reach back far enough, else from the table.
+//! Tails: they read the recent changes in memory if these reach back far enough, and the table otherwise.
 //!
-//! SQLite and PostgreSQL share this; what each of them is asked for is the trait `Changes`.
+//! SQLite and PostgreSQL share this code. Each implements the trait `History`.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use futures::stream;
 use keelson_meta::Revision;
 use keelson_storage::{StoreError, StoreEvent, Tail, TailBatch};
 
-/// The largest number of events in one batch.
+/// The maximum number of events in one batch.
 pub(crate) const BATCH_EVENTS: usize = 1024;
 
-/// The size of values from the table that makes a batch full, in bytes.
+/// The size of values from the table at which a batch is full, in bytes.
 pub(crate) const BATCH_BYTES: usize = 4 * 1024 * 1024;
 
-/// Some changes, and how far they reach.
+/// Some changes, and the revision that they reach.
 pub(crate) type Changes = (Vec<StoreEvent>, Revision);
 
 /// The source of a store's changes.
@@ -23,14 +23,15 @@ pub(crate) trait History: Send + Sync + 'static {
     /// Waits until there is a newer revision, and returns the newest.
     fn newer_than(&self, after: Revision) -> impl Future<Output = Result<Revision, StoreError>> + Send;
 
-    /// At most [`BATCH_EVENTS`] changes after one revision up to another from memory; none when memory does not reach back.
+    /// Returns at most [`BATCH_EVENTS`] changes after one revision up to another from memory. None if some of them are
+    /// not in memory.
     fn recent(&self, after: Revision, until: Revision) -> Option<Changes>;
 
-    /// As [`recent`](Self::recent), from the table, limited by [`BATCH_BYTES`] too.
+    /// Returns the same as [`recent`](Self::recent) from the table, with the additional limit [`BATCH_BYTES`].
     fn stored(&self, after: Revision, until: Revision) -> impl Future<Output = Result<Changes, StoreError>> + Send;
 }
 
-/// All changes after `after`, which the caller has found readable.
+/// All changes after `after`. The caller has checked that they are readable.
 pub(crate) fn stream(history: Arc<impl History>, after: Revision) -> Tail {
     Box::pin(stream::unfold(Some((history, after)), |state| async move {
         let (history, after) = state?;

@@ -1,5 +1,5 @@
-//! The engine keeps the contract: on disk, in memory, and with hardly any room for recent changes, so that tails read
-//! from the table.
+//! Runs the conformance suite on SQLite: on disk, in memory, and with almost no space for recent changes, so that tails
+//! read from the table.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
@@ -12,19 +12,19 @@ use keelson_storage_sql::{SqliteConfig, SqliteStore};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-/// A store in a directory of its own.
+/// A store in a separate directory.
 struct OnDisk {
     directory: TempDir,
     recent_bytes: usize,
 }
 
 impl OnDisk {
-    /// With the default settings.
+    /// A store with the default settings.
     fn new() -> Self {
         Self::remembering(8 * 1024 * 1024)
     }
 
-    /// With room for this many bytes of recent changes.
+    /// A store that keeps this many bytes of recent changes.
     fn remembering(recent_bytes: usize) -> Self {
         Self { directory: TempDir::new().unwrap(), recent_bytes }
     }
@@ -37,7 +37,7 @@ impl Factory for OnDisk {
     }
 }
 
-/// A store that ends with its handle.
+/// A store whose contents are lost when its handle is dropped.
 struct InMemory;
 
 impl Factory for InMemory {

@@ -1,6 +1,6 @@
-//! Invariant 18: a write that was acknowledged survives kill -9, and one that was not is whole or absent.
+//! Invariant 18: an acknowledged write survives kill -9. Another write is complete or absent.
 //!
-//! The test starts itself again as a child that writes and prints what was acknowledged, and kills it.
+//! The test starts itself again as a child process, which writes and prints the acknowledged writes, and kills it.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)] // A test fails by a panic, and the child reports by printing.
 
@@ -15,10 +15,10 @@ use keelson_storage_sql::{SqliteConfig, SqliteStore};
 use keelson_teststores::{DiskFault, FragileDisk};
 use tempfile::TempDir;
 
-/// Set for the child: the data directory.
+/// The environment variable of the child with its data directory.
 const CHILD_DIRECTORY: &str = "KEELSON_CRASH_TEST_DIRECTORY";
 
-/// Set for the child that is to run out of room: how large its disk is, in bytes.
+/// The environment variable of a child that must run out of space, with the size of its disk in bytes.
 const CHILD_ROOM: &str = "KEELSON_CRASH_TEST_ROOM";
 
 /// The number of writers of the child.
@@ -32,7 +32,7 @@ fn key(writer: usize, round: u64, half: &str) -> StoreKey {
     StoreKey::new(format!("/w{writer}/{round}/{half}"))
 }
 
-/// The child's part; does nothing when the test binary is run as usual.
+/// The code of the child. Does nothing when the test binary runs normally.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child_that_writes_until_it_is_killed() {
     let Some(directory) = std::env::var_os(CHILD_DIRECTORY) else { return };
@@ -84,7 +84,7 @@ async fn inv18_acknowledged_writes_survive_kill_9() {
     }
 }
 
-/// Lines of the child until some have come, then kill -9, then what it had still printed.
+/// Reads lines of the child until there are `kill_after`, kills it with kill -9, and reads the rest of its output.
 fn run_child_and_kill_it(directory: &Path, room: Option<u64>, kill_after: usize) -> Vec<(usize, u64, Revision)> {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -108,9 +108,9 @@ fn run_child_and_kill_it(directory: &Path, room: Option<u64>, kill_after: usize)
 }
 
 fn parse(line: &str) -> Option<(usize, u64, Revision)> {
-    // The test harness prints in front of the first line.
+    // The test harness prints text before the first line.
     let (_, rest) = line.split_once("acknowledged ")?;
-    // The kill may have cut the last line off; whole ones end in a full stop.
+    // The kill may have cut the last line. Complete lines end in a full stop.
     let mut words = rest.strip_suffix('.')?.split(' ');
     let writer = words.next()?.parse().ok()?;
     let round = words.next()?.parse().ok()?;
@@ -118,8 +118,8 @@ fn parse(line: &str) -> Option<(usize, u64, Revision)> {
     Some((writer, round, revision))
 }
 
-/// Fills a small disk and makes room again, over and over: the reserve is given up and taken. Prints `0` with each round that is
-/// written, and `1` with each round that is about to be deleted.
+/// Repeatedly fills a small disk and frees space again, so that the reserve is released and allocated. Prints `0` for
+/// each round that is written, and `1` for each round that is about to be deleted.
 async fn fill_for_ever(directory: &Path, room: u64) {
     let disk = FragileDisk::below(directory);
     disk.set(DiskFault::Room(room));
@@ -143,7 +143,7 @@ async fn fill_for_ever(directory: &Path, room: u64) {
                 round += 1;
             }
             Err(_) if oldest < round => {
-                // Announced before it is done: after a kill it may be done or not.
+                // This is printed before the deletion, which may or may not have happened after a kill.
                 println!("acknowledged 1 {oldest} 1.");
                 let _ = store.commit(Transaction::default().delete(key(0, oldest, "b"))).await;
                 oldest += 1;

@@ -1,6 +1,6 @@
-//! Damaged pages and logs: every damage is reported by name, and nothing is left out silently.
+//! Damaged pages and logs: every damage is an error with the damaged place, and no data is missing silently.
 //!
-//! Bytes of the files are changed while no server runs.
+//! The tests change bytes of the files while no server runs.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 const OBJECTS: u64 = 600;
 const PAGE: usize = 4096;
 
-/// All that a client could be shown.
+/// Everything that a client can read.
 #[derive(Debug, PartialEq)]
 struct Shown {
     entries: Vec<KeyValue>,
@@ -29,7 +29,7 @@ async fn shown(store: &SqliteStore, after: Revision, until: Revision) -> Result<
     let range = RangeRequest { from: StoreKey::new("/"), to: StoreKey::prefix_end("/"), revision: None, limit: None };
     let ranges = vec![(range.from.clone(), range.to.clone())];
     let page = store.range(range).await.map_err(|error| error.to_string())?;
-    // The source of a cache's load must show the same.
+    // The scan, which loads the cache, must return the same entries.
     let scan = store.scan(ScanRequest { ranges, revision: until }).expect("the store has a way of its own");
     let mut scanned = scan.try_concat().await.map_err(|error| error.to_string())?;
     scanned.sort_by(|one, other| one.key.cmp(&other.key));
@@ -38,7 +38,7 @@ async fn shown(store: &SqliteStore, after: Revision, until: Revision) -> Result<
     let (mut events, mut reached) = (Vec::new(), after);
     while reached < until {
         let batch = tokio::time::timeout(Duration::from_secs(10), tail.next()).await;
-        // A tail that waits for what it should have is as silent as one that leaves it out.
+        // A tail that waits for missing changes is also a silent loss.
         let batch = batch.expect("the tail goes on").unwrap().map_err(|error| error.to_string())?;
         reached = batch.watermark;
         events.extend(batch.events);
@@ -46,7 +46,8 @@ async fn shown(store: &SqliteStore, after: Revision, until: Revision) -> Result<
     Ok(Shown { entries: page.entries, events })
 }
 
-/// A store with old and new versions, and which revision its history begins after and ends with.
+/// Creates a store with old and new versions. Returns the oldest and the newest revision of its history, and its
+/// content.
 async fn store(directory: &Path) -> (Revision, Revision, Shown) {
     let store = SqliteStore::open(SqliteConfig::directory(directory)).unwrap();
     let mut newest = Revision::ZERO;
@@ -64,7 +65,8 @@ async fn store(directory: &Path) -> (Revision, Revision, Shown) {
     (oldest, newest, shown)
 }
 
-/// Damages a copy of the database, and says what becomes of it: refused, or exactly what it was.
+/// Damages a copy of the database. Checks that reads fail or return exactly the original content. Returns true if they
+/// fail.
 async fn check_damage(whole: &[u8], truth: &(Revision, Revision, Shown), damage: impl FnOnce(&mut [u8])) -> bool {
     let directory = TempDir::new().unwrap();
     let mut damaged = whole.to_vec();
@@ -93,7 +95,7 @@ async fn no_damage_is_passed_over_in_silence() {
     let mut refused = 0;
     for page in 0..whole.len() / PAGE {
         let at = page * PAGE;
-        // A page that was never written, one of another place, half of one, and single bits.
+        // A page of zeros, a page from another place, half a page, and single bits.
         refused += usize::from(check_damage(&whole, &truth, |bytes| bytes[at..at + PAGE].fill(0)).await);
         let other = (page + 1) * PAGE % whole.len();
         let from = whole[other..other + PAGE].to_vec();
@@ -107,7 +109,7 @@ async fn no_damage_is_passed_over_in_silence() {
     assert!(refused > whole.len() / PAGE, "{refused} of {} pages were damaged to no effect", whole.len() / PAGE);
 }
 
-/// Damage that SQLite itself does not notice: an older state of a page with the newest rows.
+/// Damage that SQLite does not detect: an older state of the page with the newest rows.
 #[tokio::test]
 async fn rows_that_are_gone_from_a_sound_page_are_missed_and_named() {
     let directory = TempDir::new().unwrap();
@@ -152,7 +154,7 @@ async fn a_whole_store_is_found_whole() {
     assert!(!directory.path().join("nothing").exists());
 }
 
-/// The files of a store as they are when its process is killed: its log holds everything.
+/// The files of a store after its process was killed: its log has everything.
 async fn killed() -> (TempDir, PathBuf) {
     let (running, directory) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let store = SqliteStore::open(SqliteConfig::directory(running.path())).unwrap();
@@ -184,7 +186,7 @@ async fn a_log_that_is_damaged_in_the_middle_is_refused_unless_the_loss_is_accep
     assert!((1..20).contains(&left), "{left}");
     assert!(store.current_revision().await.unwrap() > Revision::new(ACCEPTED_LOSS_MARGIN));
     drop(store);
-    // A loss that was accepted once is not reported again.
+    // After a loss was accepted, the next start does not report it again.
     SqliteStore::open(SqliteConfig::directory(directory.path())).unwrap();
 }
 
@@ -206,13 +208,14 @@ async fn count(store: &SqliteStore) -> u64 {
     store.count(all).await.unwrap()
 }
 
-/// The number of objects that `killed` leaves, and the revision of the last.
+/// The number of objects in the store of `killed`, and the revision of the last one.
 const KILLED: u64 = 20;
 const ACKNOWLEDGED: u64 = 21;
 
 type Loss<'a> = (&'a str, &'a dyn Fn(&Path));
 
-/// Acknowledged writes are there after a kill, or the store is refused; one whose loss is accepted continues above them.
+/// After a kill, acknowledged writes exist or the store refuses to open. After an accepted loss, it continues at a
+/// higher revision.
 #[tokio::test]
 async fn what_a_killed_store_has_lost_is_refused_unless_that_is_accepted() {
     // SIZE: one table of losses.
@@ -260,7 +263,7 @@ async fn what_a_killed_store_has_lost_is_refused_unless_that_is_accepted() {
                 take(directory, name);
             }
             let mark = fs::read_to_string(file(directory, "keelson.db-mark")).unwrap();
-            // As the foreign log would have to be to be taken for this store's.
+            // The mark has no log, so that the foreign log is accepted as this store's.
             fs::write(file(directory, "keelson.db-mark"), without_log(&mark)).unwrap();
         }),
         ("keelson.db-journal is none", &|directory| {
@@ -287,7 +290,7 @@ async fn what_a_killed_store_has_lost_is_refused_unless_that_is_accepted() {
         let store = SqliteStore::open(SqliteConfig::directory(directory.path())).expect("it is asked about once");
         assert!(store.get(&StoreKey::new("/after")).await.unwrap().is_some());
     }
-    // A mark of another store takes no log away that is right.
+    // With a mark of another store, a valid log is not set aside.
     let (marked, _) = killed().await;
     take(marked.path(), "keelson.db-mark");
     let refused = SqliteStore::open(SqliteConfig::directory(marked.path())).err().unwrap().to_string();
@@ -299,13 +302,13 @@ async fn what_a_killed_store_has_lost_is_refused_unless_that_is_accepted() {
     assert_eq!((count(&store).await, store.current_revision().await.unwrap().get()), (KILLED, ACKNOWLEDGED));
 }
 
-/// A mark that names no log, as one of a server that stopped in order.
+/// A mark without a log, as after a clean stop.
 fn without_log(mark: &str) -> String {
     let text = format!("{}{}", &mark[..mark.len() - 26], "0".repeat(16));
     format!("{text} {:08x}\n", crc32fast::hash(text.as_bytes()))
 }
 
-/// The database and what lies beside it, but for what SQLite makes anew.
+/// The database and the files beside it, except those that SQLite creates again.
 fn contents(directory: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files: Vec<_> = fs::read_dir(directory)
         .unwrap()
@@ -338,7 +341,7 @@ async fn a_store_that_was_closed_in_order_needs_its_database_alone_and_never_an_
         let refused = open(directory.path()).err().unwrap().to_string();
         assert!(refused.contains("keelson.db is older than keelson.db-mark: "), "{refused}");
     }
-    // A restore knows from the mark what the lost store gave out.
+    // A restore reads from the mark which revisions the lost store has used.
     for name in ["keelson.db", "keelson.db-wal", "keelson.db-shm"] {
         let _ = fs::remove_file(directory.path().join(name));
     }
@@ -346,7 +349,7 @@ async fn a_store_that_was_closed_in_order_needs_its_database_alone_and_never_an_
     assert_eq!(open(directory.path()).unwrap().current_revision().await.unwrap().get(), newest + 10);
 }
 
-/// A log that was left lying, or is another store's, would overwrite a database that was closed in order.
+/// An old log, or the log of another store, would overwrite a database that was closed in order.
 #[tokio::test]
 async fn a_log_that_would_set_a_store_back_is_refused() {
     let (foreign, foreign_log) = killed().await;
@@ -398,7 +401,7 @@ async fn commands_that_read_a_store_make_none_and_say_that_there_is_none() {
     assert!(said(check(&nothing).unwrap_err()).contains("keelson.db is empty"));
 }
 
-/// Rows that another program deletes under a running server, which has the store open all the time.
+/// Another program deletes rows while a server has the store open.
 #[tokio::test]
 async fn rows_that_are_gone_from_a_running_store_are_found_by_counting() {
     for statement in ["DELETE FROM history WHERE revision % 2 = 0", "DELETE FROM history WHERE revision = 100"] {

@@ -1,6 +1,6 @@
-//! The data directory: two servers, another version, backup and restore.
+//! The data directory: a second server, another version, backup and restore.
 //!
-//! An operator meets these, so the texts of the errors are compared.
+//! Operators see these errors, so the tests compare their texts.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
@@ -46,7 +46,7 @@ async fn a_second_server_is_refused_until_the_first_has_ended() {
     assert!(second.get(&StoreKey::new("/a")).await.unwrap().is_some());
 }
 
-/// A removed or replaced lock file lets no second process in.
+/// If the lock file was removed or replaced, a second process still can't open the directory.
 #[tokio::test]
 async fn a_second_server_is_refused_also_when_the_lock_file_is_gone() {
     let directory = TempDir::new().unwrap();
@@ -98,7 +98,7 @@ async fn a_closed_store_ends_its_tails() {
     assert!(tail.next().await.is_none());
 }
 
-/// The log starts over while writers go on: it does not grow with what was written.
+/// The log starts over while writers continue, so its size does not grow with the written amount.
 #[tokio::test]
 async fn the_log_is_moved_while_writers_go_on() {
     let directory = TempDir::new().unwrap();
@@ -113,7 +113,7 @@ async fn the_log_is_moved_while_writers_go_on() {
     assert!(length("keelson.db") > 10_000_000);
 }
 
-/// Invariant 17: a restored store starts above all revisions that the lost one has given out.
+/// Invariant 17: a restored store starts above all revisions that the lost one has used.
 #[tokio::test]
 async fn inv17_a_restored_store_starts_above_the_lost_one() {
     let (directory, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
@@ -139,7 +139,7 @@ async fn inv17_a_restored_store_starts_above_the_lost_one() {
     assert!(write(&store, "/c", "new").await > start);
 }
 
-/// A directory that lost its store keeps the keys by which clients know the server.
+/// A directory that lost its store keeps the keys by which clients recognize the server.
 #[tokio::test]
 async fn a_backup_is_restored_beside_what_else_a_server_keeps() {
     let (directory, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());
@@ -196,7 +196,7 @@ fn check_private(directory: &Path, at_least: usize) {
     }
 }
 
-/// A store contains Secrets: only the owner may read it, its log, or a copy of it.
+/// A store contains Secrets. Only its owner may read it, its log, and its copies.
 #[tokio::test]
 async fn stores_and_backups_are_for_their_owner_alone() {
     let elsewhere = TempDir::new().unwrap();
@@ -229,7 +229,7 @@ async fn a_store_that_others_can_read_is_closed_to_them() {
     check_private(directory.path(), 4);
 }
 
-/// Every write that was acknowledged before the backup began is in it, though writers go on.
+/// A backup contains every write that was acknowledged before it began, although writers continue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_beside_writers_is_of_one_moment() {
     let (directory, elsewhere) = (TempDir::new().unwrap(), TempDir::new().unwrap());

@@ -1,5 +1,5 @@
-//! The engine on PostgreSQL keeps the contract: with the usual settings, and with hardly any room for recent changes, so that
-//! tails read from the table. One PostgreSQL serves all cases, each in a database of its own.
+//! Runs the conformance suite on PostgreSQL: with the default settings, and with almost no space for recent changes, so
+//! that tails read from the table. All cases use one PostgreSQL, each with a separate database.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
@@ -13,7 +13,7 @@ use keelson_storage_sql::{PostgresConfig, PostgresStore};
 
 use postgres::database;
 
-/// A store in a database of its own. None where there is no PostgreSQL.
+/// A store in a separate database. None without PostgreSQL.
 struct OnPostgres {
     config: PostgresConfig,
 }
@@ -36,7 +36,7 @@ impl Factory for OnPostgres {
     }
 }
 
-/// Ends the test where there is no PostgreSQL; the test kit has said so.
+/// Ends the test if there is no PostgreSQL, which the test kit has reported.
 macro_rules! or_return {
     ($factory:expr) => {
         match $factory {

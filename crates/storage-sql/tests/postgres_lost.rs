@@ -1,5 +1,5 @@
-//! Failovers that lose commits, and servers that had shown them. The first server that notices begins another history above every
-//! seen revision, and all others follow.
+//! Failovers that lose commits which servers have already returned to clients. The first server that detects the loss
+//! begins a new history above every revision that it has read, and all others follow.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
@@ -18,10 +18,10 @@ use tokio::net::{TcpListener, TcpStream};
 
 use postgres::{commit, database, drain, everything, key, open, put};
 
-/// A revision that the writes of a test never reach.
+/// A revision that a test does not reach by its writes.
 const RAISED: u64 = 1_000_000_000;
 
-/// A primary and a replica that does not hold it up.
+/// A primary and an asynchronous replica.
 fn pair() -> Option<(PostgresServer, PostgresServer)> {
     let first = PostgresServer::start()?;
     let second = first.asynchronous_replica();
@@ -32,7 +32,7 @@ fn both(first: u16, second: u16) -> String {
     format!("postgres://keelson@127.0.0.1:{first},127.0.0.1:{second}/keelson")
 }
 
-/// The primary dies, and the replica takes over without what it had missed.
+/// Kills the primary and promotes the replica, which lacks some commits.
 fn fail_over(first: &mut PostgresServer, second: &PostgresServer) {
     tokio::task::block_in_place(|| {
         first.kill();
@@ -40,7 +40,7 @@ fn fail_over(first: &mut PostgresServer, second: &PostgresServer) {
     });
 }
 
-/// Asks until the store answers again.
+/// Repeats the request until the store answers again.
 async fn revision(store: &PostgresStore) -> Revision {
     let answer = async {
         loop {
@@ -54,7 +54,7 @@ async fn revision(store: &PostgresStore) -> Revision {
     tokio::time::timeout(Duration::from_secs(60), answer).await.unwrap()
 }
 
-/// The tail ends with an error, and shows nothing of another history before.
+/// Checks that the tail ends with an error, and returns no changes of another history before.
 async fn check_ends(tail: &mut Tail, seen: Revision) {
     let end = async {
         loop {
@@ -82,7 +82,7 @@ async fn inv17_a_server_that_saw_what_a_failover_lost_goes_on_above_it() {
     let now = revision(&store).await;
     assert!(now.get() > lost.get() + RAISED - 1, "{now}");
     check_ends(&mut tail, lost).await;
-    // Tails do not continue where changes may be missing; existing objects are served.
+    // Tails do not continue where changes may be missing. Reads of existing objects work.
     for at in [kept, lost] {
         assert!(matches!(store.tail(at).await, Err(StoreError::Compacted { .. })));
         assert!(matches!(store.range(everything(Some(at), None)).await, Err(StoreError::Compacted { .. })));
@@ -95,7 +95,7 @@ async fn inv17_a_server_that_saw_what_a_failover_lost_goes_on_above_it() {
     assert_eq!((stats.losses, stats.exchanges), (1, 1));
 }
 
-/// Forwards connections that come to a port.
+/// Forwards connections on a port to another port.
 async fn forward(listener: TcpListener, to: u16) {
     while let Ok((mut client, _)) = listener.accept().await {
         tokio::spawn(async move {
@@ -105,7 +105,7 @@ async fn forward(listener: TcpListener, to: u16) {
     }
 }
 
-/// The way of one server to the replica, closed until others have written there.
+/// A proxy between one server and the replica. It is closed until other servers have written to the replica.
 struct Way(u16);
 
 impl Way {
@@ -145,7 +145,7 @@ async fn inv17_what_others_wrote_in_the_place_of_lost_commits_is_noticed() {
     assert!(now.get() > newest.get() + RAISED - 1, "{now}");
     check_ends(&mut of_late, lost).await;
     assert!(late.get(&key("lost")).await.unwrap().is_none());
-    // The other server saw no loss, but its clients may come from the first one.
+    // The other server saw no loss, but its clients may have used the first server before.
     assert!(revision(&early).await >= now);
     check_ends(&mut of_early, newest).await;
     assert!(matches!(early.tail(newest).await, Err(StoreError::Compacted { .. })));
@@ -181,7 +181,7 @@ async fn inv17_the_revision_of_a_lost_version_holds_for_no_other_one() {
     assert_eq!((&*current.value, current.revision), (&b"other"[..], now));
     let entries = late.range(everything(None, None)).await.unwrap().entries;
     assert_eq!(entries.iter().map(|entry| entry.revision).collect::<Vec<_>>(), [now, kept]);
-    // It ends when it would have, and compaction leaves nothing of it behind.
+    // The key expires at its original time, and compaction removes all of its rows.
     assert_eq!(late.expire(ends).await.unwrap(), 1);
     late.compact(revision(&late).await).await.unwrap();
     assert_eq!(second.sql("keelson", "SELECT path FROM keelson_history"), key("kept").as_str());
@@ -205,7 +205,7 @@ async fn inv17_several_servers_that_find_a_loss_at_once_agree() {
     for revision in join_all(stores.iter().map(|store| revision(store))).await {
         assert!(revision.get() > lost.get() + RAISED - 1, "{revision}");
     }
-    // The last server to notice may raise the revision once more; then all agree.
+    // The last server that detects the loss may raise the revision once more. Then all agree.
     let agreed = async {
         loop {
             let revisions = join_all(stores.iter().map(|store| revision(store))).await;
@@ -234,7 +234,7 @@ async fn a_primary_that_comes_back_after_a_failover_is_not_used() {
     fail_over(&mut first, &second);
     assert!(revision(&store).await >= kept);
     commit(&store, put("after", "1")).await;
-    // It is the first in the URL, holds all that was seen up to the failover, and takes writes.
+    // The old primary is the first host of the URL, has everything up to the failover, and accepts writes.
     tokio::task::block_in_place(|| first.start_again());
     for round in 0..3 {
         let terminate = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'keelson'";
@@ -267,7 +267,7 @@ async fn inv17_a_database_that_is_put_back_under_a_server_goes_on_above_what_was
     store.check().await.unwrap();
 }
 
-/// Dropping a long read returns its connection, and PostgreSQL stops it too.
+/// When a long read is dropped, its connection returns to the pool, and PostgreSQL cancels the query.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_that_nobody_waits_for_any_more_holds_no_connection() {
     let Some(url) = database() else { return };
@@ -275,9 +275,9 @@ async fn a_read_that_nobody_waits_for_any_more_holds_no_connection() {
     commit(&*store, put("a", "1")).await;
     let (locking, driver) = tokio_postgres::connect(&url, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(driver);
-    // Each connection of the pool knows the statement before the table is locked.
+    // Each connection of the pool has prepared the statement before the table is locked.
     join_all((0..3).map(|_| store.range(everything(None, None)))).await;
-    // As a read that takes long, until the end of the transaction.
+    // The lock makes reads wait until the end of the transaction.
     locking.batch_execute("BEGIN; LOCK TABLE keelson_history").await.unwrap();
     let server = PostgresServer::shared().unwrap();
     let question = format!(
@@ -298,7 +298,7 @@ async fn a_read_that_nobody_waits_for_any_more_holds_no_connection() {
         tokio::spawn(async move { store.range(everything(None, None)).await.map(|page| page.entries.len()) })
     });
     let reads: Vec<_> = reads.collect();
-    // As many as there are connections for.
+    // As many reads as connections.
     let patience = Duration::from_secs(10);
     tokio::time::timeout(patience, until("3")).await.unwrap_or(());
     reads.iter().for_each(tokio::task::JoinHandle::abort);
@@ -307,7 +307,7 @@ async fn a_read_that_nobody_waits_for_any_more_holds_no_connection() {
     assert_eq!(store.range(everything(None, None)).await.unwrap().entries.len(), 1);
 }
 
-/// The database is dropped, and another store is begun under its name.
+/// The database is dropped, and another store is created under its name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_was_made_anew_is_not_taken_for_the_one_before() {
     let Some(server) = PostgresServer::start() else { return };
@@ -338,7 +338,7 @@ async fn a_database_that_was_made_anew_is_not_taken_for_the_one_before() {
     server.sql("postgres", "DROP DATABASE \"case\" WITH (FORCE)");
     server.create_database("case");
     refused("holds no tables of keelson").await;
-    // Another server begins with it, and writes more than there was.
+    // Another server creates the new store, and writes more than the old one had.
     let other = open(&url).await;
     for number in 0..10 {
         commit(&other, put("other", &number.to_string())).await;

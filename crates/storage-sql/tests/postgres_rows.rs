@@ -1,7 +1,7 @@
 //! Rows of the history that are deleted by hand.
 //!
-//! The next start refuses, a running server reports the loss and shows clients no deletions, and an operator can continue with the
-//! rest.
+//! The next start fails. A running server reports the loss and shows clients no deletions. An operator can continue
+//! with the remaining rows.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
@@ -17,7 +17,7 @@ use tokio_postgres::NoTls;
 /// The number of objects, each of which is written three times.
 const OBJECTS: usize = 200;
 
-/// Runs statements as an operator would.
+/// Runs statements like an operator.
 async fn by_hand(url: &str, statements: &str) {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     let connection = tokio::spawn(connection);
@@ -26,7 +26,7 @@ async fn by_hand(url: &str, statements: &str) {
     connection.await.unwrap().unwrap();
 }
 
-/// A store with old and new versions, deletions, and a compaction in between. Returns its newest revision.
+/// Fills a store with old and new versions and deletions, with a compaction in between. Returns its newest revision.
 async fn filled(store: &PostgresStore) -> Revision {
     let mut newest = Revision::ZERO;
     for round in 0..3 {
@@ -76,7 +76,7 @@ async fn rows_that_are_gone_are_refused_at_a_start_and_the_loss_can_be_accepted(
         by_hand(&url, statement).await;
         let refused = refusal(&url).await;
         assert!(refused.contains("rows and should have") && refused.contains("--accept-loss"), "{what}: {refused}");
-        // Refused again, and nothing was changed by that.
+        // The start fails again, and has changed nothing.
         assert_eq!(refusal(&url).await, refused, "{what}");
         let store = accepting(&url).await;
         assert!(store.current_revision().await.unwrap() > newest, "{what}");
@@ -85,7 +85,7 @@ async fn rows_that_are_gone_are_refused_at_a_start_and_the_loss_can_be_accepted(
         store.compact(written).await.unwrap();
         store.verify().await.unwrap();
         drop(store);
-        // The rest is whole again, and the next loss is noticed.
+        // The remaining rows are consistent, and the next loss is detected.
         drop(open(&url).await);
         by_hand(&url, "DELETE FROM keelson_history WHERE path LIKE '%after'").await;
         refusal(&url).await;
@@ -100,7 +100,8 @@ async fn a_running_server_reports_rows_that_are_gone_and_shows_no_deletions() {
         let newest = filled(&store).await;
         store.verify().await.unwrap();
         by_hand(&url, statement).await;
-        // Compaction refuses what it would hide, and counts all rows now and then only. The loss of others stays to be seen.
+        // Compaction fails if it would hide a loss. It counts all rows only at intervals, so other losses are found
+        // later.
         let compacted = store.compact(newest).await;
         assert!(matches!(compacted, Ok(()) | Err(StoreError::Corrupt(_))), "{what}: {compacted:?}");
         assert!(matches!(store.verify().await, Err(StoreError::Corrupt(_))), "{what}");
@@ -115,7 +116,7 @@ async fn a_running_server_reports_rows_that_are_gone_and_shows_no_deletions() {
     }
 }
 
-/// A row of another server that was deleted before it was read here.
+/// A row of another server that was deleted before this server has read it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tail_does_not_pass_over_changes_that_are_gone() {
     let Some(url) = database() else { return };
@@ -141,7 +142,8 @@ async fn a_tail_does_not_pass_over_changes_that_are_gone() {
     assert!(!matches!(&next, Ok(Some(Ok(batch))) if batch.watermark > before), "{next:?}");
 }
 
-/// A database of an older release has no count. It gets one at the next start, and an older server beside that keeps it.
+/// A database of an older release has no recorded number of rows. It gets one at the next start, and an older server
+/// that runs beside keeps it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_of_an_older_release_is_counted_at_the_next_start() {
     let Some(url) = database() else { return };
@@ -155,7 +157,7 @@ async fn a_database_of_an_older_release_is_counted_at_the_next_start() {
     store.compact(more).await.unwrap();
     store.verify().await.unwrap();
     drop(store);
-    // A sweep without the table, as by a role that may not write it.
+    // A sweep that does not update the table, like that of a role which may not write it.
     by_hand(&url, "UPDATE keelson_rows SET swept = swept - 1").await;
     drop(open(&url).await);
     by_hand(&url, "DELETE FROM keelson_history WHERE path LIKE '%0100'").await;

@@ -1,5 +1,5 @@
-//! Several servers on one PostgreSQL, and what happens to it: connections that break, a kill -9, compactions at once, a
-//! database that is restored or exchanged.
+//! Several servers on one PostgreSQL under failures: broken connections, a kill -9, concurrent compactions, a database
+//! that is restored or exchanged.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
@@ -30,7 +30,7 @@ fn name_of_database(url: &str) -> &str {
 /// The acknowledged writes of one writer, by key.
 type Acknowledged = BTreeMap<String, Revision>;
 
-/// Creates keys of its own, one after another, and remembers those that were acknowledged.
+/// Creates keys one after another, and returns the acknowledged ones.
 async fn create_until(store: Arc<PostgresStore>, writer: String, done: Arc<AtomicBool>) -> Acknowledged {
     let mut acknowledged = Acknowledged::new();
     for number in 0.. {
@@ -41,7 +41,7 @@ async fn create_until(store: Arc<PostgresStore>, writer: String, done: Arc<Atomi
         let create = put(&name, &name).when(key(&name), Condition::Absent);
         match store.commit(create).await {
             Ok(committed) => drop(acknowledged.insert(name, committed.revisions[0])),
-            // The outcome is unknown; the writer continues with another name.
+            // The outcome is unknown. The writer continues with another name.
             Err(CommitError::Store(StoreError::Unavailable(_) | StoreError::Unknown(_))) => {}
             Err(other) => panic!("{other}"),
         }
@@ -49,7 +49,7 @@ async fn create_until(store: Arc<PostgresStore>, writer: String, done: Arc<Atomi
     acknowledged
 }
 
-/// Checks that every tail has the same events without a gap, and every acknowledged write once.
+/// Checks that every tail returns the same events without a gap, and every acknowledged write once.
 async fn check_story(stores: &[Arc<PostgresStore>], start: Revision, acknowledged: &Acknowledged) {
     let end = commit(&*stores[0], put("end", "1")).await;
     let mut story: Option<Vec<StoreEvent>> = None;
@@ -68,7 +68,7 @@ async fn check_story(stores: &[Arc<PostgresStore>], start: Revision, acknowledge
     }
 }
 
-/// Runs writers on all servers while something is done to the database.
+/// Runs writers on all servers while `trouble` runs.
 async fn under_writers(stores: &[Arc<PostgresStore>], trouble: impl Future<Output = ()>) -> Acknowledged {
     let done = Arc::new(AtomicBool::new(false));
     let writers = (0..stores.len() * 3).map(|writer| {
@@ -85,7 +85,7 @@ async fn under_writers(stores: &[Arc<PostgresStore>], trouble: impl Future<Outpu
     acknowledged
 }
 
-/// Waits until a server has committed some more: trouble comes to a system at work.
+/// Waits until a server has committed more writes, so that a failure happens under load.
 async fn progress(store: &PostgresStore, more: u64) {
     let from = loop {
         match store.current_revision().await {
@@ -99,7 +99,7 @@ async fn progress(store: &PostgresStore, more: u64) {
     }
 }
 
-/// A host that takes connections and says nothing, as one whose disk hangs does.
+/// A host that accepts connections and does not answer, like one whose disk hangs.
 async fn silent_host() -> (tokio::net::TcpListener, u16) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -212,7 +212,7 @@ async fn inv17_a_synchronous_replica_takes_over_without_a_loss() {
     let seen = drain(&mut through, *acknowledged.values().max().unwrap()).await;
     assert!(seen.windows(2).all(|pair| pair[0].revision.next() == pair[1].revision));
     check_story(&stores, start, &acknowledged).await;
-    // A server that starts now finds the same history, not a copy of it.
+    // A server that starts now finds the same history, and does not treat it as a copy.
     let newest = stores[0].current_revision().await.unwrap();
     assert!(stores.iter().all(|store| store.counters().read().exchanges == 0));
     assert_eq!(open(&url).await.current_revision().await.unwrap(), newest);
@@ -234,7 +234,7 @@ async fn inv20_two_servers_may_compact_at_once() {
     let (one, other) = tokio::join!(stores[0].compact(page.revision), stores[1].compact(page.revision));
     one.unwrap();
     other.unwrap();
-    // The second one may have found the other at work; then nothing is left to do here.
+    // The second server may have found that the first is compacting. Then it has nothing to do.
     stores[1].compact(page.revision).await.unwrap();
     for store in &stores {
         assert_eq!(store.range(everything(Some(page.revision), None)).await.unwrap(), page);
@@ -351,7 +351,7 @@ async fn a_newer_format_is_refused() {
     assert!(matches!(refused, Err(PostgresError::NewerFormat { found: 99, .. })), "{refused:?}");
 }
 
-/// As a failover loses one that was just made, or an older dump brings none.
+/// The function is missing, as after a failover that lost it, or after an older dump was restored.
 const WITHOUT: &str = "DROP FUNCTION keelson_commit_3";
 
 fn end_connections(server: &PostgresServer, database: &str) {
@@ -368,7 +368,7 @@ async fn a_function_that_the_database_has_lost_is_made_again() {
     for store in &stores {
         commit(&**store, put("a", "1")).await;
     }
-    // Once the connections end with it, and once they stay.
+    // Once with all connections ended, and once with the connections kept.
     for ended in [true, false] {
         server.sql(name, WITHOUT);
         if ended {
@@ -376,7 +376,7 @@ async fn a_function_that_the_database_has_lost_is_made_again() {
         }
         for store in &stores {
             let refused = |error: &CommitError| matches!(error, CommitError::Store(StoreError::Unavailable(_)));
-            // The first may meet what is missing, or a connection that has ended.
+            // The first write may fail because of the missing function or an ended connection.
             let tries = [store.commit(put("a", "2")).await, store.commit(put("a", "3")).await];
             assert!(tries[0].as_ref().err().is_none_or(refused) && tries[1].is_ok(), "{tries:?}");
         }
@@ -385,7 +385,7 @@ async fn a_function_that_the_database_has_lost_is_made_again() {
     assert!(stores.iter().all(|store| store.counters().read().exchanges == 0), "the history is the same");
 }
 
-/// A store whose tables are gone is a lost one; a server that runs on it makes no empty one in its place.
+/// A store whose tables are gone is lost. A running server does not create empty tables.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tables_that_the_database_has_lost_are_not_made_again() {
     let Some(url) = database() else { return };
@@ -436,7 +436,7 @@ async fn a_function_that_may_not_be_made_again_is_named() {
 async fn what_the_database_refuses_does_not_harm_its_group() {
     let Some(url) = database() else { return };
     let store = Arc::new(open(&url).await);
-    // Longer than a row of an index may be, and not to be compressed.
+    // The text exceeds the maximum size of an index row and can't be compressed.
     let mut seed = 1u64;
     let mut letter = || {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -476,7 +476,7 @@ async fn an_ordinary_role_with_a_password_that_owns_the_database_is_enough() {
     let refused = async |config| PostgresStore::open(config).await.map(|_| ()).unwrap_err().to_string();
     let wrong = refused(PostgresConfig::from_url(&url("wrong")).unwrap()).await;
     assert!(wrong.contains("password authentication failed") && wrong.contains("PGPASSWORD"), "{wrong}");
-    // A login that can't succeed is not tried again, and the operator reads where passwords come from.
+    // A login that can't succeed is not repeated, and the error lists the sources of passwords.
     let without = PostgresConfig::from_url(&format!("postgres://plain@127.0.0.1:{}/plain", server.port())).unwrap();
     let missing = refused(without.clone()).await;
     assert!(missing.contains("password missing") && missing.contains("PGPASSWORD"), "{missing}");
@@ -485,7 +485,7 @@ async fn an_ordinary_role_with_a_password_that_owns_the_database_is_enough() {
     assert_eq!(store.current_revision().await.unwrap(), revision);
 }
 
-/// Checks the errors while every write is refused, and that reads still work.
+/// Checks the errors while every write is refused, and that reads work.
 async fn check_refusing(store: &PostgresStore, words: &str) {
     let refused = store.commit(put("b", "1")).await.unwrap_err().to_string();
     assert!(refused.contains(words), "{refused}");
@@ -538,7 +538,7 @@ async fn a_server_that_is_read_only_is_not_well_until_it_takes_writes() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     check_refusing(&store, "PostgreSQL is read-only").await;
-    // New connections lead there too, and a server that starts reads what is there.
+    // New connections also use this server, and a server that starts can read.
     end_connections(&server, "case");
     let started = open(&url).await;
     for store in [&store, &started] {
@@ -560,7 +560,7 @@ async fn a_server_that_is_read_only_is_not_well_until_it_takes_writes() {
     check_taking(&store).await;
 }
 
-/// A standby may lack what was acknowledged: reads do not go there, and the error says so.
+/// A standby may lack acknowledged commits, so the store does not read from it, and the error says so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_read_from_a_standby() {
     let Some(mut first) = PostgresServer::start() else { return };

@@ -1,6 +1,6 @@
-//! TLS to PostgreSQL, with libpq's meanings of sslmode, and client certificates in place of passwords.
+//! TLS to PostgreSQL with libpq's modes of sslmode, and client certificates instead of passwords.
 //!
-//! The server is set up for each case anew.
+//! Each case starts a new server.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
@@ -31,7 +31,7 @@ impl Authority {
         Self { pem, issuer: Issuer::new(params, key) }
     }
 
-    /// A certificate and its key.
+    /// Creates a certificate and its key.
     fn sign(&self, common_name: &str, addresses: &[&str]) -> (String, String) {
         let addresses: Vec<String> = addresses.iter().map(|address| (*address).to_owned()).collect();
         let mut params = CertificateParams::new(addresses).unwrap();
@@ -41,10 +41,10 @@ impl Authority {
     }
 }
 
-/// A server that takes TLS alone, and only from holders of a certificate for the role.
+/// A server that accepts only TLS connections with a client certificate for the role.
 fn server(ca: &Authority, host: &str) -> Option<PostgresServer> {
     let (certificate, key) = ca.sign("server", &[host]);
-    // The test kit itself comes without TLS, and only to the database in which it makes others.
+    // The test kit itself connects without TLS, and only to the database in which it creates others.
     let hba = "host postgres,keelson keelson 127.0.0.1/32 trust\nhostssl tls keelson 127.0.0.1/32 cert\n";
     PostgresServer::builder()
         .setting("ssl", "on")
@@ -86,10 +86,10 @@ async fn certificates_stand_for_both_sides() {
     store.check().await.unwrap();
     let in_use = "SELECT bool_and(s.ssl) FROM pg_stat_ssl s JOIN pg_stat_activity USING (pid) WHERE datname = 'tls'";
     assert_eq!(server.sql("postgres", in_use), "t");
-    // Without a certificate of its own, or without TLS, the server refuses.
+    // Without a client certificate, or without TLS, the server refuses the connection.
     assert!(refusal(&format!("{url}?sslmode=verify-full&sslrootcert={roots}")).await.contains("certificate"));
     assert!(refusal(&format!("{url}?sslmode=disable")).await.contains("no encryption"));
-    // Another authority's server is refused by us, before anything is said.
+    // The client refuses a server of another authority before it sends data.
     let others = write(directory.path(), "others.pem", &Authority::new("another").pem);
     for mode in ["verify-full", "verify-ca", "require"] {
         let text = refusal(&format!("{url}?sslmode={mode}&sslrootcert={others}&{identity}&connect_timeout=1")).await;

@@ -1,6 +1,6 @@
-//! The making of connections, its cost and its time, seen from the wire between a server and PostgreSQL.
+//! The cost and time of connecting, measured between a server and PostgreSQL.
 //!
-//! A relay in between counts what is said, and can stop.
+//! A proxy between them counts bytes, and can stop forwarding.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
@@ -17,17 +17,17 @@ use tokio::net::{TcpListener, TcpStream};
 
 use postgres::{commit, database, open, put};
 
-/// A way to PostgreSQL that counts, and can freeze a connection in the middle of a question.
+/// A proxy before PostgreSQL. It counts bytes, and can freeze a connection during a query.
 #[derive(Default)]
 struct Wire {
     /// Bytes that came from PostgreSQL.
     received: AtomicUsize,
-    /// True if connections stop once they request their process.
+    /// True if connections freeze when they request the number of their process.
     freezes: AtomicBool,
 }
 
 impl Wire {
-    /// Puts one before the database of a URL. Returns the URL of its end.
+    /// Starts a proxy for the database of a URL. Returns the URL of the proxy.
     async fn before(url: &str) -> (Arc<Self>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();

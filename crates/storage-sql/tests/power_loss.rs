@@ -1,6 +1,6 @@
-//! A disk that loses its power with whatever was not synced, fails, or is full, under a store.
+//! A store on a disk that loses unsynced data at a power loss, fails, or is full.
 //!
-//! The disk is made by the tests below SQLite, and forgets what a real one may forget.
+//! The tests implement this disk below SQLite. It loses the same data as a real disk may lose.
 
 #![allow(clippy::unwrap_used)] // A test fails by a panic.
 
@@ -24,7 +24,7 @@ const MARK: &str = "keelson.db-mark";
 const WRITERS: usize = 4;
 /// The number of power losses.
 const LOSSES: u64 = 24;
-/// The log is moved into the database often, so that the power is lost within that too.
+/// A short log, which is moved into the database often, so that power losses also happen during that.
 const LOG_BYTES: usize = 256 * 1024;
 
 fn open(directory: &Path) -> Result<SqliteStore, OpenError> {
@@ -35,7 +35,7 @@ fn put(key: &str, value: &str) -> Transaction {
     Transaction::default().put(StoreKey::new(key), value.to_owned())
 }
 
-/// Numbers as random as the test needs.
+/// Pseudorandom numbers.
 struct Luck(u64);
 
 impl Luck {
@@ -47,7 +47,7 @@ impl Luck {
 
 type Acknowledged = Arc<Mutex<BTreeMap<String, Revision>>>;
 
-/// Writes pairs of keys until it is stopped, each pair in one transaction.
+/// Writes pairs of keys until `done` is set, each pair in one transaction.
 async fn write(store: Arc<SqliteStore>, writer: usize, acknowledged: Acknowledged, done: Arc<AtomicBool>) {
     let value = "v".repeat(3000);
     for number in 0.. {
@@ -65,7 +65,7 @@ async fn write(store: Arc<SqliteStore>, writer: usize, acknowledged: Acknowledge
     }
 }
 
-/// The content after a power loss, or the reason why the store cannot be opened.
+/// Returns the content after a power loss, or the reason for which the store can't be opened.
 async fn left(directory: &Path) -> Result<BTreeMap<String, Revision>, String> {
     let store = open(directory).map_err(|error| error.to_string())?;
     let range = RangeRequest { from: StoreKey::new("/"), to: StoreKey::prefix_end("/"), revision: None, limit: None };
@@ -73,7 +73,7 @@ async fn left(directory: &Path) -> Result<BTreeMap<String, Revision>, String> {
     Ok(page.entries.into_iter().map(|entry| (entry.key.to_string(), entry.revision)).collect())
 }
 
-/// Loses the power repeatedly under load. Returns the number of times that an acknowledged write was lost.
+/// Loses the power repeatedly under load. Returns the number of losses of acknowledged writes.
 async fn lose_power(fault: DiskFault) -> u64 {
     let directory = TempDir::new().unwrap();
     let disk = FragileDisk::below(directory.path());
@@ -92,8 +92,9 @@ async fn lose_power(fault: DiskFault) -> u64 {
         let after = TempDir::new().unwrap();
         let before = acknowledged.lock().clone();
         let mut luck = Luck(number);
-        // Sometimes nothing that was not synced has reached the disk, sometimes about half of it.
-        // ORDER: the mark is not of SQLite's disk. An older one than the rest is what a power loss leaves at the most.
+        // In some rounds no unsynced data has reached the disk, in others about half of it.
+        // ORDER: the mark is not on the disk of this test. It is copied first, since after a power loss it is never newer
+        // than the other files.
         std::fs::copy(directory.path().join(MARK), after.path().join(MARK)).unwrap();
         tokio::task::block_in_place(|| disk.power_off(after.path(), || number % 3 != 0 && luck.next()));
         let left = match left(after.path()).await {
@@ -126,7 +127,7 @@ async fn inv18_what_was_acknowledged_survives_a_power_loss() {
     assert_eq!(lose_power(DiskFault::None).await, 0);
 }
 
-/// The test above can fail: a store that does not sync, as SQLite with `synchronous=OFF`, loses what it has acknowledged.
+/// Shows that the test above can fail: a store without syncs (`synchronous=OFF` of SQLite) loses acknowledged writes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_does_not_sync_loses_what_it_has_acknowledged() {
     assert!(lose_power(DiskFault::SyncsNothing).await > LOSSES / 2);
@@ -142,7 +143,7 @@ async fn after_a_failed_sync_nothing_is_written_and_the_server_is_told_to_end() 
     let before = store.commit(put("/before", "1")).await.unwrap().revisions[0];
     disk.set(DiskFault::SyncFails);
     let failed = store.commit(put("/during", "1")).await;
-    // It may be on the disk.
+    // The write may be on the disk.
     assert!(matches!(failed, Err(CommitError::Store(StoreError::Unknown(_)))), "{failed:?}");
     let why = tokio::time::timeout(Duration::from_secs(10), supervisor.failed()).await.unwrap().to_string();
     assert!(why.contains("can't make writes durable, since the disk has failed"), "{why}");
@@ -183,7 +184,7 @@ async fn a_full_disk_refuses_writes_until_there_is_room() {
 
 /// The size of the small disk, in bytes.
 const SMALL_DISK: u64 = 48 * 1024 * 1024;
-/// The longest time for background work.
+/// The maximum time for background work.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn small_disk(directory: &TempDir) -> FragileDisk {
@@ -196,7 +197,7 @@ fn on_disk(directory: &TempDir, disk: &FragileDisk) -> SqliteConfig {
     SqliteConfig { disk: Arc::new(disk.clone()), ..SqliteConfig::directory(directory.path()) }
 }
 
-/// Compacts as a server does: when the store says that history takes too much room.
+/// Compacts like a server: when the store reports that history uses too much space.
 fn compacting(store: &Arc<SqliteStore>) -> tokio::task::JoinHandle<()> {
     let store = Arc::downgrade(store);
     tokio::spawn(async move {
@@ -214,13 +215,13 @@ fn large(key: &str) -> Transaction {
     Transaction::default().put(StoreKey::new(key), vec![7; 400_000])
 }
 
-/// Creates objects until one is refused. Returns how many there are, and the refusal.
+/// Creates objects until one is refused. Returns their number and the refusal.
 async fn fill(store: &SqliteStore) -> (usize, String) {
     let mut number = 0;
     for _ in 0..500 {
         match store.commit(large(&format!("/full/{number}"))).await {
             Ok(_) => number += 1,
-            // The one that finds the disk full may try again: it may have been a deletion.
+            // The write that finds the disk full may be repeated, since it may have been a deletion.
             Err(CommitError::Store(StoreError::Unavailable(_))) => {}
             Err(CommitError::Store(StoreError::Full(why))) => return (number, why),
             Err(other) => panic!("{other}"),
@@ -233,7 +234,7 @@ async fn delete_all(store: &SqliteStore, count: usize) {
     for number in 0..count {
         let delete = Transaction::default().delete(StoreKey::new(format!("/full/{number}")));
         match store.commit(delete.clone()).await {
-            // It has found the disk full, and the reserve has room for it now.
+            // The deletion has found the disk full. The reserve is released now.
             Err(CommitError::Store(StoreError::Unavailable(_))) => store.commit(delete).await.map(drop).unwrap(),
             deleted => drop(deleted.unwrap()),
         }
@@ -260,7 +261,7 @@ async fn updates_of_one_key_do_not_fill_a_disk() {
     let compactor = compacting(&store);
     let key = StoreKey::new("/one");
     store.commit(large("/one")).await.unwrap();
-    // Many times as much as the disk has.
+    // The test writes many times the size of the disk.
     for _ in 0..600 {
         store.commit(large("/one").when(key.clone(), Condition::Exists)).await.unwrap();
     }
@@ -279,7 +280,7 @@ async fn a_full_disk_is_left_by_deleting() {
     assert!(count > 40, "{count} objects fill the disk");
     assert!(why.contains("delete objects, or make room on the disk"), "{why}");
     assert!(store.gauges().read().full);
-    // It answers, and takes what leads out.
+    // The store answers, and accepts the writes that free space.
     store.check().await.unwrap();
     store.get(&StoreKey::new("/full/1")).await.unwrap().unwrap();
     assert!(store.commit(put("/more", "x")).await.is_err(), "whatever adds is refused");
@@ -303,7 +304,7 @@ async fn a_full_disk_is_left_by_deleting() {
     compactor.abort();
 }
 
-/// Others fill the disk while no server runs, to the last byte.
+/// Other files fill the disk to the last byte while no server runs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_on_a_full_disk_opens_and_is_left_by_deleting() {
     let directory = TempDir::new().unwrap();
@@ -324,8 +325,8 @@ async fn a_store_on_a_full_disk_opens_and_is_left_by_deleting() {
     compactor.abort();
 }
 
-/// A start without room to note that the store is open takes no writes before there is some. A log without the note would look like one
-/// of an earlier time.
+/// If there is no space at a start to record that the store is open, the store accepts no writes until there is some. A
+/// log without this record would look like one of an earlier start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crash_after_a_start_without_room_for_its_note_loses_nothing() {
     let (directory, crashed) = (TempDir::new().unwrap(), TempDir::new().unwrap());
@@ -340,14 +341,14 @@ async fn a_crash_after_a_start_without_room_for_its_note_loses_nothing() {
     disk.set(DiskFault::None);
     store.check().await.unwrap();
     store.commit(put("/later", "x")).await.unwrap();
-    // As kill -9 leaves the files.
+    // The files are those after kill -9.
     for entry in std::fs::read_dir(directory.path()).unwrap() {
         let entry = entry.unwrap();
         std::fs::copy(entry.path(), crashed.path().join(entry.file_name())).unwrap();
     }
     let found = SqliteStore::open(SqliteConfig::directory(crashed.path())).unwrap();
     assert_eq!(left_in(&found).await, 2);
-    // And a log that is lost is missed, as always.
+    // A lost log is still detected.
     drop(found);
     std::fs::copy(directory.path().join("keelson.db"), crashed.path().join("keelson.db")).unwrap();
     std::fs::copy(directory.path().join("keelson.db-mark"), crashed.path().join("keelson.db-mark")).unwrap();
@@ -355,7 +356,7 @@ async fn a_crash_after_a_start_without_room_for_its_note_loses_nothing() {
     assert!(matches!(lost, Err(OpenError::Lost { .. })), "{lost:?}");
 }
 
-/// The reserve that is asked for is larger than half of the disk.
+/// The configured reserve is larger than half of the disk.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_with_a_large_reserve_is_left_by_deleting() {
     let directory = TempDir::new().unwrap();
@@ -387,7 +388,7 @@ async fn a_store_at_its_quota_refuses_what_adds_to_it_and_takes_deletions() {
     assert!(why.contains("20 MiB that --store-quota allows") && why.contains("delete objects"), "{why}");
     let stats = store.gauges().read();
     assert!(stats.full && stats.refused > 0 && stats.used >= quota && stats.file < quota * 2, "{stats:?}");
-    // A restart does not lift it.
+    // The store is still full after a restart.
     compactor.abort();
     let _ = compactor.await;
     drop(store);
@@ -412,7 +413,8 @@ async fn history_above_its_share_is_cut_and_no_more_than_that() {
         store.commit(large("/one").when(key.clone(), Condition::Exists)).await.unwrap();
     }
     let newest = store.current_revision().await.unwrap();
-    // The room is measured behind the answer of the last write, and may ask for a little more than at first.
+    // The space is measured after the answer of the last write, so the early compaction may come later and for a
+    // slightly higher revision.
     let cut = async {
         while store.gauges().read().cuts == 0 {
             let oldest = store.crowded().await;
@@ -432,7 +434,7 @@ async fn keep_up(store: &SqliteStore) -> usize {
         let small = Transaction::default().put(StoreKey::new(format!("/upkeep/{number}")), vec![7; 4000]);
         match store.commit(Transaction { relief: Relief::Upkeep, ..small }).await {
             Ok(_) => number += 1,
-            // Replaced versions are given up first.
+            // A compaction removes replaced versions first.
             Err(CommitError::Store(StoreError::Unavailable(_))) => tokio::time::sleep(Duration::from_millis(20)).await,
             Err(CommitError::Store(StoreError::Full(_))) => return number,
             Err(other) => panic!("{other}"),
@@ -441,7 +443,7 @@ async fn keep_up(store: &SqliteStore) -> usize {
     panic!("a full store takes whatever is called upkeep");
 }
 
-/// On a full disk, and at a quota without a reserve.
+/// The test runs on a full disk, and at a quota without a reserve.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn upkeep_leaves_room_for_deletions() {
     for quota in [None, Some(20 * 1024 * 1024)] {
@@ -476,9 +478,9 @@ async fn upkeep_leaves_room_for_deletions() {
     }
 }
 
-/// Measures the room.
+/// Returns the space after a measurement.
 async fn measured(store: &SqliteStore) -> SpaceStats {
-    // The second answer comes after the measurement for the first.
+    // The second answer is sent after the measurement for the first.
     for _ in 0..2 {
         store.check().await.unwrap();
     }

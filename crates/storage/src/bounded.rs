@@ -1,8 +1,9 @@
 //! One size limit for writes on every engine, so that the content of one store fits into any other.
 //!
-//! etcd accepts requests up to 1.5 MiB. SQLite and PostgreSQL would let objects grow patch by patch without end. A
-//! transaction is measured as etcd would, with a margin for its envelope, so a transaction within etcd's own limit here
-//! passes there too. Copies and restores bypass the limit.
+//! etcd accepts requests up to 1.5 MiB. SQLite and PostgreSQL have no such limit, so patches could make an object grow
+//! without end. The guard computes the size that a transaction would have as an etcd request, plus a margin for its
+//! envelope. So etcd accepts every transaction that passes here with etcd's own limit. Copies and restores bypass the
+//! limit.
 
 use std::sync::Arc;
 
@@ -12,9 +13,10 @@ use crate::store::{CommitError, Committed, Store, StoreError, Transaction, Write
 
 /// etcd's default limit of a request, in bytes.
 pub const DEFAULT_BOUND: usize = 1536 * 1024;
-/// The envelope of a transaction in a request, including the compare of a [`crate::FencedStore`], in bytes; rounded up.
+/// The upper limit of the envelope of a transaction in a request, including the compare of a [`crate::FencedStore`], in
+/// bytes.
 const AROUND: usize = 1024;
-/// The envelope of each key and value, in bytes; rounded up.
+/// The upper limit of the envelope of each key and value, in bytes.
 const AROUND_PART: usize = 32;
 
 /// A store that refuses transactions above a size.
@@ -24,7 +26,7 @@ pub type BoundedStore = GuardedStore<SizeBound>;
 pub struct SizeBound {
     /// In bytes.
     bound: usize,
-    /// True for errors in etcd's words.
+    /// True if errors use etcd's texts.
     as_etcd: bool,
 }
 
@@ -34,7 +36,7 @@ impl BoundedStore {
         Self::behind(store, SizeBound { bound, as_etcd: false })
     }
 
-    /// Limits a store on etcd, with etcd's error texts: clients of such a store know them.
+    /// Limits a store on etcd. Errors have etcd's texts, which clients of such a store recognize.
     pub fn on_etcd(store: Arc<dyn Store>, bound: usize) -> Self {
         Self::behind(store, SizeBound { bound, as_etcd: true })
     }
@@ -91,7 +93,7 @@ mod tests {
         );
         assert!(memory.get(&key).await.unwrap().is_none());
         store.commit(put(most)).await.unwrap();
-        // Several parts count together.
+        // The sum of all parts counts.
         let two = put(most / 2).put(StoreKey::new("/registry/b"), vec![0; most / 2]);
         assert!(store.commit(two).await.is_err());
     }

@@ -1,12 +1,13 @@
 //! The conformance suite of storage engines: the rules that the server relies on, one function each.
 //!
-//! A test for an invariant of the design starts with its number. Engines differ in three points, so no test assumes
-//! them: consecutive revisions, distinct revisions within a transaction, and passing time.
+//! The name of a test for an invariant of the design starts with the number of the invariant. Engines may differ in
+//! three points, so no test relies on them: consecutive revisions, distinct revisions within a transaction, and passing
+//! time.
 //!
-//! An engine runs it with one line, `keelson_storage::conformance_tests!(MyFactory::new());`, which creates one test
-//! per case, or with [`run`].
+//! An engine runs the suite with one line, `keelson_storage::conformance_tests!(MyFactory::new());`, which creates one
+//! test per case, or with [`run`].
 
-// Cases fail by a panic.
+// A failed case panics.
 #![allow(clippy::unwrap_used)]
 
 use std::future::Future;
@@ -29,10 +30,11 @@ pub mod transactions;
 
 /// Opens the store of one case.
 pub trait Factory: Send {
-    /// Opens the store: empty the first time, with its contents afterwards. All earlier handles have been dropped.
+    /// Opens the store. The first call opens an empty store, later calls the same store with its contents. The caller
+    /// has dropped all earlier handles.
     fn open(&mut self) -> impl Future<Output = Arc<dyn Store>> + Send;
 
-    /// Returns true if the contents survive reopening. Cases about restarts need it.
+    /// Returns true if the contents survive reopening. Cases about restarts are skipped otherwise.
     fn survives_reopening(&self) -> bool {
         true
     }
@@ -121,7 +123,7 @@ macro_rules! run_all {
     };
 }
 
-/// Runs every case on a store of its own. Panics at the first failure. Needs a Tokio runtime.
+/// Runs every case, each on a new store. Panics at the first failure. Needs a Tokio runtime.
 pub async fn run<F: Factory>(mut make: impl FnMut() -> F) {
     for_each_conformance_case!(run_all, (make));
 }
@@ -147,7 +149,7 @@ async fn commit(store: &dyn Store, transaction: Transaction) -> Revision {
     *committed.revisions.last().expect("the transaction writes")
 }
 
-/// Everything under the prefix.
+/// A request for all keys under the prefix.
 fn everything(revision: Option<Revision>) -> RangeRequest {
     RangeRequest { from: key(""), to: StoreKey::prefix_end(PREFIX), revision, limit: None }
 }
@@ -156,7 +158,7 @@ async fn read(store: &dyn Store, revision: Option<Revision>) -> RangePage {
     store.range(everything(revision)).await.expect("the revision is readable")
 }
 
-/// Relative key and value of each entry.
+/// Returns the relative key and the value of each entry.
 fn texts(page: &RangePage) -> Vec<(String, String)> {
     page.entries.iter().map(|entry| (relative(&entry.key), text(&entry.value))).collect()
 }
@@ -196,7 +198,7 @@ async fn drain(tail: &mut Tail, after: Revision, until: Revision) -> Vec<StoreEv
     events
 }
 
-/// Relative key and value of each event.
+/// Returns the relative key and the value of each event.
 fn changes(events: &[StoreEvent]) -> Vec<(String, Option<String>)> {
     events.iter().map(|event| (relative(&event.key), event.value.as_ref().map(text))).collect()
 }

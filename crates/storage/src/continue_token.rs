@@ -19,12 +19,13 @@ use go_json::{Field, Kind};
 /// The only released version of the token.
 const VERSION: &str = "meta.k8s.io/v1";
 
-/// The revision for the rest of a list.
+/// The revision at which the rest of a list is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenRevision {
     /// Exactly this one: the revision of the list's first chunk.
     At(Revision),
-    /// The newest one when the token is used: the token came with a 410 and allows an inconsistent rest.
+    /// The newest one when the token is used. The server sent such a token with a 410; the rest of the list may be
+    /// inconsistent with the first chunks.
     Newest,
 }
 
@@ -38,7 +39,7 @@ pub struct ContinueToken {
     pub start: String,
 }
 
-/// The reason why a token is refused. Displays the words after `invalid continue token: `.
+/// The reason for refusing a token. Its `Display` is the text after `invalid continue token: `.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// The token is not base64url without padding.
@@ -81,10 +82,10 @@ impl ContinueToken {
         Self { revision: TokenRevision::Newest, start: self.start.clone() }
     }
 
-    /// The encoded token.
+    /// Returns the encoded token.
     ///
-    /// A consistent token has kube-apiserver's cache form (leading slash), the token of a 410 its etcd form (none), as
-    /// upstream.
+    /// As upstream, a token with a revision has the form of kube-apiserver's cache (leading slash), and the token of a
+    /// 410 has the form of its etcd lists (no slash).
     pub fn encode(&self) -> String {
         let (revision, slash) = match self.revision {
             TokenRevision::At(revision) => (revision.to_string(), "/"),

@@ -1,9 +1,9 @@
 //! Copies all objects from one store to another: resumable, and verified before it reports success.
 //!
-//! A pass reads the source in pages at one revision and writes the target's differences. Passes repeat until one finds
-//! no difference and the source has not changed. So an interrupted copy resumes by starting again, and the last pass is
-//! the proof. A mark in the target means that a copy is unfinished, and no server starts on such a store. A store
-//! created for a copy is created with the mark.
+//! A pass reads the source in pages at one revision, and writes the differences to the target. Passes repeat until one
+//! finds no difference and the source has not changed. So that last pass has verified the copy, and an interrupted copy
+//! resumes by starting again. A mark in the target records that the copy is unfinished, and no server starts on such a
+//! store. A store that is created for a copy has the mark from the start.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -21,7 +21,7 @@ use crate::store::{CommitError, KeyValue, RangeRequest, Store, StoreError, Trans
 const EVERYTHING: &str = "/registry/";
 /// The key that marks an unfinished copy.
 const MARK: &str = "/registry/keelson/unfinished-copy";
-/// The value of that key, for people.
+/// The value of that key, a text for users.
 const MARK_TEXT: &[u8] = b"a copy into this store is not finished";
 /// The number of keys in a page.
 const PAGE: usize = 500;
@@ -49,7 +49,7 @@ pub struct CopyProgress {
     pub deleted: u64,
 }
 
-/// The reason why a copy stopped. Copied objects stay, and the same call resumes.
+/// The reason for which a copy stopped. Copied objects stay, and the same call resumes.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
     /// The source is an unfinished copy.
@@ -85,15 +85,15 @@ pub async fn is_unfinished(store: &dyn Store) -> Result<bool, StoreError> {
     Ok(store.get(&StoreKey::new(MARK)).await?.is_some())
 }
 
-/// The first object of a store created for a copy. It keeps servers from starting on the store.
+/// The first object of a store that is created for a copy. Servers do not start on a store with this object.
 pub fn unfinished() -> (StoreKey, Bytes) {
     (StoreKey::new(MARK), Bytes::from_static(MARK_TEXT))
 }
 
-/// Checks that a store can be copied: it is not an unfinished copy itself.
+/// Checks that the source is not an unfinished copy.
 ///
 /// # Errors
-/// It is an unfinished copy, or can't be read.
+/// The source is an unfinished copy, or can't be read.
 pub async fn check_source(from: &dyn Store) -> Result<(), CopyError> {
     match is_unfinished(from).await.map_err(CopyError::Source)? {
         true => Err(CopyError::SourceUnfinished),
@@ -101,7 +101,7 @@ pub async fn check_source(from: &dyn Store) -> Result<(), CopyError> {
     }
 }
 
-/// Returns true for a store with an object.
+/// Returns true if the store has an object.
 ///
 /// # Errors
 /// It can't be read.
@@ -109,10 +109,10 @@ pub async fn holds_objects(store: &dyn Store) -> Result<bool, CopyError> {
     Ok(!store.range(all(None, Some(1))).await.map_err(CopyError::Source)?.entries.is_empty())
 }
 
-/// The first key of a store whose value is wanted.
+/// Returns the first key whose value matches `is_wanted`.
 ///
 /// # Errors
-/// When it can't be read.
+/// The store can't be read.
 pub async fn find(store: &dyn Store, is_wanted: impl Fn(&Bytes) -> bool) -> Result<Option<StoreKey>, StoreError> {
     let mut pages = pin!(pages(store, RangeRequest { limit: Some(PAGE), ..all(None, None) }));
     while let Some(page) = pages.try_next().await? {
@@ -123,10 +123,11 @@ pub async fn find(store: &dyn Store, is_wanted: impl Fn(&Bytes) -> bool) -> Resu
     Ok(None)
 }
 
-/// Whether a store can be copied into: it holds nothing, or what an interrupted copy has left. Changes nothing.
+/// Checks that a store can be the target of a copy: it is empty, or holds the result of an interrupted copy. Changes
+/// nothing.
 ///
 /// # Errors
-/// It holds other data, or can't be read.
+/// The store holds other data, or can't be read.
 pub async fn check_target(to: &dyn Store) -> Result<(), CopyError> {
     let found = to.range(all(None, Some(1))).await.map_err(CopyError::Target)?;
     if found.entries.is_empty() || is_unfinished(to).await.map_err(CopyError::Target)? {
@@ -135,8 +136,8 @@ pub async fn check_target(to: &dyn Store) -> Result<(), CopyError> {
     Err(CopyError::TargetNotEmpty)
 }
 
-/// Copies everything. `expiry` returns the expiry of a key written now, if any: stores don't report the remaining time
-/// of an object.
+/// Copies all objects. `expiry` returns the expiry of a key that is written now, if any, since stores do not report the
+/// remaining time of an object.
 ///
 /// # Errors
 /// A store fails, the target holds other data, or the source keeps changing.
@@ -156,8 +157,8 @@ pub async fn copy(
         progress = CopyProgress { pass, compared: 0, total, ..progress };
         match (Pass { from, to, revision, expiry: &expiry }).run(&mut progress, &mut report).await {
             Ok(()) => {}
-            // The pass took longer than the source keeps its history. Written objects are right as of then, so a new
-            // pass starts.
+            // The pass took longer than the source keeps its history. The objects written so far are correct for that
+            // revision, so a new pass continues.
             Err(CopyError::Source(StoreError::Compacted { .. })) => continue,
             Err(error) => return Err(error),
         }
@@ -170,7 +171,7 @@ pub async fn copy(
     Err(CopyError::SourceRestless)
 }
 
-/// Marks the target, unless it is marked already.
+/// Writes the mark to the target, unless it is there already.
 async fn begin(to: &dyn Store) -> Result<(), CopyError> {
     check_target(to).await?;
     if is_unfinished(to).await.map_err(CopyError::Target)? {
@@ -206,7 +207,8 @@ impl<E: Fn(&StoreKey) -> Option<SystemTime>> Pass<'_, E> {
         let everything = RangeRequest { limit: Some(PAGE), ..all(Some(self.revision), None) };
         let mut pages = pin!(pages(self.from, everything).map_err(CopyError::Source).peekable());
         while let Some(page) = pages.try_next().await? {
-            // Keys of the target up to those of the next page are no longer in the source.
+            // A page covers all keys before the start of the next page. Keys of the target that it lacks are no longer in
+            // the source.
             if let Some(KeyValue { key, value, .. }) = page.iter().find(|entry| entry.seal.is_unreadable()) {
                 let why = String::from_utf8_lossy(value).into_owned();
                 return Err(CopyError::Unreadable { key: key.clone(), why });
@@ -327,7 +329,7 @@ mod tests {
     #[tokio::test]
     async fn a_copy_that_was_interrupted_goes_on_and_takes_over_what_changed() {
         let (from, to) = (filled(600).await, MemoryStore::new());
-        // The state after the first page of a stopped copy.
+        // The state of a copy that stopped after the first page.
         begin(&to).await.unwrap();
         for number in 0..PAGE {
             put(&to, number, &format!("value {number}")).await;

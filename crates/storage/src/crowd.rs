@@ -1,25 +1,25 @@
 //! Counts the bytes of history, and finds the revision to compact to when they exceed a limit.
 //!
-//! A version becomes history at the revision that supersedes it, and compaction to that revision frees its bytes. Marks
-//! record the running sum of superseded bytes at some revisions. The current sum minus a mark's is the size of history
-//! after a compaction to it.
+//! A version becomes history at the revision that supersedes it, and compaction to that revision frees its bytes. A
+//! mark records the sum of superseded bytes at a revision. The current sum minus the sum of a mark is the size of the
+//! history after a compaction to the revision of the mark.
 
 use std::collections::VecDeque;
 
 use keelson_meta::Revision;
 use tokio::sync::watch;
 
-/// The number of marks within the limit, which is the resolution of compaction.
+/// The number of marks within the limit. More marks let compaction meet the target size more closely.
 const MARKS: u64 = 256;
 /// The fewest bytes between two marks.
 const SHORTEST_MARK: u64 = 64 * 1024;
-/// The quarters of the limit that a compaction leaves, so that few compactions free much each.
+/// The quarters of the limit that remain after a compaction. Fewer quarters mean fewer and larger compactions.
 const KEPT_QUARTERS: u64 = 3;
 
 /// The bytes of superseded versions.
 #[derive(Debug)]
 pub struct Superseded {
-    /// The most bytes.
+    /// The maximum number of bytes.
     pub limit: u64,
     /// The sum of all bytes ever superseded.
     total: u64,
@@ -30,7 +30,7 @@ pub struct Superseded {
 }
 
 impl Default for Superseded {
-    /// No limit.
+    /// Returns a count without a limit.
     fn default() -> Self {
         Self::within(u64::MAX)
     }
@@ -49,7 +49,7 @@ impl Superseded {
         if self.total - noted >= (self.limit / MARKS).max(SHORTEST_MARK) {
             self.marks.push_back((revision, self.total));
         }
-        // After an increase of the limit, marks are too close together.
+        // After an increase of the limit, the marks are closer together than necessary.
         if self.marks.len() as u64 > 2 * MARKS {
             let mut keep = false;
             self.marks.retain(|_| {
@@ -64,7 +64,7 @@ impl Superseded {
         self.total - self.forgotten
     }
 
-    /// The revision to compact to, if the bytes exceed the limit.
+    /// Returns the revision to compact to, if the bytes exceed the limit.
     pub fn excess(&self) -> Option<Revision> {
         if self.bytes() <= self.limit {
             return None;

@@ -1,6 +1,6 @@
 //! The free space of a store's disk, and preallocated blocks of a file.
 //!
-//! A trait, so that tests can use a small disk.
+//! [`Disk`] is a trait, so that tests can use a small disk.
 
 use std::fmt::Debug;
 use std::fs::File;

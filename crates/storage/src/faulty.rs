@@ -19,17 +19,18 @@ use crate::store::{
     CommitError, Committed, KeyValue, RangePage, RangeRequest, Store, StoreError, Tail, TailBatch, Transaction, Write,
 };
 
-/// The fault of a [`FaultyStore`]'s calls or tails.
+/// The fault of the calls or tails of a [`FaultyStore`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     #[default]
     None,
-    /// Calls fail at once without effect; tails end with the error.
+    /// Calls fail at once without effect. Tails end with an error.
     Error,
-    /// Calls and tails hang until the fault is gone, then continue.
+    /// Calls and tails wait until the fault is removed, then continue.
     Hang,
-    /// Calls take this long to the engine and back; each batch of a tail takes as long.
+    /// Calls take this long on the way to the engine and again on the way back. Each batch of a tail is delayed by it
+    /// once.
     Slow(Duration),
 }
 
@@ -43,15 +44,15 @@ pub struct FaultyStore {
 struct Controls {
     calls: watch::Sender<Fault>,
     tails: watch::Sender<Fault>,
-    /// The number of successful commits below a prefix that still get an error as their answer.
+    /// The number of commits below a prefix that succeed but return an error.
     answers_to_lose: Mutex<(String, usize)>,
-    /// Keys whose next event is left out of tails.
+    /// Keys whose next event the tails omit.
     swallowed: Mutex<HashSet<StoreKey>>,
-    /// Whether rows of the history are gone.
+    /// True if the engine reports that rows of its history are gone.
     lossy: AtomicBool,
-    /// Where the engine's code is to panic.
+    /// The injected panics.
     panics: Mutex<HashSet<Panic>>,
-    /// The key whose deletion is held, and true while one is.
+    /// The key whose deletions wait, and true while a deletion waits.
     held: watch::Sender<(Option<StoreKey>, bool)>,
     /// The number of reads of the newest revision.
     revision_reads: AtomicU64,
@@ -100,18 +101,18 @@ impl FaultyStore {
         self.controls.tails.send_replace(fault);
     }
 
-    /// Lets the next commits that write below a prefix take effect but report an unknown outcome, as after a broken
-    /// connection to a store that can't check it.
+    /// Lets the next commits that write below a prefix succeed but report an unknown outcome, as after a broken
+    /// connection to a store that can't check the outcome.
     pub fn lose_answers(&self, prefix: &str, commits: usize) {
         *self.controls.answers_to_lose.lock() = (prefix.to_owned(), commits);
     }
 
-    /// Leaves the next event of this key out of the tail that reads it.
+    /// Omits the next event of this key from the tail that reads it.
     pub fn swallow(&self, key: StoreKey) {
         self.controls.swallowed.lock().insert(key);
     }
 
-    /// Whether the engine says that rows of its history are gone.
+    /// Sets whether the engine reports that rows of its history are gone.
     pub fn lose_rows(&self, lossy: bool) {
         self.controls.lossy.store(lossy, Ordering::SeqCst);
     }
@@ -121,13 +122,13 @@ impl FaultyStore {
         self.controls.held.send_replace((Some(key), false));
     }
 
-    /// Waits until a commit is held.
+    /// Waits until a commit waits for [`let_go`](Self::let_go).
     pub async fn is_holding(&self) {
         // The sender lives as long as this handle.
         let _ = self.controls.held.subscribe().wait_for(|(_, is_holding)| *is_holding).await;
     }
 
-    /// Releases held commits.
+    /// Lets the waiting commits continue.
     pub fn let_go(&self) {
         self.controls.held.send_replace((None, false));
     }

@@ -1,11 +1,12 @@
 //! Fencing: a server writes only while its identity is in the store.
 //!
-//! Every transaction also compares the key of the server's identity, so a server that was paused too long or declared
-//! dead can't make writes that others no longer expect. This module knows keys and revisions. The meaning of an
-//! identity, its renewal and the death of servers are decided elsewhere.
+//! Every transaction also compares the key of the server's identity. So a server that was paused for too long, or that
+//! other servers have declared dead, can't write. This module knows only keys and revisions. Other modules define the
+//! meaning of an identity, renew it, and declare servers dead.
 //!
-//! A full store refuses the identity too, since it is a put. Meanwhile transactions that only delete pass without one,
-//! as they make room. Each compares the deleted objects, and the recent refusal proves that the server was not paused.
+//! A full store refuses the put of the identity too. Meanwhile the fence lets transactions that only delete pass
+//! without an identity, since they free space. Each of them compares the objects that it deletes, and the recent
+//! refusal proves that the server was not paused.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,23 +19,23 @@ use crate::guarded::{CommitGuard, GuardedStore};
 use crate::key::StoreKey;
 use crate::store::{CommitError, Committed, Condition, Store, StoreError, Transaction};
 
-/// The time that a write with a changed identity waits for news of a renewal.
+/// The time that a write waits for a renewal to be recorded, after its compare met another identity.
 const VERDICT_PATIENCE: Duration = Duration::from_secs(1);
-/// The time for which a refusal of the identity is valid. A server without an identity tries more often than that.
+/// The time for which a refusal of the identity is valid. A server without an identity registers more often than that.
 const REFUSAL_COUNTS: Duration = Duration::from_secs(30);
-/// The most attempts of a write whose identity was renewed meanwhile. Renewals are seconds apart.
+/// The maximum attempts of a write whose identity was renewed meanwhile. Renewals are seconds apart.
 const ATTEMPTS: usize = 4;
 
-/// The state of a server towards the store.
+/// The state of a server's identity in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Standing {
-    /// The server is starting and has not registered: nothing is compared.
+    /// The server is starting and has not registered. Writes compare no identity.
     Starting,
-    /// Its identity is written.
+    /// The identity is in the store.
     Held(Identity),
-    /// Its identity is gone or expired. It must register again before it writes.
+    /// The identity is gone or expired. The server must register again before it writes.
     Lost,
-    /// Another server has the identity, for the given reason: this one never writes again.
+    /// Another server has the identity. This server never writes again. Holds the reason.
     Closed(String),
 }
 
@@ -45,13 +46,13 @@ pub struct Identity {
     pub key: StoreKey,
     /// The revision of its last write.
     pub revision: Revision,
-    /// Its expiry without a renewal.
+    /// The time at which it expires unless it is renewed.
     pub until: SystemTime,
     /// The number of the registration. Renewals keep it.
     pub registration: u64,
 }
 
-/// The known state of a server's identity, shared by its keeper and the store that compares it.
+/// The known state of a server's identity. The task that renews the identity and the [`FencedStore`] share it.
 pub struct Fence {
     standing: watch::Sender<Standing>,
     /// The revision of the identity that a write expected and did not find.
@@ -59,31 +60,31 @@ pub struct Fence {
     doubted: Notify,
     /// The last refusal of this server's identity by a full store, with its time.
     refusal: Mutex<Option<(SystemTime, String)>>,
-    /// The key of this server's identity, the only one written without a compare.
+    /// The key of this server's identity. Only writes of this key have no compare.
     own: StoreKey,
     clock: Arc<dyn Clock>,
 }
 
 impl Fence {
-    /// Creates a fence that is open until the first [`Fence::hold`]. The key `own`, of the identity itself, is never
-    /// fenced.
+    /// Creates a fence. Writes pass without a compare until the first [`Fence::hold`]. Writes of `own`, the key of the
+    /// identity itself, are never fenced.
     pub fn new(own: StoreKey, clock: Arc<dyn Clock>) -> Self {
         let standing = watch::Sender::new(Standing::Starting);
         let (doubt, refusal) = (Mutex::default(), Mutex::default());
         Self { standing, doubt, doubted: Notify::new(), refusal, own, clock }
     }
 
-    /// Records the written identity.
+    /// Records that the identity was written.
     pub fn hold(&self, identity: Identity) {
         self.stand(Standing::Held(identity));
     }
 
-    /// Records the loss of the identity. Writes are refused from now on.
+    /// Records the loss of the identity. Writes fail from now on.
     pub fn lose(&self) {
         self.stand(Standing::Lost);
     }
 
-    /// Closes the fence for good, with this reason.
+    /// Closes the fence for good, with this reason. Writes fail from now on.
     pub fn close(&self, why: impl Into<String>) {
         self.stand(Standing::Closed(why.into()));
     }
@@ -116,8 +117,9 @@ impl Fence {
         });
     }
 
-    /// Returns when a write met another identity than expected, so that it should be checked at once. Resolved doubts
-    /// are skipped: otherwise the renewal after each doubt would raise the next one.
+    /// Returns when the compare of a write met another identity than the recorded one, so that the caller checks the
+    /// identity at once. Skips doubts that a renewal has resolved: otherwise the renewal after each doubt would raise
+    /// the next one.
     pub async fn doubted(&self) {
         loop {
             self.doubted.notified().await;
@@ -138,7 +140,7 @@ impl Fence {
         }
     }
 
-    /// Raises a doubt about an identity, if it is still the held one.
+    /// Raises a doubt about an identity, if it is still the recorded one.
     fn doubt(&self, met: &Identity) {
         // ORDER: the standing is borrowed while the doubt is recorded, so that an old doubt never replaces a newer one.
         let standing = self.standing.borrow();
@@ -148,7 +150,7 @@ impl Fence {
         }
     }
 
-    /// The reason of a full store for refusing this server's identity, while it does.
+    /// The reason for which a full store refuses this server's identity. `None` if it does not.
     pub fn refusal(&self) -> Option<String> {
         let refusal = self.refusal.lock();
         let (since, why) = refusal.as_ref()?;
@@ -156,26 +158,26 @@ impl Fence {
         counts.then(|| why.clone())
     }
 
-    /// Records the store's acceptance or refusal of this server's identity.
+    /// Records that the store accepted or refused this server's identity.
     pub fn note(&self, committed: &Result<Committed, CommitError>) {
         let refusal = match committed {
             Err(CommitError::Store(error)) if error.refuses_puts() => Some((self.clock.now(), error.to_string())),
             Ok(_) | Err(CommitError::Compare { .. }) => None,
-            // Neither an acceptance nor a refusal.
+            // Other errors are neither an acceptance nor a refusal.
             Err(CommitError::Store(_)) => return,
         };
         *self.refusal.lock() = refusal;
     }
 
-    /// Returns true for a deletion that passes without an identity, since the store has no room for one.
+    /// Returns true for a transaction that only deletes, while the store has no space for the identity.
     fn makes_room(&self, transaction: &Transaction) -> bool {
         transaction.deletes_only() && self.refusal().is_some()
     }
 
-    /// Checks that writes pass, or deletions on a full store.
+    /// Checks that writes pass, or deletions if the store is full.
     ///
     /// # Errors
-    /// The reason of the refusal.
+    /// The reason for which the fence refuses writes.
     pub fn check(&self) -> Result<(), StoreError> {
         match &*self.standing.borrow() {
             Standing::Starting => Ok(()),
@@ -204,10 +206,10 @@ impl Fence {
         }
     }
 
-    /// Waits for the identity that replaced an outdated one.
+    /// Waits until a renewed identity replaces `before`, and returns it.
     ///
     /// # Errors
-    /// It was not just renewed.
+    /// No renewal was recorded in time.
     async fn renewed(&self, before: &Identity) -> Result<Identity, StoreError> {
         let mut standing = self.standing.subscribe();
         self.doubt(before);
@@ -260,7 +262,7 @@ impl CommitGuard for Arc<Fence> {
             Err(error) => return Err(error.into()),
         };
         for _ in 0..ATTEMPTS {
-            // Last, so that a client's own conflict is reported first.
+            // The compare of the identity is the last one, so that a conflict of the client is reported first.
             let fenced = transaction.clone().when(identity.key.clone(), Condition::At(identity.revision));
             match store.commit(fenced).await {
                 Err(CommitError::Compare { index, .. }) if index == transaction.compares.len() => {
@@ -308,7 +310,7 @@ mod tests {
             StoreKey::new("/identities/one")
         }
 
-        /// Writes the identity past the fence, and records it if `told`.
+        /// Writes the identity without the fence, and records it if `told` is true.
         async fn register(&self, registration: u64, told: bool) {
             let written = self.store.commit(Transaction::default().put(Self::key(), "me")).await.unwrap();
             let until = self.clock.now() + Duration::from_secs(60);
@@ -362,7 +364,7 @@ mod tests {
         assert!(!server.is_refused().await);
     }
 
-    /// Sends the write after the renewal is written and before it is recorded.
+    /// Sends the write after the renewal is in the store and before the fence records it.
     async fn write_during_a_registration(registration: u64) -> Result<Committed, CommitError> {
         let server = Server::new();
         server.register(1, true).await;
@@ -435,7 +437,7 @@ mod tests {
         assert!(doubted.is_err(), "it must not register again");
     }
 
-    /// A store that refuses puts, as an etcd without space.
+    /// A store that refuses puts, like an etcd without space.
     struct Roomless;
 
     impl CommitGuard for Roomless {

@@ -1,6 +1,6 @@
 //! A store with a guard for its commits: [`BoundedStore`](crate::BoundedStore) and [`FencedStore`](crate::FencedStore).
 //!
-//! Reads pass unchanged. A [`CommitGuard`] handles commits, so each such store implements only that.
+//! Reads pass unchanged. The [`CommitGuard`] of such a store handles its commits.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -27,7 +27,7 @@ pub trait CommitGuard: Send + Sync + 'static {
         transaction: Transaction,
     ) -> impl Future<Output = Result<Committed, CommitError>> + Send;
 
-    /// The reason for refusing new data, in addition to the store's.
+    /// The guard's reason for refusing new data, in addition to the store's.
     fn refusal(&self) -> Option<String> {
         None
     }

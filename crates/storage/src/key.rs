@@ -1,7 +1,7 @@
 //! Keys of the store: slash-separated paths in byte order.
 //!
-//! A separate type, so that store keys are not confused with keys relative to a collection. The meaning of a path is
-//! defined elsewhere.
+//! Store keys have their own type, so that code does not confuse them with keys relative to a collection. Other modules
+//! define the meaning of a path.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The contract of storage engines, with keys, continue tokens, the conformance suite, and a deterministic in-memory
 //! engine.
 //!
-//! Nothing here knows objects: values are bytes. Keys sort by the bytes of their paths in every engine. Revisions
+//! This crate does not know objects: values are bytes. Keys sort by the bytes of their paths in every engine. Revisions
 //! become visible in order: once a reader has seen revision R, no lower revision can appear.
 
 pub mod bounded;

@@ -1,11 +1,11 @@
 //! The in-memory engine: deterministic and multi-version, for tests and simulation.
 //!
-//! One lock guards all state, each write has its own revision, and no clock is read: equal sequences of calls give
-//! equal revisions and events. An empty store is at revision 1, since resourceVersion 0 has another meaning for
-//! clients.
+//! One lock guards all state, each write has its own revision, and the engine reads no clock. So equal sequences of
+//! calls give equal revisions and events. An empty store is at revision 1, since resourceVersion 0 has another meaning
+//! for clients.
 //!
-//! A clone shares the contents, so tests can restart a server without losing its data. A snapshot holds the
-//! contents of one moment; another store can start from it, and a store can go back to it.
+//! A clone shares the contents, so tests can restart a server without losing its data. A snapshot holds the contents of
+//! one moment. Another store can start from it, and a store can be restored to it.
 
 mod tree;
 
@@ -40,7 +40,7 @@ pub struct MemoryStore {
 
 struct Shared {
     state: Mutex<State>,
-    /// The newest revision, for waiting tails.
+    /// The newest revision, which wakes waiting tails.
     newest: watch::Sender<Revision>,
     /// The revision of an early compaction.
     crowded: watch::Sender<Revision>,
@@ -98,13 +98,14 @@ impl MemoryStore {
         self
     }
 
-    /// The contents at this moment. The store and the snapshot share unchanged parts, so the cost does not grow with the contents.
+    /// Returns the contents at this moment. The store and the snapshot share unchanged parts, so the cost does not grow
+    /// with the contents.
     pub fn snapshot(&self) -> MemorySnapshot {
         let state = self.shared.state.lock();
         MemorySnapshot { revision: state.revision, keys: state.keys.clone(), ends: state.ends.clone() }
     }
 
-    /// A store of its own that begins with a snapshot. It cannot read earlier revisions.
+    /// Creates a separate store that starts with the contents of a snapshot. It can't read earlier revisions.
     pub fn from_snapshot(snapshot: &MemorySnapshot) -> Self {
         Self::with_state(State {
             revision: snapshot.revision,
@@ -116,15 +117,16 @@ impl MemoryStore {
         })
     }
 
-    /// Goes back to the contents of a snapshot, at once and with new revisions: differing keys are put or deleted, and tails see these
-    /// changes. Keys for which `keeps` holds stay as they are. Returns the revision of the result.
+    /// Restores the contents of a snapshot, at once and with new revisions. Keys that differ are put or deleted, and
+    /// tails deliver these changes. Keys for which `keeps` returns true stay as they are. Returns the revision of the
+    /// result.
     pub fn restore(&self, snapshot: &MemorySnapshot, keeps: impl Fn(&StoreKey) -> bool) -> Revision {
         let mut state = self.shared.state.lock();
         let writes = state.differences(snapshot);
         for write in writes.into_iter().filter(|write| !keeps(write.key())) {
             state.apply(write);
         }
-        // ORDER: as for a commit.
+        // ORDER: as in a commit, the tails are woken before the lock is released.
         self.shared.newest.send_replace(state.revision);
         state.revision
     }
@@ -135,7 +137,7 @@ impl MemoryStore {
     }
 }
 
-/// The contents of a [`MemoryStore`] at one moment. A clone costs nothing.
+/// The contents of a [`MemoryStore`] at one moment. Clones share the contents.
 #[derive(Clone)]
 pub struct MemorySnapshot {
     revision: Revision,
@@ -144,7 +146,7 @@ pub struct MemorySnapshot {
 }
 
 impl MemorySnapshot {
-    /// The newest revision in it.
+    /// The newest revision of the contents.
     pub const fn revision(&self) -> Revision {
         self.revision
     }

@@ -1,6 +1,6 @@
 //! The meter of a store: counts each engine request with its key, duration and outcome.
 //!
-//! A [`GuardedStore`](crate::guarded::GuardedStore) calls it, so metrics need no wrapper of their own.
+//! A [`GuardedStore`](crate::guarded::GuardedStore) calls the meter, so metrics need no wrapper of their own.
 
 use std::time::Duration;
 
@@ -25,10 +25,10 @@ pub enum StoreOperation {
 }
 
 impl StoreOperation {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 6] = [Self::Create, Self::Update, Self::Delete, Self::Get, Self::List, Self::Count];
 
-    /// The name.
+    /// The name of the operation in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -40,7 +40,7 @@ impl StoreOperation {
         }
     }
 
-    /// The operation of a transaction, and the key that it is counted under: the first written one.
+    /// Returns the operation of a transaction and the key under which it is counted: the first written key.
     pub(crate) fn of(transaction: &Transaction) -> Option<(Self, StoreKey)> {
         let first = transaction.writes.first()?;
         let key = first.key();
@@ -59,11 +59,11 @@ impl StoreOperation {
 
 /// Counts requests to an engine.
 pub trait StoreMeter: Send + Sync + 'static {
-    /// Counts a request. `failed` means that the engine did not answer it; a failed compare is not a failure.
+    /// Counts a request. `failed` means that the engine did not answer. A failed compare is not a failure.
     fn note(&self, operation: StoreOperation, key: &StoreKey, took: Duration, failed: bool);
 }
 
-/// Returns true where the engine failed.
+/// Returns true if the engine failed.
 pub(crate) fn has_failed(error: &CommitError) -> bool {
     match error {
         CommitError::Compare { .. } => false,

@@ -1,7 +1,7 @@
 //! Reads a range in pages, each starting after the last key of the one before.
 //!
-//! Large reads use it: lists of the past, loading, comparing and copying. Callers choose what to skip and how to use a
-//! page.
+//! Users are large reads: lists at old revisions, loading, comparing and copying. Callers choose the keys to skip and
+//! the use of each page.
 
 use std::ops::Deref;
 

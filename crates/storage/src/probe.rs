@@ -1,6 +1,6 @@
 //! Probes the store at intervals, for `/readyz` and other health checks.
 //!
-//! A health check must answer at once and must not load the store, so it returns the last result.
+//! A health check must answer at once and must not load the store, so it returns the result of the last probe.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ const INTERVAL: Duration = Duration::from_secs(2);
 /// The time limit of a probe.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The last result: success, or the fault.
+/// The result of the last probe: success, or the fault.
 #[derive(Clone, Debug)]
 pub struct StoreProbe(Arc<Mutex<Result<(), String>>>);
 

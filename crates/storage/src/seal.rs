@@ -1,11 +1,13 @@
-//! The seal of a stored value: the key under which an engine holds it encrypted, or none.
+//! The seal of a stored value: the name of the key with which the value is encrypted in the engine, or none.
 //!
-//! Engines know no seals: all that they hold is plain to them. A store that encrypts sets the seal of each value that it opens, so
-//! that a cache can tell which values are to be encrypted anew without reading the store. What a seal means is decided there.
+//! Engines do not know seals. To an engine, every value is plain bytes. A store that encrypts sets the seal of each
+//! value that it decrypts. So a cache can find the values to encrypt again without reading the store. The store that
+//! encrypts defines the meaning of a seal.
 
 use std::sync::{OnceLock, PoisonError, RwLock};
 
-/// The most seals that are told apart. Values under further ones count as sealed by a key that is not used for writing.
+/// The maximum number of distinct seals. Values under further names count as encrypted by a key that is not used for
+/// writing.
 const MOST: usize = 60_000;
 
 /// The number of a seal. Equal names have equal numbers in one process.
@@ -13,14 +15,14 @@ const MOST: usize = 60_000;
 pub struct Seal(u16);
 
 impl Seal {
-    /// The value is stored as it is.
+    /// The value is not encrypted.
     pub const PLAIN: Self = Self(0);
-    /// The value could not be opened: its bytes are the reason, as UTF-8.
+    /// The value could not be decrypted. Its bytes are the reason, as UTF-8.
     pub const UNREADABLE: Self = Self(u16::MAX);
-    /// The seal of values under more names than are told apart.
+    /// The common seal of all names beyond the maximum number.
     const OTHER: Self = Self(u16::MAX - 1);
 
-    /// The seal of this name. Names stay in memory for as long as the process lives.
+    /// Returns the seal of this name. Names stay in memory until the process ends.
     pub fn named(name: &str) -> Self {
         static NAMES: OnceLock<RwLock<Vec<Box<str>>>> = OnceLock::new();
         let names = NAMES.get_or_init(RwLock::default);
@@ -36,12 +38,12 @@ impl Seal {
         place.and_then(|place| u16::try_from(place + 1).ok()).map_or(Self::OTHER, Self)
     }
 
-    /// Its number, for what keeps seals without knowing stores.
+    /// The number of the seal, for code that stores seals without depending on stores.
     pub const fn number(self) -> u16 {
         self.0
     }
 
-    /// Returns true for a value that could not be opened.
+    /// Returns true if the value could not be decrypted.
     pub fn is_unreadable(self) -> bool {
         self == Self::UNREADABLE
     }

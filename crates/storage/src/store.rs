@@ -1,7 +1,7 @@
 //! The `Store` trait: the operations that the API server needs from an engine.
 //!
-//! The contract is small: transactions with compares, ranges at a revision, one tail of all changes, compaction, times
-//! to live. `conformance` tests it for every engine. Objects are unknown here.
+//! The contract is small: transactions with compares, ranges at a revision, one tail of all changes, compaction, and
+//! times to live. `conformance` tests it for every engine. Engines do not know objects.
 
 use std::time::SystemTime;
 
@@ -22,12 +22,12 @@ pub struct KeyValue {
     pub value: Bytes,
     /// The revision of the write.
     pub revision: Revision,
-    /// How the engine has it. Of one that [is unreadable](Seal::is_unreadable) the bytes are the reason.
+    /// The seal of the value. For a value that [is unreadable](Seal::is_unreadable), the bytes are the reason.
     pub seal: Seal,
 }
 
 impl KeyValue {
-    /// A value that an engine has as it is.
+    /// Creates an entry whose value is not encrypted.
     pub fn new(key: StoreKey, value: Bytes, revision: Revision) -> Self {
         Self { key, value, revision, seal: Seal::PLAIN }
     }
@@ -54,8 +54,8 @@ pub enum Relief {
     Upkeep,
     /// The puts continue a deletion that has begun.
     Step,
-    /// The puts start a deletion. An object is marked once and grows by a few bytes that no client chooses, so this
-    /// needs no limit.
+    /// The puts start a deletion. An object is marked for deletion once. The mark adds a few bytes, whose number no
+    /// client controls, so these puts need no limit.
     Mark,
 }
 
@@ -91,12 +91,12 @@ impl Transaction {
         !self.writes.is_empty() && !self.has_puts()
     }
 
-    /// Returns true for a transaction that a full store accepts.
+    /// Returns true if a full store accepts the transaction.
     pub fn needs_no_room(&self) -> bool {
         self.relief() != Relief::None
     }
 
-    /// The reason for a full store to accept it. A transaction without puts needs none.
+    /// The reason for which a full store accepts the transaction. A transaction without puts is always accepted.
     pub fn relief(&self) -> Relief {
         if self.has_puts() { self.relief } else { Relief::Mark }
     }
@@ -116,7 +116,7 @@ pub struct Compare {
 pub enum Condition {
     /// The key has no value.
     Absent,
-    /// The key has a value, any.
+    /// The key has some value.
     Exists,
     /// The key's value was written at this revision.
     At(Revision),
@@ -170,12 +170,12 @@ pub fn unix_seconds(time: SystemTime) -> u64 {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
     /// The revision of each write, in the transaction's order. They ascend; an engine may give all writes of a
-    /// transaction the same one. A delete of an absent key has no revision of its own: it reports the newest at its
-    /// position.
+    /// transaction the same revision. A delete of an absent key gets no new revision: its entry is the newest revision
+    /// at its position.
     pub revisions: Vec<Revision>,
 }
 
-/// The reason why a transaction had no effect.
+/// The reason for which a transaction had no effect.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
     /// A compare did not hold. Nothing was written.
@@ -213,25 +213,26 @@ pub enum StoreError {
     /// The engine is unreachable, has stopped, or has no room. Nothing was written, and a retry may help.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
-    /// A transaction was sent, its answer was lost, and the engine could not find out the outcome: it took effect as a
-    /// whole, or not, or may still do so. Only commits end so. An unchecked repeat may write twice.
+    /// A transaction was sent, the answer was lost, and the engine could not find the outcome. The transaction took
+    /// effect as a whole, or had no effect, or may still take effect. Only commits return this error. A repeat without
+    /// a check may write twice.
     #[error("whether a write took effect is not known: {0}")]
     Unknown(String),
-    /// The engine has no room for the write. Nothing was written. A retry fails until deletions make room. The text is
-    /// for clients too, with the way out.
+    /// The engine has no space for the write. Nothing was written. A retry fails until deletions free space. Clients
+    /// also see the text, which says how to free space.
     #[error("the store is full: {0}")]
     Full(String),
-    /// An etcd without space, in its own words, which clients know.
+    /// An etcd without space. Holds etcd's own text, which clients recognize.
     #[error("etcd has no room: {0}")]
     EtcdFull(String),
     /// The engine answers reads and refuses all writes, deletions included, until an operator acts. Holds the reason
-    /// and the way out.
+    /// and the remedy.
     #[error("the store takes no writes: {0}")]
     ReadOnly(String),
-    /// A limit of the engine forbids the write. It has not happened; a retry does not help.
+    /// A limit of the engine forbids the write. Nothing was written, and a retry does not help.
     #[error("the store does not take this write: {0}")]
     TooLarge(String),
-    /// A write exceeds this server's own limit. It has not happened; a retry does not help.
+    /// A write exceeds this server's own limit. Nothing was written, and a retry does not help.
     #[error("writing {key} takes {bytes} bytes, and --max-object-bytes allows {limit}")]
     AboveLimit {
         /// The first written key.
@@ -244,7 +245,7 @@ pub enum StoreError {
     /// A value could not be encrypted, in upstream's words. Nothing was written. A key service may answer later.
     #[error("{0}")]
     Unsealed(String),
-    /// What is stored can't be understood, or the engine broke its own rules; a retry does not help.
+    /// The engine can't decode stored data, or broke its own rules. A retry does not help.
     #[error("the store is damaged: {0}")]
     Corrupt(String),
 }
@@ -265,7 +266,7 @@ impl StoreError {
         }
     }
 
-    /// Returns true if the same call may succeed later, and can be repeated without a check of the last one's outcome.
+    /// Returns true if the same call may succeed later, and a repeat needs no check of the first outcome.
     pub const fn is_retryable(&self) -> bool {
         match self {
             Self::Unavailable(_) | Self::Future { .. } => true,
@@ -327,17 +328,17 @@ pub struct StoreEvent {
     pub revision: Revision,
     /// The new value; `None` when the key was deleted.
     pub value: Option<Bytes>,
-    /// How the engine has the value. Of one that [is unreadable](Seal::is_unreadable) the bytes are the reason.
+    /// The seal of the value. For a value that [is unreadable](Seal::is_unreadable), the bytes are the reason.
     pub seal: Seal,
 }
 
 impl StoreEvent {
-    /// A change to a value that an engine has as it is.
+    /// Creates an event whose value is not encrypted.
     pub fn new(key: StoreKey, revision: Revision, value: Option<Bytes>) -> Self {
         Self { key, revision, value, seal: Seal::PLAIN }
     }
 
-    /// What the key holds since; `None` when it was deleted.
+    /// Returns the entry of the key after the change; `None` if the key was deleted.
     pub fn stored(&self) -> Option<KeyValue> {
         let value = self.value.clone()?;
         Some(KeyValue { key: self.key.clone(), value, revision: self.revision, seal: self.seal })
@@ -359,14 +360,14 @@ pub type Tail = BoxStream<'static, Result<TailBatch, StoreError>>;
 /// A multi-version key-value store with one global revision counter.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Applies a transaction. Returns once it is durable and visible to every later read. After a lost answer, an
-    /// engine checks the outcome before it reports it as unknown.
+    /// Applies a transaction. Returns once it is durable and visible to every later read. If its answer was lost, the
+    /// engine checks the outcome before it returns [`StoreError::Unknown`].
     ///
     /// # Errors
     /// [`CommitError::Compare`] when a condition does not hold; [`StoreError::Unknown`] when the outcome is unknown.
     async fn commit(&self, transaction: Transaction) -> Result<Committed, CommitError>;
 
-    /// The newest value of a key. Sees every commit acknowledged before the call.
+    /// Returns the newest value of a key. Sees every commit acknowledged before the call.
     async fn get(&self, key: &StoreKey) -> Result<Option<KeyValue>, StoreError>;
 
     /// Reads a range at one revision.
@@ -375,8 +376,8 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreError::Compacted`] and [`StoreError::Future`] for a revision that can't be read.
     async fn range(&self, request: RangeRequest) -> Result<RangePage, StoreError>;
 
-    /// Reads all entries of some ranges in any order, for engines where order costs time. `None` where the engine has
-    /// no faster way than [`Store::range`].
+    /// Reads all entries of some ranges in any order, for engines where order costs time. `None` if the engine has no
+    /// faster way than [`Store::range`].
     ///
     /// # Errors
     /// In the stream, those of [`Store::range`].
@@ -393,7 +394,7 @@ pub trait Store: Send + Sync + 'static {
     /// Errors of [`Store::range`].
     async fn count(&self, request: RangeRequest) -> Result<u64, StoreError>;
 
-    /// The seal that a value of this key would be written under now. Cost: a look-up.
+    /// The seal that a new value of this key would get now. Cost: a look-up.
     fn seal(&self, key: &str) -> Seal {
         let _ = key;
         Seal::PLAIN
@@ -402,7 +403,7 @@ pub trait Store: Send + Sync + 'static {
     /// The newest revision. Sees every commit that was acknowledged before the call. Never 0: an empty store is at 1.
     async fn current_revision(&self) -> Result<Revision, StoreError>;
 
-    /// The newest revision, from an engine that knows it without a request, since all commits pass through it.
+    /// The newest revision, if the engine knows it without a request because all commits pass through it.
     ///
     /// Cost: a memory read; every consistent read calls it.
     fn known_revision(&self) -> Option<Revision> {
@@ -426,13 +427,13 @@ pub trait Store: Send + Sync + 'static {
     /// [`StoreError::Future`] when `oldest` has not happened yet.
     async fn compact(&self, oldest: Revision) -> Result<(), StoreError>;
 
-    /// Waits until history exceeds the engine's room for it, and returns the revision for an early compaction. Never
-    /// returns for an engine without a limit in bytes.
+    /// Waits until the history exceeds the engine's limit in bytes, and returns the revision for an early compaction.
+    /// Never returns for an engine without such a limit.
     async fn crowded(&self) -> Revision {
         std::future::pending().await
     }
 
-    /// The bytes that new data may use, as of the last measurement; `None` where the engine does not know.
+    /// The bytes that new data may use, as of the last measurement; `None` if the engine does not know.
     fn free_bytes(&self) -> Option<u64> {
         None
     }
@@ -441,21 +442,21 @@ pub trait Store: Send + Sync + 'static {
     /// number.
     async fn expire(&self, now: SystemTime) -> Result<usize, StoreError>;
 
-    /// The reason why a working engine refuses new data, with the way out. Known from the last write.
+    /// The reason for which a working engine refuses new data, with the remedy. Known from the last write.
     fn refusal(&self) -> Option<String> {
         None
     }
 
-    /// Checks that the history has lost no row that the engine has not deleted itself. Takes about half a second for a million rows.
-    /// Engines that cannot tell find nothing.
+    /// Checks that the history has lost no row that the engine has not deleted itself. Takes about half a second for a
+    /// million rows. Engines that can't detect a loss return success.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] for a loss. Other errors when the engine does not answer.
+    /// [`StoreError::Corrupt`] for a loss. Other errors if the engine does not answer.
     async fn verify(&self) -> Result<(), StoreError> {
         Ok(())
     }
 
-    /// Checks that the engine answers and accepts writes. An engine without room that accepts deletions passes, since
-    /// making room needs it.
+    /// Checks that the engine answers and accepts writes. An engine without space that accepts deletions passes, since
+    /// clients need it to free space.
     async fn check(&self) -> Result<(), StoreError>;
 }

@@ -1,7 +1,7 @@
 //! Backoff of failed or self-triggered work.
 //!
-//! Without waits, a background task would take a runtime thread from requests. Queues and loops get their waits here: a
-//! first wait, a longest one, and a random part.
+//! Without waits, a background task would take a runtime thread from requests. Queues and loops compute their waits
+//! here, from a first wait, a longest wait, and a random part.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -22,7 +22,8 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The wait after this number of failed attempts before the last one, without a random part.
+    /// Returns the wait after the last failed attempt, without a random part. `attempts` is the number of failed
+    /// attempts before it.
     pub fn after(self, attempts: u32) -> Duration {
         self.first.saturating_mul(2_u32.saturating_pow(attempts)).min(self.longest)
     }
@@ -44,7 +45,7 @@ impl Jitter {
     }
 }
 
-/// A loop with growing intervals between turns, while each turn ends soon.
+/// Delays the turns of a loop, with growing intervals while turns end early.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -67,12 +68,13 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// A loop before its first turn.
+    /// Creates the pace of a loop before its first turn.
     pub fn new(backoff: Backoff) -> Self {
         Self { backoff, jitter: Jitter::default(), last: None }
     }
 
-    /// Waits for the next turn. The first one, and one after a turn longer than the longest wait, starts at once.
+    /// Waits for the next turn. The first turn starts at once, and so does one after a turn that was longer than the
+    /// longest wait.
     pub async fn turn(&mut self) {
         let now = Instant::now();
         let attempts = match self.last {

@@ -1,14 +1,15 @@
 //! A task that holds a resource and returns it at the end.
 //!
-//! A server's identity is held this way: writes in flight need it longer than requests do, and it is given up in order
-//! at the end.
+//! A keeper holds the server's identity: writes in flight need the identity after the last request has ended, and the
+//! server releases it at the end.
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::Supervisor;
 
-/// The task, which must not end by itself. Dropping this aborts it with its resource.
+/// The task, which must not end before its token is cancelled. Dropping the keeper aborts the task and drops the
+/// resource.
 #[derive(Debug)]
 pub struct Keeper<T> {
     task: &'static str,

@@ -1,17 +1,17 @@
-//! Supervision of background tasks: the end of one does not go unnoticed.
+//! Supervision of background tasks: the unexpected end of a task becomes a failure of the server.
 //!
 //! A server depends on tasks and threads that run as long as it does: the tail that feeds the cache, the writers of
-//! stores, the compactor, the identity, the controllers. After a panic or an early return of one, the others would
-//! continue with incomplete work.
+//! stores, the compactor, the identity, the controllers. If one panics or returns early, the others would continue with
+//! incomplete work.
 //!
-//! All are therefore started here, under a name. The end of one is a [`Failure`], which is logged, fails `/livez` and
-//! ends the process. [`Supervisor::fail`] reports other fatal conditions, such as a store whose disk has failed.
+//! So this crate starts all of them, each under a name. An early end is a [`Failure`], which is logged, fails `/livez`
+//! and ends the process. [`Supervisor::fail`] reports other fatal conditions, such as a store whose disk has failed.
 //!
 //! The watchdog thread detects and names tasks and requests that block a runtime thread.
 //!
-//! Tasks of one connection or request are not started here. Their callers use [`outcome`]. The crate must not know the
-//! work of tasks, and ends nothing itself: that is for the composition of a server. A [`RepeatLog`] limits log lines
-//! about repeated failures.
+//! Tasks of one connection or request are not started here. Their callers use [`outcome`]. This crate does not know the
+//! work of tasks, and does not end the process: the server does. A [`RepeatLog`] limits log lines about repeated
+//! failures.
 
 mod backoff;
 mod group;
@@ -46,12 +46,12 @@ pub use serving::Serving;
 pub use turns::{Turns, TurnsByOwner};
 pub use watchdog::HeldThread;
 
-/// The result of a task.
+/// Returns the result of a task.
 ///
 /// Never returns for a cancelled task, since the server is then being torn down.
 ///
 /// # Panics
-/// If the task did.
+/// If the task panicked.
 pub async fn outcome<T>(task: impl Future<Output = Result<T, JoinError>>) -> T {
     match task.await.map_err(JoinError::try_into_panic) {
         Ok(done) => done,
@@ -82,11 +82,11 @@ struct State {
     tasks: Mutex<Vec<&'static str>>,
     /// The failures in order. Each task fails at most once.
     failures: watch::Sender<Vec<Failure>>,
-    /// The task that a test made panic.
+    /// The task that a test makes panic.
     killed: OnceLock<&'static str>,
-    /// The task that a test made block its thread, with the duration.
+    /// The task that a test makes block its thread, with the duration.
     stalled: Mutex<Option<(&'static str, Duration)>>,
-    /// True while `stalled` is set. Each turn of a task reads only this.
+    /// True while `stalled` is set. Each poll of a task reads only this flag.
     is_stalled: AtomicBool,
     /// The blocked threads found by the watchdog.
     held: Mutex<Vec<HeldThread>>,
@@ -110,10 +110,10 @@ impl Default for State {
 }
 
 impl Supervisor {
-    /// Reports a fatal failure of `task`. `reason` is the rest of the sentence.
+    /// Reports a fatal failure of `task`. `reason` is the rest of a sentence that begins with the task's name.
     ///
-    /// Returns at once. The server waits in [`failed`](Self::failed) and shuts down. Until then the caller refuses its
-    /// work.
+    /// Returns at once. The server waits in [`failed`](Self::failed) and shuts down. Until then the caller must refuse
+    /// its work.
     pub fn fail(&self, task: &'static str, reason: impl Into<String>) {
         self.note(task);
         let failure = Failure { task, reason: reason.into() };
@@ -129,7 +129,7 @@ impl Supervisor {
         }
     }
 
-    /// Makes a task panic at its next poll, for tests. At most one task.
+    /// Makes a task panic at its next poll, for tests. Only the first call has an effect.
     pub fn kill(&self, task: &'static str) {
         let _first = self.0.killed.set(task);
     }
@@ -140,7 +140,7 @@ impl Supervisor {
         self.0.is_stalled.store(true, Ordering::Relaxed);
     }
 
-    /// The mark for polling work of this name, by which the watchdog names it.
+    /// Returns the mark for polling work of this name. The watchdog reports blocked work by it.
     pub fn mark(&self, name: &'static str) -> Mark {
         Mark::of(self.0.number, name)
     }
@@ -171,9 +171,9 @@ impl Supervisor {
         self.0.failures.borrow().iter().find(|failure| failure.task == task).cloned()
     }
 
-    /// Supervises a future that must not end before `stopping` is cancelled. `None` is a panic.
+    /// Supervises a future that must not end before `stopping` is cancelled. Returns `None` after a panic.
     ///
-    /// A future that is dropped before its end, as by an abort, counts as ended in order.
+    /// A future that is dropped before its end, for example by an abort, counts as a normal end.
     pub fn watch<W: Future>(
         &self,
         task: &'static str,
@@ -191,7 +191,7 @@ impl Supervisor {
         }
     }
 
-    /// Supervises a future that may end when its work is done. `None` is a panic.
+    /// Supervises a future that may end when its work is done. Returns `None` after a panic.
     pub fn watch_finite<W: Future>(
         &self,
         task: &'static str,
@@ -210,7 +210,7 @@ impl Supervisor {
                     work.as_mut().poll(context)
                 })
             });
-            // State left by a panic is not used again, since the server ends.
+            // The server ends after a panic, so no code uses the state that it left.
             match AssertUnwindSafe(work).catch_unwind().await {
                 Ok(done) => Some(done),
                 Err(panic) => {
@@ -223,7 +223,7 @@ impl Supervisor {
 
     /// Starts a task that must not end before `stopping` is cancelled.
     ///
-    /// The future is boxed, here and in a [`TaskGroup`], so that the runtime's code is compiled once and not for each
+    /// This function and [`TaskGroup`] box the future, so that the runtime's code is compiled once and not for each
     /// task.
     pub fn spawn<T: Send + 'static>(
         &self,

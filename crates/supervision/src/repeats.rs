@@ -1,11 +1,11 @@
-//! Rate-limited log lines for failures that repeat by request or by turn of a loop.
+//! Rate-limited log lines for failures that repeat with each request or each turn of a loop.
 //!
 //! Failures are counted by subject, such as the name of a webhook. The first one of a subject is logged at once. After
 //! that, a subject gets at most one line a minute, with the number of failures since its last line. A recovery gets one
 //! line for each line about a failure.
 //!
-//! Subjects are stored as hashes in a bounded table, and excess ones share one entry. Callers write the lines, so that
-//! each keeps its level, target and fields.
+//! The log stores subjects as hashes in a bounded table, and all further subjects share one entry. Callers write the
+//! lines, so that each line keeps its level, target and fields.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write as _};
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(log.worked("a"), None);
         assert_eq!((log.failed("a"), log.failed("a")), (line(0), None));
         assert_eq!((log.worked("b"), log.worked("a"), log.worked("a")), (None, line(1), None));
-        // A failure that comes and goes gets two lines a minute.
+        // A failure that alternates with successes gets two lines a minute.
         for _ in 0..100 {
             assert_eq!((log.failed("a"), log.worked("a")), (None, None));
         }

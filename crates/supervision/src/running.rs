@@ -1,6 +1,6 @@
 //! Marks of the task or request that each thread currently polls, for the watchdog.
 //!
-//! A poll costs two relaxed stores in the thread's own slot, without reading a clock or taking a lock. The watchdog
+//! A poll writes the thread's own slot twice (relaxed stores). It reads no clock and takes no lock. The watchdog
 //! detects a mark that is unchanged between two checks.
 
 use std::cell::Cell;
@@ -23,23 +23,23 @@ thread_local! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark(u32);
 
-/// The mark of one thread.
+/// The slot of one thread, with the mark of its current poll.
 #[derive(Debug)]
 pub(crate) struct Place {
-    /// 0, or the number of a mark in the upper bits and of the poll in the lower ones.
+    /// 0 without a poll. Otherwise the number of the mark in the upper bits and of the poll in the lower ones.
     state: AtomicU64,
     thread: String,
-    /// The system's file with the thread's waiting time for a processor.
+    /// The file of the system that reports the thread's waiting time for a processor.
     schedule: Option<String>,
 }
 
-/// The place of this thread.
+/// The slot of this thread.
 struct Own {
     place: Arc<Place>,
     polls: Cell<u32>,
 }
 
-/// Excludes this thread from the watchdog, for a thread that may block. Must be called before its first poll.
+/// Excludes this thread from the watchdog, because it may block. Must be called before its first poll.
 pub fn unwatched_thread() {
     let _ended =
         OWN.try_with(|own| PLACES.lock().retain(|place| !std::ptr::eq(place.as_ptr(), Arc::as_ptr(&own.place))));
@@ -65,7 +65,7 @@ impl Mark {
             names.push((supervisor, name));
             names.len() - 1
         });
-        // 0 is no mark.
+        // The number 0 means no mark.
         Self(u32::try_from(place + 1).unwrap_or(u32::MAX))
     }
 
@@ -85,14 +85,14 @@ impl Mark {
     }
 }
 
-/// Restores the previous mark of a thread, also after a panic.
+/// Restores the previous mark of a thread on drop, also after a panic.
 struct Marked {
     before: u64,
 }
 
 impl Drop for Marked {
     fn drop(&mut self) {
-        // A thread that ends has no slot.
+        // A thread that is ending has no slot any more.
         let _ended = OWN.try_with(|own| own.place.state.store(self.before, Ordering::Relaxed));
     }
 }
@@ -105,7 +105,7 @@ impl Place {
         places.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// The current poll. 0 without one.
+    /// The state of the current poll. 0 without a poll.
     pub(crate) fn state(&self) -> u64 {
         self.state.load(Ordering::Relaxed)
     }
@@ -123,7 +123,7 @@ impl Place {
     }
 }
 
-/// The supervisor and the name of a poll.
+/// Returns the supervisor and the name of a poll.
 pub(crate) fn name_of(state: u64) -> Option<(u64, &'static str)> {
     let number = usize::try_from(state >> 32).ok()?;
     NAMES.lock().get(number.checked_sub(1)?).copied()

@@ -1,13 +1,13 @@
-//! The listener of a server and its background tasks, stopped in order or at once.
+//! The listener of a server and its background tasks, stopped in two phases or at once.
 //!
-//! The server does the work between and after the two phases.
+//! Between the phases and after them, the server does its own shutdown work.
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::{Supervisor, TaskGroup};
 
-/// A listener for requests, and the background tasks. Dropping this stops all of it at once.
+/// A listener for requests, and the background tasks. Dropping it stops both at once.
 #[derive(Debug)]
 pub struct Serving {
     stopping: CancellationToken,

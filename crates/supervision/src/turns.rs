@@ -1,9 +1,9 @@
-//! Fair use of a runtime's threads: each owner of work uses at most a part at a time.
+//! Fair use of a runtime's threads: each owner of work uses at most a part of them at a time.
 //!
-//! A future is polled only while fewer than the allowed futures of its owner are being polled. Others of the owner wait
-//! without a thread, so that one owner's work leaves threads to others, whatever its amount. Tasks started with
-//! [`spawn`] and [`blocking`] share the owner. A turn is released between polls, so work that waits for a store or its
-//! own tasks holds none.
+//! An owner has a limited number of turns, and each poll of a future needs a turn. A future without a turn waits and
+//! uses no thread. So the work of one owner leaves threads to others, whatever its amount. Tasks started with [`spawn`]
+//! and [`blocking`] have the same owner as their caller. A turn is released after each poll, so work that waits for a
+//! store or for its own tasks holds none.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -44,9 +44,9 @@ struct Pool {
 
 #[derive(Default)]
 struct State {
-    /// The number of turns in use.
+    /// The number of turns in use by all owners.
     taken: usize,
-    /// The number of the next work in the queue.
+    /// The number that the next work in the queue gets.
     next: u64,
     owners: HashMap<u64, Owner>,
 }
@@ -65,22 +65,22 @@ struct Turn(Turns);
 /// The position of work in the queue.
 struct Queued {
     turns: Turns,
-    /// Kept by work that was woken without getting a turn, so that later work does not overtake it.
+    /// The number stays with work that was woken without getting a turn, so that later work does not overtake it.
     number: Option<u64>,
 }
 
 impl TurnsByOwner {
-    /// Gives each owner at most `most` turns at a time, and at least one, independent of others.
+    /// Gives each owner at most `most` turns at a time, and at least one, independently of other owners.
     pub fn new(most: usize) -> Self {
         Self::of_pool(most, None)
     }
 
-    /// Gives all owners together `all` turns, and each at most `most` of them. An owner with turns gets another one
-    /// only while more are free than it has, so that later owners find some. A released turn goes to the owner with
-    /// fewest.
+    /// Gives all owners together `all` turns, and each owner at most `most` of them. An owner with turns gets another
+    /// one only while more turns are free than it has, so that later owners find some. A released turn passes to the
+    /// waiting owner with the fewest turns.
     ///
-    /// Work has to be polled whenever it is woken, as a separate task is. Work that is woken and not polled delays
-    /// others.
+    /// The caller must poll work whenever it is woken, as a separate task does. Work that is woken and not polled
+    /// delays other work.
     pub fn shared(all: usize, most: usize) -> Self {
         Self::of_pool(most, Some(all.max(1)))
     }
@@ -121,8 +121,8 @@ impl Pool {
         has < self.most && free > 0 && (has == 0 || has < free)
     }
 
-    /// The work that gets a free turn, removed from the queue: that of the owner with fewest, and among those the
-    /// oldest. Without a limit for all owners, the turn stays with its owner.
+    /// Removes the work that gets a free turn from the queue. That is the oldest work of the owner with the fewest
+    /// turns. Without a limit for all owners, the turn stays with its owner.
     fn next(&self, state: &mut State, owner: u64) -> Option<Waker> {
         let waits = |(id, known): &(&u64, &Owner)| {
             let is_for = self.all.is_some() || **id == owner;
@@ -135,7 +135,7 @@ impl Pool {
 }
 
 impl State {
-    /// Removes an owner without turns and waiting work.
+    /// Removes an owner that has no turns and no waiting work.
     fn tidy(&mut self, owner: u64) {
         if self.owners.get(&owner).is_some_and(|known| known.taken == 0 && known.waiting.is_empty()) {
             self.owners.remove(&owner);
@@ -164,7 +164,7 @@ impl Queued {
         }
         let was_woken =
             self.number.is_some_and(|number| known.waiting.insert(number, context.waker().clone()).is_none());
-        // The turn that caused the wakeup may be free for another owner.
+        // The turn that caused the wakeup may now be free for another owner.
         let next = if was_woken { pool.next(&mut state, *owner) } else { None };
         drop(state);
         next.into_iter().for_each(Waker::wake);
@@ -178,7 +178,7 @@ impl Drop for Queued {
         let Turns { pool, owner } = &self.turns;
         let mut state = pool.state.lock();
         let waited = state.owners.get_mut(owner).is_some_and(|known| known.waiting.remove(&number).is_some());
-        // It was woken for a turn that it does not use.
+        // The work was woken for a turn that it does not use.
         let next = if waited { None } else { pool.next(&mut state, *owner) };
         state.tidy(*owner);
         drop(state);
@@ -218,14 +218,14 @@ where
     }
 }
 
-/// Runs work on a blocking thread, with a turn if the current task has an owner. It does not start if the result is no
-/// longer awaited.
+/// Runs work on a blocking thread, with a turn if the current task has an owner. The work does not start if the caller
+/// has dropped the future by then.
 ///
 /// # Panics
-/// If the work does.
+/// If the work panics.
 pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let Ok(turns) = CURRENT.try_with(Turns::clone) else { return outcome(spawn_blocking(work)).await };
-    // A separate task, because the current poll has a turn and could wait for a second one forever.
+    // This is a separate task, because the current poll has a turn and could wait for a second one forever.
     let begun = tokio::spawn(async move {
         let mut queued = Queued { turns, number: None };
         let turn = poll_fn(|context| queued.poll_turn(context)).await;

@@ -1,8 +1,8 @@
 //! The watchdog: a thread that detects tasks and requests that block a runtime thread.
 //!
 //! A blocked thread polls nothing else. Work in its queue, including other requests, waits, while health checks on
-//! other threads succeed. The watchdog logs the blocking task, fails a health check meanwhile, and logs the recovery. A
-//! poll that repeatedly polls marked futures changes its slot, and is not detected.
+//! other threads succeed. The watchdog logs the blocking task, fails a health check meanwhile, and logs the recovery.
+//! It does not detect a poll that itself polls marked futures repeatedly, since each of them changes the thread's slot.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -29,11 +29,11 @@ pub struct HeldThread {
     pub thread: String,
     /// The task or request that blocks it.
     pub task: &'static str,
-    /// The observed duration.
+    /// The duration since the watchdog first saw this poll.
     pub held: Duration,
 }
 
-/// The first observation of a poll.
+/// The first time that the watchdog saw a poll.
 struct Seen {
     state: u64,
     at: Instant,
@@ -64,7 +64,7 @@ impl Supervisor {
         self.0.held.lock().clone()
     }
 
-    /// The number of detected blocks.
+    /// The number of blocked threads detected so far.
     pub fn holds(&self) -> u64 {
         self.0.holds.load(Ordering::Relaxed)
     }
@@ -95,7 +95,7 @@ impl Supervisor {
         *self.0.held.lock() = held;
     }
 
-    /// The thread of a poll that was observed before, if it has lasted too long.
+    /// Returns the thread of a poll that the watchdog saw before, if the poll has lasted too long.
     fn held_by(&self, place: &Place, known: &mut Seen, now: Instant) -> Option<HeldThread> {
         let lasted = now.saturating_duration_since(known.at);
         if lasted < LONGEST_POLL {

@@ -1,7 +1,8 @@
-//! Watches with selectors, indexed by a term that every selected object has.
+//! Watches with selectors. The index finds a selector by a term that every selected object has.
 //!
-//! An event is tested only against selectors whose term its object has before or after it. It concerns those that
-//! select one of the two states, so a watch is woken for objects that match, and for those that cease to.
+//! An event is tested only against selectors whose term its object has before or after the event. It belongs to the
+//! scope of a selector that selects one of the two states. So a watch is woken for objects that match, and for objects
+//! that no longer match.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,7 +14,7 @@ use crate::event::Event;
 use crate::scope::{ScopeTerm, SelectedScope};
 use crate::spec::Layout;
 
-/// A watched selector, and its watches.
+/// A selector with watches.
 struct Followed {
     scope: SelectedScope,
     state: ScopeState,
@@ -31,15 +32,15 @@ type ByTerm = HashMap<Box<str>, Demanding>;
 /// All watched selectors.
 #[derive(Default)]
 pub(super) struct SelectedScopes {
-    /// By `key=value`, as in entries.
+    /// The selectors that require a label, by `key=value` as in entries.
     labels: ByTerm,
     label_keys: ByTerm,
     names: ByTerm,
-    /// By the index of a field, and by its text.
+    /// The selectors that require a value of a field, by the index of the field and by the value.
     fields: Vec<ByTerm>,
 }
 
-/// The reason why a scope exists.
+/// The reason for which the scope must exist.
 const REGISTERED: &str = "a scope is known as long as a cursor is registered in it";
 
 impl SelectedScopes {
@@ -151,7 +152,8 @@ impl SelectedScopes {
         }
     }
 
-    /// The index of a term and its key there. Unknown fields have no terms: their scope is that of all events.
+    /// The index for a term, and the key of the term there. A field that the layout lacks has no terms, and its scope
+    /// contains all events.
     fn terms_mut<'t>(&mut self, term: &'t ScopeTerm, layout: &Layout) -> (&mut ByTerm, Cow<'t, str>) {
         match term {
             ScopeTerm::Label { key, value } => (&mut self.labels, label(key, value).into()),
@@ -184,7 +186,7 @@ fn key_of(term: &str) -> &str {
     term.split_once('=').map_or(term, |(key, _)| key)
 }
 
-/// The labels before and after an event, each with flags for repetitions of the label and of its key.
+/// The labels before and after an event. The flags are true if the label, or its key, was already returned.
 fn terms_of<'e>(before: Option<&'e Entry>, after: Option<&'e Entry>) -> impl Iterator<Item = (&'e str, bool, bool)> {
     let old = before.map_or(&[][..], |entry| entry.labels.terms());
     let is_same = before.zip(after).is_some_and(|(before, after)| before.labels.same(&after.labels));

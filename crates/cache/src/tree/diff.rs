@@ -1,7 +1,7 @@
-//! The difference between two trees, without visiting shared nodes.
+//! The difference between two trees, without visiting the nodes that they share.
 //!
-//! Trees with a common origin share most nodes. Both are walked in parallel, and a shared node is skipped as a whole.
-//! The cost is that of the changed leaves, whatever the size of the trees.
+//! Trees with a common origin share most nodes. The difference walks both in parallel and skips a shared node as a
+//! whole. The cost depends on the number of changed leaves and not on the size of the trees.
 
 use super::node::{Leaf, Node};
 use super::{CowTree, Item};
@@ -24,7 +24,7 @@ struct Side<'a, T: Item> {
 }
 
 impl<'a, T: Item> Diff<'a, T> {
-    /// The difference of two trees, whose items are compared by `same`.
+    /// Creates the difference of two trees. `same` returns true for items that are equal.
     pub fn new(old: &'a CowTree<T>, new: &'a CowTree<T>, same: fn(&T, &T) -> bool) -> Self {
         Self { old: Side::of(old), new: Side::of(new), same }
     }
@@ -80,7 +80,7 @@ impl<'a, T: Item> Side<'a, T> {
         Self { ahead: vec![&tree.root], leaf: None, key: Vec::new() }
     }
 
-    /// Enters the next node.
+    /// Moves to the first item below the next node.
     fn open(&mut self) {
         match self.ahead.pop() {
             Some(Node::Inner(inner)) => self.ahead.extend(inner.children().iter().rev()),
@@ -89,7 +89,7 @@ impl<'a, T: Item> Side<'a, T> {
         }
     }
 
-    /// Moves to an item of a leaf, or past its last.
+    /// Moves to an item of a leaf, or past its last item.
     fn stand(&mut self, leaf: &'a Leaf<T>, at: usize) {
         self.leaf = (at < leaf.items().len()).then_some((leaf, at));
         if self.leaf.is_some() {

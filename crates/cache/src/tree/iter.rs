@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::node::{Inner, Node};
 use super::{CowTree, Item, Leaf};
 
-/// The depth without an allocation, enough for 8 * 32^5 leaves.
+/// The depth of a tree that needs no allocation, enough for 8 * 32^5 leaves.
 const INLINE_DEPTH: usize = 6;
 
 /// Items of a tree in key order.
@@ -90,7 +90,7 @@ impl<'a, T: Item> Iterator for Iter<'a, T> {
 
 impl<T: Item> ExactSizeIterator for Iter<'_, T> {}
 
-/// The leaves of a range of ranks, one after the other. Owns its tree, so it can be held across awaits.
+/// The leaves of a range of ranks, in order. It owns its tree, so it can be held across awaits.
 #[derive(Clone)]
 pub struct LeafCursor<T: Item> {
     tree: CowTree<T>,
@@ -124,9 +124,9 @@ impl<T: Item> Iterator for LeafCursor<T> {
     }
 }
 
-/// The keys of a range of ranks, one after the other. Owns its tree, so it can be held across awaits.
+/// The keys of a range of ranks, in order. It owns its tree, so it can be held across awaits.
 ///
-/// Cost: a key is assembled from its leaf in one reused buffer.
+/// Cost: each key is assembled from its leaf in one reused buffer.
 pub struct KeyCursor<T: Item> {
     leaves: LeafCursor<T>,
     leaf: Option<LeafSlice<T>>,
@@ -181,7 +181,7 @@ impl<T: Item> LeafSlice<T> {
         self.from == 0 && self.to == self.leaf.items().len()
     }
 
-    /// A leaf with exactly these items.
+    /// Returns a leaf with exactly these items.
     pub(super) fn into_leaf(self) -> Arc<Leaf<T>> {
         if self.is_whole() { self.leaf } else { Arc::new(self.leaf.part(self.places())) }
     }

@@ -1,8 +1,7 @@
 //! Sorted byte strings in one piece of memory.
 //!
-//! The common prefix is stored once, followed by the suffixes, in which neighbours differ by a few letters. A search
-//! therefore touches a few cache lines instead of one allocation for each compared string, and a copy is one operation.
-//! Immutable: every change creates a new one.
+//! The memory has the common prefix once, followed by the suffixes. So a search reads a few cache lines instead of one
+//! allocation for each compared string, and a copy is one operation. Keys are immutable: every change creates new ones.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -32,7 +31,7 @@ struct Sections<'a> {
 }
 
 impl Keys {
-    /// Builds from strictly ascending keys.
+    /// Builds the memory of strictly ascending keys.
     pub(super) fn of<K: AsRef<[u8]>>(keys: &[K]) -> Self {
         let (first, last) = match keys {
             [] => return Self::default(),
@@ -75,7 +74,7 @@ impl Keys {
         [parts.prefix, parts.rest(at)].concat()
     }
 
-    /// The index of a key, or that for inserting it.
+    /// The index of a key. If it is absent, the error is the index at which to insert it.
     pub(super) fn find(&self, key: &[u8]) -> Result<usize, usize> {
         let parts = self.parts();
         let Some(rest) = key.strip_prefix(parts.prefix) else {
@@ -94,7 +93,7 @@ impl Keys {
         Err(low)
     }
 
-    /// The keys with one inserted.
+    /// Returns the keys with a key inserted at an index.
     pub(super) fn with(&self, at: usize, key: &[u8]) -> Self {
         let parts = self.parts();
         let Some(rest) = key.strip_prefix(parts.prefix).filter(|_| !self.is_empty()) else {
@@ -113,7 +112,7 @@ impl Keys {
         })
     }
 
-    /// The keys without one.
+    /// Returns the keys without the key at an index.
     pub(super) fn without(&self, at: usize) -> Self {
         let parts = self.parts();
         let (from, to) = (parts.start(at), parts.end(at));
@@ -126,12 +125,12 @@ impl Keys {
         })
     }
 
-    /// A range of the keys.
+    /// Returns a range of the keys.
     pub(super) fn part(&self, range: Range<usize>) -> Self {
         Self::of(&range.map(|at| self.get(at)).collect::<Vec<_>>())
     }
 
-    /// These keys followed by others, with an optional one in between.
+    /// Returns these keys followed by the keys of `right`, with an optional key in between.
     pub(super) fn joined(&self, between: Option<&[u8]>, right: &Self) -> Self {
         Self::of(&self.all().chain(between.map(<[u8]>::to_vec)).chain(right.all()).collect::<Vec<_>>())
     }
@@ -140,9 +139,9 @@ impl Keys {
         (0..self.len()).map(|at| self.get(at))
     }
 
-    /// Allocates the memory for `keys` keys with this prefix and `bytes` bytes of suffixes, filled by `write`.
+    /// Allocates the memory for `keys` keys with this prefix and `bytes` bytes of suffixes. `write` fills the memory.
     fn written(keys: usize, prefix: &[u8], bytes: usize, write: impl FnOnce(&mut &mut [u8])) -> Self {
-        // Allocated in its exact size and place, since most writes of a tree do this.
+        // The memory is allocated once in its exact size, since most writes of a tree do this.
         let mut memory: Arc<[u8]> = std::iter::repeat_n(0, keys * END + prefix.len() + bytes).collect();
         write(&mut Arc::get_mut(&mut memory).expect("it is not shared yet"));
         Self { len: end(keys), common: end(prefix.len()), memory }
@@ -164,11 +163,11 @@ impl<'a> Sections<'a> {
         u32::from_le_bytes(self.ends[at]) as usize
     }
 
-    /// The [`beginning`] of a suffix. Nearly all differ there, so few comparisons need a call.
+    /// The [`beginning`] of a suffix. Nearly all suffixes differ in it, so few comparisons need a call.
     fn beginning(&self, at: usize) -> u64 {
         let (start, end) = (self.start(at), self.end(at));
         match self.rests.get(start..).and_then(<[u8]>::first_chunk) {
-            // Bytes after a short suffix belong to the next.
+            // The bytes after a short suffix belong to the next one.
             Some(bytes) if end - start < bytes.len() => u64::from_be_bytes(*bytes) & !(u64::MAX >> (8 * (end - start))),
             Some(bytes) => u64::from_be_bytes(*bytes),
             None => beginning(&self.rests[start..end]),
@@ -180,7 +179,7 @@ impl<'a> Sections<'a> {
     }
 }
 
-/// The first bytes of a text, padded with zeros, so that different beginnings compare like the texts.
+/// The first bytes of a text, padded with zeros. If two of them differ, they have the order of the texts.
 fn beginning(text: &[u8]) -> u64 {
     match text.first_chunk() {
         Some(bytes) => u64::from_be_bytes(*bytes),

@@ -1,8 +1,11 @@
 //! Nodes of the tree: search, insert with splits, remove with joins.
 //!
-//! Invariants, checked by the tests: all leaves have one depth. The sums of a node are those of its items. A separator
-//! is above every key on its left and not above any on its right. No child of an inner node is empty. A removal leaves
-//! no underfull node that has a neighbour.
+//! Invariants, which the tests check:
+//! - All leaves have the same depth.
+//! - The sums of a node are the sums of its items.
+//! - A separator is above every key on its left and not above any key on its right.
+//! - No child of an inner node is empty.
+//! - A removal leaves no underfull node that has a neighbour.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -38,7 +41,7 @@ pub(super) enum Node<T: Item> {
 
 /// Consecutive items, and the data derived from them.
 pub struct Leaf<T: Item> {
-    /// Shared between copies, since most writes replace an item.
+    /// The keys of the items. Copies of a leaf share them, since most writes replace an item.
     keys: Keys,
     items: Vec<T>,
     weight: u64,
@@ -47,7 +50,8 @@ pub struct Leaf<T: Item> {
 
 pub(super) struct Inner<T: Item> {
     children: Vec<Node<T>>,
-    /// The i-th is between `children[i]` and `children[i + 1]`. Shared between copies, since few writes change them.
+    /// The separators. The i-th is between `children[i]` and `children[i + 1]`. Copies of a node share them, since few
+    /// writes change them.
     separators: Keys,
     sums: Sums,
 }
@@ -78,7 +82,7 @@ impl<T: Item> Node<T> {
         }
     }
 
-    /// Returns true for the same node.
+    /// Returns true if both are the same node in memory.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Leaf(one), Self::Leaf(other)) => Arc::ptr_eq(one, other),
@@ -87,7 +91,7 @@ impl<T: Item> Node<T> {
         }
     }
 
-    /// The height of the node above the leaves, including itself.
+    /// The number of levels from this node to the leaves.
     pub(super) fn height(&self) -> usize {
         let mut node = self;
         let mut height = 0;
@@ -143,7 +147,8 @@ impl<T: Item> Node<T> {
         }
     }
 
-    /// Inserts an item. `rightmost` marks the last node of the tree: if full, it stays full when it grows at its end.
+    /// Inserts an item. `rightmost` is true for the last node of its level. If a full one grows at its end, its left
+    /// half stays full.
     pub(super) fn insert(&mut self, key: &[u8], item: T, rightmost: bool) -> Grown<T> {
         match self {
             Self::Leaf(leaf) => Leaf::unshared(leaf).insert(key, item, rightmost),
@@ -158,7 +163,7 @@ impl<T: Item> Node<T> {
         }
     }
 
-    /// The only child of an inner node with one.
+    /// Returns the child of an inner node with a single child.
     pub(super) fn only_child(&self) -> Option<Self> {
         match self {
             Self::Leaf(_) => None,
@@ -169,7 +174,7 @@ impl<T: Item> Node<T> {
         }
     }
 
-    /// A node above two neighbours.
+    /// Creates a node above two neighbours.
     pub(super) fn join(left: Self, (separator, right): Sibling<T>) -> Self {
         Self::Inner(Arc::new(Inner::new(vec![left, right], Keys::of(&[separator]))))
     }
@@ -182,7 +187,7 @@ impl<T: Item> Node<T> {
             let mut nodes = level.into_iter().peekable();
             while let Some((first, node)) = nodes.next() {
                 let (mut children, mut separators) = (vec![node], Vec::new());
-                // The last inner node takes one more, so that no child is alone.
+                // The last inner node gets one more child if that child would otherwise be alone.
                 while children.len() < fill || nodes.len() == 1 {
                     let Some((separator, node)) = nodes.next() else { break };
                     separators.push(separator);
@@ -202,7 +207,7 @@ impl<T: Item> Node<T> {
         }
     }
 
-    /// Moves everything of `right` into `left`, and splits it if it is too much for one node.
+    /// Moves all items of `right` into `left`. Splits the result if it is too large for one node.
     fn rebalance(left: &mut Self, separator: &[u8], right: &Self) -> Option<Sibling<T>> {
         match (left, right) {
             (Self::Leaf(left), Self::Leaf(right)) => Leaf::unshared(left).absorb(right),
@@ -225,7 +230,7 @@ impl<T: Item> Leaf<T> {
         &self.items
     }
 
-    /// Their keys.
+    /// The keys of the items.
     pub fn keys(&self) -> &Keys {
         &self.keys
     }
@@ -245,7 +250,7 @@ impl<T: Item> Leaf<T> {
         Self::new(self.keys.part(places.clone()), self.items[places].to_vec())
     }
 
-    /// The leaf for a change: itself if it is not shared, otherwise a copy. Clears derived data.
+    /// Returns the leaf for a change. Copies it if it is shared. Clears derived data.
     fn unshared(this: &mut Arc<Self>) -> &mut Self {
         if Arc::get_mut(this).is_none() {
             let mut items = Vec::with_capacity(this.items.len() + 1);
@@ -275,9 +280,9 @@ impl<T: Item> Leaf<T> {
         }
     }
 
-    /// Splits a leaf with one item too many, which was inserted at `at`.
+    /// Splits a leaf that has one item too many. The last insert was at index `at`.
     fn split(&mut self, at: usize, rightmost: bool) -> Sibling<T> {
-        // Keys often arrive in order. The left half then gets no more inserts and should stay well filled.
+        // Keys often arrive in ascending order. The left half then gets no more inserts and should stay well filled.
         self.split_at(match (at == LEAF_MAX, rightmost) {
             (true, true) => LEAF_MAX,
             (true, false) => LEAF_MAX - LEAF_MAX / UNDERFULL,
@@ -343,7 +348,7 @@ impl<T: Item> Inner<T> {
         self.separators.find(key).map_or_else(|at| at, |at| at + 1)
     }
 
-    /// The child with the item of this rank, and the item's rank there.
+    /// The index of the child that has the item of this rank, and the rank of the item in the child.
     pub(super) fn child_index_at(&self, rank: usize) -> Option<(usize, usize)> {
         let mut rank = rank;
         for (at, child) in self.children.iter().enumerate() {
@@ -399,7 +404,7 @@ impl<T: Item> Inner<T> {
         Some(removed)
     }
 
-    /// Joins an underfull child with a neighbour, or redistributes their items.
+    /// Joins an underfull child with a neighbour, or distributes the items of both evenly.
     fn mend(&mut self, at: usize) {
         let left = at.saturating_sub(1);
         let right = self.children.remove(left + 1);

@@ -1,6 +1,7 @@
-//! The tree compared with `BTreeMap`, with clones that must never change.
+//! The tree compared with `BTreeMap`. Clones must never change.
 //!
-//! Random steps insert, remove and clone. Sums, ranks and order are compared with those of the map after each.
+//! Random steps insert, remove and clone. After each step, the sums, ranks and order are compared with those of the
+//! map.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

@@ -1,8 +1,7 @@
 //! Builds the index of many entries.
 //!
-//! Pairs of a term and an entry are recorded as two numbers, in the order of entries, and sorted by term at the end.
-//! Texts are therefore compared once for each term instead of each entry, and a term of a single entry costs no
-//! allocation.
+//! A pair of a term and an entry is recorded as two numbers, in the order of entries. At the end, the terms are sorted.
+//! So texts are compared once for each term and not for each entry, and a term of a single entry needs no allocation.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,12 +12,12 @@ use crate::cores::order;
 use crate::entry::Entry;
 use crate::postings::{Postings, Term};
 
-/// A term of some entry.
+/// A term of at least one entry.
 struct Found<'a> {
     /// The prefix of the text.
     mark: &'static str,
     text: &'a str,
-    /// The number of pairs.
+    /// The number of entries with the term.
     count: usize,
 }
 
@@ -32,7 +31,7 @@ impl Found<'_> {
 #[derive(Default)]
 struct Pairs<'a> {
     terms: Vec<Found<'a>>,
-    /// Indexes in `terms` by the address of the text, since labels are interned.
+    /// The indexes in `terms` by the address of the text. Labels are interned, so one text has one address.
     labels: HashMap<*const u8, u32>,
     /// Indexes in `terms` by text.
     values: HashMap<&'a str, u32>,
@@ -76,11 +75,11 @@ fn place_of_last<T>(all: &[T]) -> u32 {
 struct Posted {
     /// Its index among the terms found.
     term: u32,
-    /// The position of its next entry, and at the end the start of the next term's entries.
+    /// The position of its next entry. At the end, the start of the next term's entries.
     next: usize,
 }
 
-/// The index of these entries, sorted by key, and their common terms.
+/// Builds the index of these entries, which are sorted by key. Also returns their common terms.
 pub(super) fn index(entries: &[Arc<Entry>], dispatch: Option<usize>) -> (Postings, CommonTerms) {
     let Pairs { terms, pairs, .. } = Pairs::of(entries, dispatch);
     let (mut posted, of_term, common) = rank(&terms, entries.len());
@@ -99,8 +98,8 @@ pub(super) fn index(entries: &[Arc<Entry>], dispatch: Option<usize>) -> (Posting
     (Postings::from_sorted(postings), common)
 }
 
-/// The indexed terms in ascending order with the start of their entries, their number by term, and the common terms
-/// among this number of objects.
+/// Returns the indexed terms in ascending order, each with the start of its entries. Also returns their position by
+/// term number, and the terms that are common among this number of objects.
 fn rank(terms: &[Found<'_>], objects: usize) -> (Vec<Posted>, Vec<Option<u32>>, CommonTerms) {
     let ascending = order(terms, Found::text);
     let (mut posted, mut of_term, mut common) = (Vec::new(), vec![None; terms.len()], CommonTerms::default());

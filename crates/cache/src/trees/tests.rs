@@ -1,7 +1,7 @@
 //! Selections of snapshots compared with a scan, while terms become common and rare again.
 //!
-//! Random steps change objects, and each selection is compared with a scan, so that a dropped or rebuilt index never
-//! changes a result.
+//! Random steps change objects. After each step, selections are compared with a scan. So the tests detect a wrong
+//! result after a term leaves the index or returns to it.
 
 use std::collections::BTreeMap;
 
@@ -147,7 +147,7 @@ impl World {
         self.check_terms();
     }
 
-    /// Every term is either posted for each object with it or counted, and no rare term is counted.
+    /// Checks that every term is either indexed for each object that has it, or counted. No rare term may be counted.
     fn check_terms(&self) {
         let mut terms: BTreeMap<String, usize> = BTreeMap::new();
         for (app, node) in self.model.values() {

@@ -1,8 +1,9 @@
-//! A cache of built views for equal queries: those of all collections together, within a limit of bytes.
+//! Keeps built views for later queries: the views of all collections together, within a limit of bytes.
 //!
-//! A view is kept with its snapshot. It is found for exactly that one, or updated to another. At the limit, the least
-//! recently used view is dropped of the user whose views take most, so one user's queries do not evict those of all
-//! others. No view outlives the history of its collection, since it would be the only owner of old objects.
+//! A view is kept with its snapshot. A lookup returns the view of the same snapshot, or a view of another snapshot to
+//! update. At the limit, the user whose views use the most memory loses the least recently used view. So the queries of
+//! one user do not evict the views of all others. A view is dropped when the history of its collection no longer covers
+//! its snapshot, since it could then be the last owner of old objects.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -17,22 +18,23 @@ use super::{Room, View, ViewOwner};
 use crate::snapshot::Snapshot;
 use crate::written::DecoderId;
 
-/// The limit of views being built, as a multiple of the kept ones: gathered data and the views themselves.
+/// The memory limit of views that are being built, as a multiple of the limit of kept views. It covers gathered data
+/// and the views themselves.
 const MAKING: u64 = 2;
-/// The maximum number of kept views, which bounds the lookup.
+/// The maximum number of kept views. It limits the cost of a lookup.
 const MOST_KEPT: usize = 1024;
-/// The memory of a view in addition to its pairs and name: the snapshot and its entry here.
+/// The memory of a view in bytes, in addition to its pairs and name: the snapshot and the entry in this list.
 const VIEW_BYTES: u64 = 1 << 10;
-/// The number of views with remembered misses.
+/// The number of views whose misses are counted.
 const MISSED: usize = 256;
-/// The maximum number of snapshots of one view.
+/// The maximum number of snapshots whose views of one name are kept.
 const MOMENTS: usize = 4;
 
 /// The result of a lookup for a view of a snapshot.
 pub enum Found {
-    /// The view itself.
+    /// The view of this snapshot.
     Exact(View),
-    /// This view of another snapshot.
+    /// A view of another snapshot.
     Near {
         /// The other snapshot.
         snapshot: Snapshot,
@@ -47,15 +49,15 @@ pub enum Found {
 pub(crate) struct KeptViews {
     /// The limit of their total size in bytes.
     bytes: u64,
-    /// The memory for views being built.
+    /// The memory limit of views that are being built.
     making: Arc<AllRoom>,
-    /// Least recently used first.
+    /// The kept views. The least recently used is first.
     kept: Mutex<Vec<Kept>>,
     /// The locks for building views.
     turns: Mutex<Vec<Turn>>,
-    /// Missed views with the number of misses, most recently missed last.
+    /// The views that were not found, with the number of misses. The last miss is last.
     missed: Mutex<Vec<(DecoderId, Arc<str>, usize)>>,
-    /// The number of kept views, read without the lock.
+    /// The number of kept views, which is read without the lock.
     count: AtomicUsize,
 }
 
@@ -72,7 +74,7 @@ enum Content {
     Index(KeptIndex),
 }
 
-/// An index for queries that is not a view. This crate must not know its type.
+/// An index for queries that is not a view. This crate does not know its type.
 #[derive(Clone)]
 pub struct KeptIndex {
     /// The index.
@@ -105,7 +107,7 @@ struct Turn {
 }
 
 impl KeptViews {
-    /// An empty cache with this limit.
+    /// Creates an empty list with this limit in bytes.
     pub(crate) fn new(bytes: u64) -> Self {
         Self {
             bytes,
@@ -137,7 +139,7 @@ impl KeptViews {
             && let Some(view) = kept[place].view().cloned()
         {
             let mut found = kept.remove(place);
-            // It also belongs to the newer revision, and outlives the history of the older one.
+            // The view also belongs to the newer revision, so it may stay after the history drops the older one.
             found.snapshot.revision = found.snapshot.revision.max(snapshot.revision);
             kept.push(found);
             return Found::Exact(view);
@@ -151,7 +153,7 @@ impl KeptViews {
             .map_or(Found::Nothing, |(snapshot, view)| Found::Near { snapshot: snapshot.clone(), view: view.clone() })
     }
 
-    /// The index of a collection with this name, and its snapshot. Counts as a use.
+    /// Returns the index of a collection with this name, and its snapshot. The index counts as used.
     pub(crate) fn find_index(&self, of: DecoderId, name: &str) -> Option<(Snapshot, KeptIndex)> {
         let mut kept = self.kept.lock();
         let place = kept.iter().position(|kept| kept.of == of && *kept.name == *name)?;
@@ -162,7 +164,7 @@ impl KeptViews {
         Some(found)
     }
 
-    /// Keeps an index in place of that of another snapshot, unless it alone exceeds the limit.
+    /// Keeps an index in place of the index for another snapshot. Does nothing if the index alone exceeds the limit.
     pub(crate) fn keep_index(
         &self,
         owner: ViewOwner,
@@ -170,8 +172,8 @@ impl KeptViews {
         snapshot: &Snapshot,
         index: KeptIndex,
     ) {
-        // ORDER: declared before the lock and therefore dropped after it, because a state may be the last owner of many
-        // objects.
+        // ORDER: this is declared before the lock and therefore dropped after it, because a state may be the last owner
+        // of many objects, whose release takes time.
         let _before: Vec<Kept>;
         let mut kept = self.kept.lock();
         _before = kept.extract_if(.., |kept| kept.of == of && *kept.name == *name).collect();
@@ -181,7 +183,7 @@ impl KeptViews {
         }
     }
 
-    /// Keeps a view, unless it alone exceeds the limit.
+    /// Keeps a view. Does nothing if the view alone exceeds the limit.
     pub(crate) fn keep(&self, owner: ViewOwner, (of, name): (DecoderId, &str), snapshot: &Snapshot, view: &View) {
         if view.bytes() > self.bytes {
             return;
@@ -200,8 +202,8 @@ impl KeptViews {
         self.add(&mut kept, Kept { owner, of, name, snapshot, content });
     }
 
-    /// Adds an entry as the most recently used one, and evicts the least recently used ones of the user whose views
-    /// take most.
+    /// Adds an entry as the most recently used one. While the limit is exceeded, evicts the least recently used entry
+    /// of the user whose views use the most memory.
     fn add(&self, kept: &mut Vec<Kept>, added: Kept) {
         kept.push(added);
         let mut by_owner: HashMap<ViewOwner, u64> = HashMap::new();
@@ -219,7 +221,7 @@ impl KeptViews {
         self.count.store(kept.len(), Ordering::Relaxed);
     }
 
-    /// Records a missing view. Returns the number of its misses.
+    /// Records that a view was not found. Returns the number of such misses.
     pub(crate) fn miss(&self, of: DecoderId, name: &str) -> usize {
         let mut missed = self.missed.lock();
         let known = missed.iter().position(|(known, named, _)| *known == of && **named == *name);
@@ -234,7 +236,7 @@ impl KeptViews {
         times + 1
     }
 
-    /// The lock for building a view. A waiting caller finds the one built before.
+    /// The lock for building a view. A caller that had to wait for it finds the view that was built meanwhile.
     pub(crate) fn turn(&self, of: DecoderId, name: &str) -> Arc<tokio::sync::Mutex<()>> {
         let mut turns = self.turns.lock();
         turns.retain(|turn| Arc::strong_count(&turn.turn) > 1);
@@ -266,7 +268,8 @@ impl KeptViews {
         if self.count.load(Ordering::Relaxed) == 0 {
             return;
         }
-        // ORDER: dropped after the lock, because a state may be the last owner of many objects.
+        // ORDER: the entries are dropped after the lock, because a state may be the last owner of many objects, whose
+        // release takes time.
         let gone: Vec<Kept> = {
             let mut kept = self.kept.lock();
             let gone = kept.extract_if(.., |kept| !wanted(kept)).collect();

@@ -1,8 +1,8 @@
 //! Memory reservations for building views, within a limit.
 //!
-//! The builder of a view reserves memory before it gathers and builds more, and releases all of it at the end. All
-//! concurrent builds share the limit, of which one user gets at most three quarters. A view that needs more can't be
-//! built. Otherwise a failed build may be retried.
+//! The builder of a view reserves memory before it uses more, and releases all of it at the end. All concurrent builds
+//! share the limit. One user gets at most three quarters of it. A view that needs more than that can't be built. Other
+//! failed reservations may succeed later.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -11,13 +11,13 @@ use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
 
-/// The divisor for the part of the memory that one user leaves to others.
+/// The divisor for the part of the memory that one user can't reserve.
 const LEFT_PART: u64 = 4;
 
-/// Hashes the names of users. Seeded randomly, so that no name can be chosen to share the count of another.
+/// Hashes the names of users. The seed is random, so that no user can choose a name with the hash of another user.
 static HASH: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// The user of a view. The default is for views common to all users.
+/// The user who requested a view. The default is for views that all users share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ViewOwner(Option<u64>);
 
@@ -28,7 +28,7 @@ impl ViewOwner {
     }
 }
 
-/// The memory for all views being built.
+/// The memory limit of all views that are being built.
 pub(super) struct AllRoom {
     bytes: u64,
     taken: Mutex<Taken>,
@@ -45,16 +45,16 @@ pub struct Room {
     all: Arc<AllRoom>,
     owner: ViewOwner,
     own: AtomicU64,
-    /// The limit of this reservation.
+    /// The limit of this reservation in bytes.
     most: u64,
 }
 
-/// There is no more memory.
+/// The reason for which memory could not be reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoRoom {
-    /// The view exceeds its limit, or that of one user.
+    /// The view exceeds its own limit. A retry does not help.
     Ever,
-    /// Other views are being built.
+    /// Views that are being built use the memory. A retry may succeed.
     Now,
 }
 
@@ -63,7 +63,7 @@ impl AllRoom {
         Arc::new(Self { bytes, taken: Mutex::default() })
     }
 
-    /// The limit of one user's views in bytes.
+    /// The limit of all views of one user, in bytes.
     const fn of_one(&self) -> u64 {
         self.bytes - self.bytes / LEFT_PART
     }
@@ -81,10 +81,10 @@ impl Room {
         self
     }
 
-    /// Reserves further bytes.
+    /// Reserves more bytes.
     ///
     /// # Errors
-    /// There are not enough. Nothing is reserved then.
+    /// The memory is not available. Nothing is reserved.
     pub fn take(&self, bytes: u64) -> Result<(), NoRoom> {
         let grown = |taken: u64, most: u64| taken.checked_add(bytes).filter(|grown| *grown <= most);
         grown(self.own.load(Ordering::Relaxed), self.most).ok_or(NoRoom::Ever)?;

@@ -1,6 +1,6 @@
 //! Views compared with a sorted list of all entries, while objects are added, changed and removed.
 //!
-//! However a view was built, it equals the one from evaluating every entry.
+//! However a view was built, it must equal the view that results from evaluating every entry.
 
 use bytes::Bytes;
 use keelson_meta::Revision;
@@ -13,7 +13,7 @@ use crate::spec::Layout;
 use crate::trees::Trees;
 use crate::written::DecoderId;
 
-/// Sorts by the letters of a label, each of which is a group. An entry without it is in no view.
+/// Sorts by the letters of a label, each of which is a group. An entry without the label is in no group.
 struct ByLetters;
 
 impl Sight for ByLetters {
@@ -157,7 +157,7 @@ proptest! {
         moments.push(Snapshot { revision: Revision::new(revision), trees });
         let first = gathered(&moments[0], parts);
         let (mut view, mut at) = (first, 0);
-        // Forward and backward.
+        // The update goes to newer snapshots and then back to older ones.
         for next in (0..moments.len()).chain((0..moments.len()).rev()) {
             view = caught_up(&view, &moments[at], &moments[next]);
             at = next;
@@ -205,7 +205,7 @@ fn views_are_kept_within_bounds_and_no_longer_than_their_history() {
         Found::Near { snapshot, .. } => assert_eq!(snapshot.revision, Revision::new(3)),
         Found::Exact(_) | Found::Nothing => panic!("the nearest moment is found"),
     }
-    // An unchanged state also belongs to later revisions.
+    // The view of an unchanged state also belongs to later revisions.
     assert!(is_exact(&Snapshot { revision: Revision::new(9), trees: moments[4].trees.clone() }));
     views.trim(None, Revision::new(6));
     assert_eq!(moments.iter().map(is_exact).collect::<Vec<_>>(), [false, false, false, false, true, true]);

@@ -1,6 +1,6 @@
-//! Common parts of the cache's tests: a store of pods, and a model that remembers every revision.
+//! Common parts of the cache's tests: a store of pods, and a model that remembers the state at every revision.
 //!
-//! The model is a plain map, which is easier to verify than the trees compared with it.
+//! The model is a plain map, which is easier to verify than the trees that are compared with it.
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub const NODE: &str = "spec.nodeName";
 /// A timeout that only a bug reaches.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The varied parts of an object.
+/// The parts of an object that tests vary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body {
     pub app: Option<u8>,
@@ -98,7 +98,7 @@ pub fn selected(term: ScopeTerm, namespace: Option<&str>, app: Option<u8>) -> Sc
     Scope::Selected(SelectedScope { term, namespace, name, test: Arc::new(test) })
 }
 
-/// The model's evaluation of a selected scope for a body.
+/// Returns true if the model selects a body by a scope.
 fn is_selected(key: &str, body: &Body, scope: &SelectedScope) -> bool {
     let app = body.app.map(|app| format!("a{app}"));
     let (namespace, name) = key.split_once('/').unwrap_or(("", key));
@@ -258,7 +258,8 @@ fn check_selections(snapshot: &Snapshot, expected: &State, from: &str, to: Optio
     let all = state_of(snapshot.range("", None));
     let selects = |term: IndexTerm<'_>, wanted: &dyn Fn(&Body) -> bool| {
         let (selected, matching) = (select(&[term]), matching(wanted));
-        // A term of at least one in four objects may be counted instead of indexed. The whole range is then selected.
+        // A term that at least one in four objects has may be counted instead of indexed. Then the whole range is
+        // selected.
         let may_be_common = all.len() <= 4 * all.values().filter(|(_, body)| wanted(body)).count();
         assert!(selected == matching || may_be_common && selected == *expected, "{selected:?} instead of {matching:?}");
     };

@@ -19,15 +19,15 @@ const MAX_TESTS: usize = 64;
 const MAX_VALUES: usize = 256;
 /// The maximum number of regular expressions.
 const MAX_PATTERNS: usize = 16;
-/// The cost for each byte of testing every item of a list, in walks through the list. Items may have one byte each,
-/// with one between them.
+/// The cost for each byte of testing every item of a list, in walks through the list. An item may have one byte, with
+/// one byte between two items.
 const STEPS_OF_ITEMS: u64 = 8;
 /// The cost for each byte of testing an object's owners, each of which has many bytes.
 const STEPS_OF_OWNERS: u64 = 3;
-/// Size limits of a compiled regular expression in bytes, with the weight of each byte that it reads: larger ones may
-/// take more steps for a byte.
+/// Size limits of a compiled regular expression in bytes, each with the weight of a byte that the expression reads.
+/// Larger expressions may take more steps for a byte.
 const REGEX_BYTES: [(usize, u64); 3] = [(4 << 10, 1), (16 << 10, 4), (64 << 10, 16)];
-/// The limit of a regular expression's cache in bytes, which keeps common ones fast.
+/// The limit of a regular expression's cache in bytes. Common expressions stay fast within it.
 const REGEX_CACHE_BYTES: usize = 256 << 10;
 
 /// Creates a test of a text.
@@ -65,7 +65,7 @@ pub(super) fn parse(parameter: &'static str, text: &str) -> Result<Parsed, Query
 struct Parser<'t> {
     scanner: Scanner<'t>,
     depth: usize,
-    /// The number of enclosing item tests.
+    /// The number of item tests around the current one.
     around: usize,
     tests: usize,
     steps: u64,
@@ -149,7 +149,7 @@ impl Parser<'_> {
         self.count()?;
         let path = self.path()?;
         self.scanner.skip_spaces();
-        // Longer operators before their prefixes.
+        // Longer operators precede their prefixes.
         let operators = ["==", "=", "!=", "<=", "<", ">=", ">"];
         if let Some(operator) = operators.into_iter().find(|operator| self.scanner.take(operator)) {
             return self.comparison(path, operator);
@@ -171,7 +171,7 @@ impl Parser<'_> {
         Err(self.scanner.error("a comparison is expected"))
     }
 
-    /// Parses the path of a test and adds its cost. Within an item test, a single dot is the item.
+    /// Parses the path of a test and adds its cost. Within an item test, a single dot is the path of the item itself.
     fn path(&mut self) -> Result<Path, QueryError> {
         self.scanner.skip_spaces();
         let rest = self.scanner.rest();

@@ -1,11 +1,11 @@
 //! The index of a search: the searched texts of all objects in a snapshot, without the objects.
 //!
-//! It is a stack of immutable layers, each at most about a quarter of the one below it. Changed objects form a new
-//! layer on top, and their old versions are marked dead in place. Layers that have grown are merged into the one below,
-//! so the cost of a change is independent of the number of objects. A clone shares all layers, so the next snapshot's
-//! index is derived without changing this one.
+//! The index is a stack of immutable layers, each at most about a quarter of the one below it. Changed objects form a
+//! new layer on top, and their old versions are marked dead in the layer that has them. Layers that have grown too
+//! large are merged into the one below, so the cost of a change does not depend on the number of objects. A clone
+//! shares all layers, so the index of the next snapshot is derived without changing this one.
 //!
-//! Invariant: an index finds exactly the objects and scores that [`Search::score`] gives for each of its objects.
+//! Invariant: an index finds exactly the objects for which [`Search::score`] returns a score, with the same scores.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use super::part::{Part, SearchGathered};
 /// The ratio of sizes at which upper layers are merged into the one below.
 const GROWN: usize = 4;
 
-/// The searched texts of objects. A clone costs a few pointers.
+/// The searched texts of objects. Clones share the layers.
 #[derive(Clone, Default)]
 pub struct SearchIndex {
-    /// The largest first.
+    /// The layers, the largest first.
     layers: Vec<Layer>,
 }
 
@@ -31,7 +31,7 @@ struct Layer {
 /// The dead objects of a layer.
 #[derive(Clone, Default)]
 struct Dead {
-    /// A bit for each object. Empty without dead ones.
+    /// A bit for each object, set if the object is dead. Empty if none is.
     bits: Vec<u64>,
     count: usize,
 }
@@ -53,7 +53,7 @@ impl Layer {
         self.part.len() - self.dead.count
     }
 
-    /// Returns true if the layers above, or its dead objects, have about its size.
+    /// Returns true if the layers above, or the dead objects, have about the size of this layer.
     fn is_outgrown(&self, above: usize) -> bool {
         above * GROWN >= self.left() || self.dead.count > self.left()
     }

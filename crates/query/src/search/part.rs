@@ -1,8 +1,8 @@
 //! One immutable part of a search index, which finds words without reading the objects.
 //!
-//! Distinct texts are in one piece of memory with their objects, so searching for a part of a text is one pass over it.
-//! It is short compared with the objects. For typing errors, distinct words are stored with a bit set of their letters,
-//! so that few are compared letter by letter.
+//! A part holds the distinct texts of its objects in one piece of memory, which is short compared with the objects.
+//! Searching for a part of a text is one pass over it. For typing errors, a part holds distinct words, each with a bit
+//! set of its letters. So the search compares few words letter by letter.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -13,16 +13,16 @@ use super::postings::{GONE, Noted, Postings, Texts, in_order, number};
 use super::texts::{SearchedTexts, weight_of};
 use super::{Manner, Word, found_in, is_near, words_of};
 
-/// The lengths of possible typing errors in bytes.
+/// The lengths of words that may match with typing errors, in bytes.
 const COMPARED: Range<usize> = super::ONE_ERROR_FROM - 1..super::MAX_NEAR * 4 + 1;
 
 /// Objects by ascending keys. Immutable.
 #[derive(Default)]
 pub(super) struct Part {
     keys: Texts,
-    /// The objects of each text.
+    /// The texts, each with its objects.
     texts: Postings,
-    /// The texts of each word.
+    /// The words, each with its texts.
     words: Postings,
     /// The letters of each word.
     letters: Vec<u64>,
@@ -36,7 +36,7 @@ pub struct SearchGathered {
 }
 
 impl SearchGathered {
-    /// Adds an object, whose key must be greater than all before.
+    /// Adds an object. Its key must be greater than all earlier ones.
     pub fn add(&mut self, key: &str, texts: &SearchedTexts) {
         let object = number(self.keys.len());
         self.keys.push(key);
@@ -129,12 +129,12 @@ impl Part {
         }
         let found = range.filter(|object| scores[*object] > 0 && is_left(*object));
         let mut found: Vec<(u16, u32)> = found.map(|object| (scores[object], number(object))).collect();
-        // There are few distinct scores, and a stable sort keeps the order of keys.
+        // The sort is stable and keeps the order of keys. There are few distinct scores.
         found.sort_by_key(|(score, _)| Reverse(*score));
         found
     }
 
-    /// Records the score of a word for each object.
+    /// Raises the score of each object that contains the word.
     fn points(&self, word: &Word, best: &mut [u16]) {
         let mut note = |text: usize, manner: Manner| {
             let points = manner.points() * weight_of(self.texts.texts.get(text));
@@ -165,7 +165,7 @@ impl Part {
         }
     }
 
-    /// Calls `found` with the texts that have the word with typing errors.
+    /// Calls `found` with the texts that contain the word with typing errors.
     fn near(&self, word: &Word, mut found: impl FnMut(usize)) {
         let wanted = letters(&word.text);
         for (place, letters) in self.letters.iter().enumerate() {
@@ -178,7 +178,7 @@ impl Part {
     }
 }
 
-/// The letters of a word as bits. Several letters may share a bit, so the test has false positives only.
+/// The letters of a word as bits. Several letters may share a bit, so the comparison of bits never excludes a match.
 fn letters(word: &str) -> u64 {
     const DIGITS: u32 = 10;
     const LETTERS: u32 = 26;

@@ -1,6 +1,6 @@
-//! Distinct texts in ascending order, in one piece of memory, each with the numbers of its owners.
+//! Distinct texts in ascending order, in one piece of memory. Each text has the numbers of its owners.
 //!
-//! Immutable. Several are merged in one pass without hashing.
+//! Postings are immutable. Several are merged in one pass without hashing.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -51,7 +51,7 @@ impl Texts {
         self.ends[at] as usize
     }
 
-    /// The first text from `from` that ends after a byte. Nearby ones are found in few steps.
+    /// The first text from index `from` on that ends after a byte. The search is fast if this text is near.
     pub(super) fn holding(&self, byte: usize, from: usize) -> usize {
         let mut step = 1;
         while from + step < self.len() && self.end(from + step - 1) <= byte {
@@ -61,7 +61,7 @@ impl Texts {
         begin + self.ends[begin.min(end)..end].partition_point(|end| *end as usize <= byte)
     }
 
-    /// The number of these sorted texts before `text`.
+    /// The number of texts before `text`. The texts must be sorted.
     pub(super) fn before(&self, text: &str) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -115,7 +115,8 @@ impl Postings {
         self.texts.bytes() + (self.ends.capacity() + self.of.capacity()) * size_of::<u32>()
     }
 
-    /// Merges several, with new numbers for the owners of each. Also returns the new index of each text of each part.
+    /// Merges several postings, with new numbers for the owners of each. Also returns the new index of each text of
+    /// each part.
     pub(super) fn merged(parts: &[(&Self, &[u32])]) -> (Self, Vec<Vec<u32>>) {
         let mut moved: Vec<Vec<u32>> = parts.iter().map(|(part, _)| vec![GONE; part.len()]).collect();
         let mut merged = Self::default();
@@ -150,7 +151,8 @@ impl Postings {
     }
 }
 
-/// Calls `next` with all texts of several sorted lists in ascending order, each with its list and its index there.
+/// Calls `next` with all texts of several sorted lists in ascending order, each with the number of its list and its
+/// index there.
 pub(super) fn in_order<'t>(parts: &[&'t Texts], mut next: impl FnMut(usize, usize, &'t str)) {
     let first = parts.iter().enumerate().filter(|(_, texts)| texts.len() > 0);
     let mut heads: BinaryHeap<Reverse<(&str, usize, usize)>> =
@@ -217,7 +219,7 @@ impl Noted {
             places[*text as usize] = place;
             ascending.push(texts.get(*text as usize));
         }
-        // First the number of owners of each text, then their start, and after insertion their end.
+        // `ends` first has the number of owners of each text, then their start, and after insertion their end.
         let mut ends = vec![0; texts.len()];
         pairs.iter().for_each(|(text, _)| ends[places[*text as usize]] += 1);
         let mut begin = 0;
@@ -265,7 +267,7 @@ mod tests {
             parts in vec(vec(("[a-c]{0,3}", 0..20u32), 0..40), 1..4),
             gone in btree_set(0..20u32, 0..12),
         ) {
-            // Owners of each part get new numbers in the merge, and some are removed.
+            // The merge gives the owners of each part new numbers and removes some owners.
             let mut whole = Model::new();
             let (mut made, mut now) = (Vec::new(), Vec::new());
             for (part, pairs) in (0..).zip(&parts) {

@@ -1,17 +1,17 @@
 //! The searched texts of an object in lower case, each with the weight of its field.
 //!
-//! Equal texts have equal bytes, so a comparison detects changes.
+//! Objects with equal texts have equal bytes here, so a comparison of the bytes detects changes.
 
 use super::weight;
 
-/// The mark before a text for each weight. Marks are spaces, which searched words do not contain, so that no match
+/// The mark before a text, one for each weight. Marks are spaces. Searched words do not contain spaces, so no match
 /// spans two texts.
 const MARKS: [(u16, &str); 3] = [(weight::NAME, "\t"), (weight::LABEL, "\n"), (weight::OTHER, "\u{b}")];
 
 /// The texts of one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SearchedTexts {
-    /// With a mark before each.
+    /// The texts, each with a mark before it.
     all: String,
     ends: Vec<usize>,
 }
@@ -33,7 +33,7 @@ impl SearchedTexts {
         self.ends.push(self.all.len());
     }
 
-    /// The texts with their marks of one byte.
+    /// The texts, each with its mark of one byte.
     pub(super) fn marked(&self) -> impl Iterator<Item = &str> {
         let mut start = 0;
         self.ends.iter().map(move |end| &self.all[std::mem::replace(&mut start, *end)..*end])

@@ -1,15 +1,15 @@
-//! The reach of a scan's page: the end key of its request.
+//! The reach of a page in a scan: the end key of its request.
 //!
-//! For each page etcd counts all keys of the requested range. So a range with many more keys than a page is narrowed to
-//! keys with a common beginning, and widened again where such a range has few. The distribution of keys is unknown
-//! beforehand, so each page's result guides the next request.
+//! For each page, etcd counts all keys of the requested range. So if a range has many more keys than a page, the next
+//! request is narrowed to keys with a common prefix. It is widened again if such a range has few keys. The distribution
+//! of keys is unknown, so the result of each page determines the next request.
 //!
 //! Invariant: a range starts where the previous one ended, so that no key is skipped.
 
-/// A range with more keys than this many pages is too wide.
+/// If a range has more keys than this number of pages, it is narrowed.
 const PAGES: usize = 8;
 
-/// The most bytes that the keys of the next range share with its first one.
+/// The maximum number of bytes that the keys of the next range have in common with its first key.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reach(usize);
 
@@ -17,22 +17,22 @@ pub(super) struct Reach(usize);
 pub(super) struct Told<'k> {
     /// The requested range.
     pub(super) range: (&'k [u8], &'k [u8]),
-    /// Its first and last key, unless it is empty.
+    /// The first and the last key of the page, unless it is empty.
     pub(super) ends: Option<(&'k [u8], &'k [u8])>,
-    /// The number of its keys, and its limit.
+    /// The number of keys in the page, and its limit.
     pub(super) keys: (usize, usize),
-    /// The number of keys in the range.
+    /// The number of keys in the whole range.
     pub(super) counted: usize,
 }
 
 impl Reach {
-    /// The end of the next range, from one key up to another unless narrowed.
+    /// Returns the end of the next range: `to`, unless the range is narrowed.
     pub(super) fn end(self, from: &[u8], to: &[u8]) -> Vec<u8> {
         let beginning = &from[..self.0.min(from.len())];
         behind_all(beginning).filter(|end| **end < *to).unwrap_or_else(|| to.to_vec())
     }
 
-    /// Learns from a page.
+    /// Adjusts the reach to the result of a page.
     pub(super) fn learn(&mut self, told: &Told<'_>) {
         let (from, to) = told.range;
         let narrowed = if self.end(from, to) == to { common(from, to) } else { self.0.min(from.len()) };
@@ -47,7 +47,7 @@ impl Reach {
     }
 }
 
-/// The first key after all keys with this beginning, if there is one.
+/// Returns the first key after all keys with this prefix, if there is one.
 fn behind_all(beginning: &[u8]) -> Option<Vec<u8>> {
     let last = beginning.iter().rposition(|byte| *byte < u8::MAX)?;
     let mut behind = beginning[..=last].to_vec();
@@ -55,7 +55,7 @@ fn behind_all(beginning: &[u8]) -> Option<Vec<u8>> {
     Some(behind)
 }
 
-/// The length of the common beginning of two keys.
+/// Returns the length of the common prefix of two keys.
 fn common(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads all keys in pages. Returns the number of pages and of keys counted for them.
+    /// Reads all keys in pages. Returns the number of pages, and the number of keys that etcd has counted.
     fn read(keys: &BTreeSet<Vec<u8>>, limit: usize) -> (usize, usize) {
         let (mut from, to) = (b"/registry/".to_vec(), b"/registry0".to_vec());
         let (mut reach, mut pages, mut counted) = (Reach::default(), 0, 0);
@@ -105,7 +105,7 @@ mod tests {
         for namespaces in [1, 7, 400] {
             let keys: BTreeSet<Vec<u8>> = (0..100_000).map(|number| key(number, namespaces).into_bytes()).collect();
             let (pages, counted) = read(&keys, 500);
-            // With requests up to the end of one range after the other, it would be 10 million keys in 200 pages.
+            // If each request reached to the end of its range, etcd would count 10 million keys for 200 pages.
             assert!(pages <= 800 && counted <= 20 * keys.len(), "{namespaces}: {counted} in {pages} pages");
         }
     }

@@ -1,10 +1,11 @@
-//! The ranges of a stream: the revisions that each of its watches delivers. Pure.
+//! The ranges of a stream: the revisions that each of its watches delivers. Has no IO.
 //!
-//! etcd gives a lagging watch 1,000 revisions at a time, resumes it 100 ms later, and reads all remaining history each
-//! time. So several watches of the same keys share a long history: they start 1,000 revisions apart, are served in the
-//! same round, and are cancelled after their range. The last one stays open.
+//! etcd sends a lagging watch 1,000 revisions at a time, continues 100 ms later, and reads all remaining history each
+//! time. So several watches of the same keys share a long history. They start 1,000 revisions apart, get their events
+//! in the same round, and are cancelled after their range. The last one stays open.
 //!
-//! Invariant: events are delivered in order, once, and in whole revisions, whatever order the watches deliver them in.
+//! Invariant: events are delivered once, in order, and in whole revisions, whatever the order in which the watches
+//! deliver them.
 
 use std::collections::VecDeque;
 
@@ -14,9 +15,9 @@ use crate::proto::Event;
 pub(super) const FIRST_WATCH: i64 = 1;
 /// The watch id of a progress report about all watches of its stream.
 const ALL_WATCHES: i64 = -1;
-/// The number of revisions that etcd gives a lagging watch at a time.
+/// The number of revisions that etcd sends a lagging watch at a time.
 const RANGE_REVISIONS: i64 = 1000;
-/// The most watches that share a history. Each costs etcd a check of every event in every round.
+/// The maximum number of watches that share a history. Each watch makes etcd check every event in every round.
 const MOST_WATCHES: usize = 16;
 /// The target size in bytes of events that wait for earlier ones.
 const WAITING_BYTES: usize = 64 << 20;
@@ -33,12 +34,12 @@ pub(super) enum Change {
 /// The watches of one stream.
 #[derive(Debug)]
 pub(super) struct WatchRanges {
-    /// By revision. The last one has no end.
+    /// The ranges by revision. The last one has no end.
     open: VecDeque<WatchRange>,
     next_watch: i64,
     /// etcd's newest known revision.
     newest: i64,
-    /// The size and number of all revisions so far, to limit waiting ranges.
+    /// The size and number of all revisions so far. They limit the ranges that wait for earlier ones.
     bytes: usize,
     revisions: usize,
     /// True while more watches may start.
@@ -48,9 +49,9 @@ pub(super) struct WatchRanges {
 #[derive(Debug)]
 struct WatchRange {
     watch: i64,
-    /// Everything up to this revision has arrived.
+    /// All events of the range up to this revision have arrived.
     reached: i64,
-    /// Its last revision.
+    /// The last revision of the range.
     until: Option<i64>,
     cancelled: bool,
     /// The events of an incomplete response.
@@ -78,13 +79,13 @@ impl WatchRanges {
         ranges
     }
 
-    /// Returns true if this watch was cancelled here. Its later events are ignored.
+    /// Returns true if this module has cancelled the watch. Its later events are ignored.
     pub(super) fn was_cancelled(&self, watch: i64) -> bool {
         (FIRST_WATCH..self.next_watch).contains(&watch)
             && self.open.iter().find(|range| range.watch == watch).is_none_or(|range| range.cancelled)
     }
 
-    /// Adds events. Returns their number of revisions once the response is complete.
+    /// Adds events. Once the response is complete, returns the number of revisions in it.
     pub(super) fn bring(&mut self, watch: i64, newest: i64, events: Vec<Event>, more_follow: bool) -> usize {
         self.newest = self.newest.max(newest);
         let Some(range) = self.open.iter_mut().find(|range| range.watch == watch && !range.cancelled) else { return 0 };
@@ -108,19 +109,19 @@ impl WatchRanges {
         revisions
     }
 
-    /// Applies a reliable report that every event up to a revision has arrived.
+    /// Records a reliable report that all events up to a revision have arrived.
     pub(super) fn report(&mut self, watch: i64, revision: i64) {
         for range in self.open.iter_mut().filter(|range| watch == ALL_WATCHES || range.watch == watch) {
             range.reached = range.reached.max(revision);
         }
     }
 
-    /// Returns true if anything after a revision is known.
+    /// Returns true if everything up to a revision above `position` has arrived.
     pub(super) fn is_past(&self, position: i64) -> bool {
         self.open.front().is_some_and(|range| range.reached > position)
     }
 
-    /// Takes the next events, with the revision reached.
+    /// Removes and returns the next events, and the revision that they reach.
     pub(super) fn take(&mut self) -> (Vec<Event>, i64) {
         let mut events = Vec::new();
         loop {
@@ -133,8 +134,8 @@ impl WatchRanges {
         }
     }
 
-    /// Starts watches for remaining history, and cancels those that have delivered their range. Called before events
-    /// are taken, and after, when there is room again.
+    /// Starts watches for the remaining history, and cancels those that have delivered their range. Called before
+    /// events are taken and afterwards, when there is space again.
     pub(super) fn balance(&mut self) -> Vec<Change> {
         let mut changes = Vec::new();
         for range in self.open.iter_mut().filter(|range| range.is_complete() && !range.cancelled) {
@@ -157,23 +158,23 @@ impl WatchRanges {
         changes
     }
 
-    /// Returns true while more watches may start. Meanwhile the stream must not request its progress: the answer covers
-    /// only the watches that exist when etcd reads the request.
+    /// Returns true while more watches may start. Until then the stream must not request its progress, since the report
+    /// covers only the watches that exist when etcd reads the request.
     pub(super) const fn is_sharing(&self) -> bool {
         self.sharing
     }
 
-    /// Stops starting watches.
+    /// Starts no more watches from now on.
     pub(super) const fn stop_sharing(&mut self) {
         self.sharing = false;
     }
 
-    /// Returns true if the last watch lags so far that another could take over from it.
+    /// Returns true if the last watch lags so far behind that another one can take over its later revisions.
     fn has_more_to_share(&self) -> bool {
         self.open.back().is_some_and(|last| last.reached + RANGE_REVISIONS < self.newest)
     }
 
-    /// The most concurrent ranges. One, until their size is known.
+    /// The maximum number of concurrent ranges. One, until the size of revisions is known.
     fn room(&self) -> usize {
         let of_one = self.bytes / self.revisions.max(1) * RANGE_REVISIONS.unsigned_abs() as usize;
         let most = if self.revisions == 0 { 1 } else { WAITING_BYTES / of_one.max(1) };
@@ -192,9 +193,9 @@ mod tests {
         Event { kind: 0, kv: Some(KeyValue { value: vec![0; size], mod_revision: revision, ..KeyValue::default() }) }
     }
 
-    /// A simulated etcd that serves watches like a real one: 1,000 revisions with events each in a round.
+    /// A simulated etcd. Like a real one, it sends each watch 1,000 revisions with events in a round.
     struct Etcd {
-        /// The number of events of each revision from 1; none for writes of others.
+        /// The number of events of each revision from 1. A write to other keys has none.
         history: Vec<usize>,
         /// The watches with their positions.
         watches: Vec<(i64, i64)>,
@@ -224,7 +225,7 @@ mod tests {
         }
     }
 
-    /// Runs rounds until everything is delivered. Returns the revisions of the events in order of arrival, and the
+    /// Runs rounds until everything is delivered. Returns the revisions of the events in order of delivery, and the
     /// number of rounds.
     fn follow(history: Vec<usize>, order: &[usize], cut: usize) -> (Vec<i64>, usize) {
         let mut etcd = Etcd { history, watches: vec![(FIRST_WATCH, 1)] };
@@ -253,7 +254,7 @@ mod tests {
                 told.extend(events.iter().map(|event| event.kv.as_ref().unwrap().mod_revision));
             }
         }
-        // The report once all watches have caught up with etcd.
+        // The progress report after all watches have reached etcd's newest revision.
         ranges.stop_sharing();
         ranges.report(ALL_WATCHES, etcd.newest());
         etcd.ask(ranges.balance());

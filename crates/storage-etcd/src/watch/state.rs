@@ -1,12 +1,14 @@
 //! The state machine of a tail: an enum and one step function, without IO and clock.
 //!
-//! Invariants: every event after the start is delivered once, in order, in whole revisions. The watermark never
-//! decreases and never passes an event that may still arrive. Events of a connection are delivered only after a check
-//! that compaction removed none between it and the previous connection.
+//! Invariants:
+//! - Every event after the start is delivered once, in order, and in whole revisions.
+//! - The watermark never decreases, and never passes an event that may still arrive.
+//! - Before events of a new connection are delivered, a check shows that compaction has removed none since the previous
+//!   connection.
 //!
-//! An event moves the watermark. Without events it moves only to a requested revision (`wanted`, see `revision.rs`),
-//! after etcd confirms that the watch has passed it. The proof is a progress report, if this etcd's reports are
-//! reliable, otherwise the event of a tick.
+//! An event moves the watermark. Without events, the watermark moves only to a revision that a reader waits for
+//! (`wanted`, see `revision.rs`), after etcd confirms that the watch has passed it. The confirmation is a progress
+//! report if the reports of this etcd are reliable, and otherwise the event of a tick.
 
 use std::time::Duration;
 
@@ -20,34 +22,35 @@ use crate::keys::Keys;
 use crate::proto::{Event, EventType, WatchResponse};
 use crate::revision::{from_etcd, to_etcd};
 
-/// The wait for a requested revision before a progress request. Its event usually takes one or two milliseconds.
+/// The time that a reader's revision may take before progress is requested. Its event usually takes one or two
+/// milliseconds.
 const ASK_AFTER: Duration = Duration::from_millis(5);
 /// The wait before the next progress request. An etcd that is still sending older events does not answer.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
-/// The longest time until etcd resumes watches that share a history. Without an event by then, nothing is left.
+/// The maximum time until etcd continues watches that share a history. If no event arrives by then, no history is left.
 const NEXT_ROUND: Duration = Duration::from_millis(1500);
-/// The silence of a watch after which its progress is requested.
+/// The time without messages after which the progress of a watch is requested.
 const QUIET: Duration = Duration::from_secs(5);
-/// The time without an answer after which its member is checked.
+/// The time without an answer after which the member is checked.
 const SUSPECT: Duration = Duration::from_secs(2);
-/// The time without an answer after which it is given up, even if its member is alive.
+/// The time without an answer after which the watch is given up, even if its member works.
 const SILENT: Duration = Duration::from_secs(15);
-/// The first backoff before a broken watch is reopened. Each further one doubles.
+/// The first backoff before a broken watch is reopened. It doubles with each further one.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
-/// The longest such backoff.
+/// The maximum of these backoffs.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// The time limit of reopening before the tail ends: its reader must learn that the store is away.
+/// The time limit of reopening before the tail ends. Its reader must get the error that the store is unreachable.
 const GIVE_UP: Duration = Duration::from_secs(5);
 
 /// An input of the state machine.
 #[derive(Debug)]
 pub(super) enum Input {
-    /// A stream is open, with its watch.
+    /// A stream with its watch is open.
     Opened {
         /// True if this member's progress reports are reliable.
         truthful: bool,
     },
-    /// Opening a stream failed, or the stream ended.
+    /// A stream could not be opened, or it ended.
     Broken(Failure),
     /// A message of etcd.
     Message(WatchResponse),
@@ -57,7 +60,7 @@ pub(super) enum Input {
     Alive,
     /// A reader waits for this revision.
     Wanted(Revision),
-    /// Time has passed; see [`Follower::due`].
+    /// The time of [`Follower::due`] has come.
     Tick,
 }
 
@@ -79,13 +82,13 @@ pub(super) enum Action {
     Share(Change),
     /// Drops the stream.
     Close { cause: String },
-    /// Switches to another member.
+    /// Drops the stream.
     TurnFrom { cause: String },
     /// Checks that this revision can still be read.
     Verify { revision: i64 },
-    /// Requests the watches' progress.
+    /// Requests the progress of the watches.
     AskProgress,
-    /// Checks that the stream's member is alive.
+    /// Checks that the stream's member works.
     AskLife,
     /// Writes the tick key.
     WriteTick,
@@ -95,12 +98,12 @@ pub(super) enum Action {
     End(End),
 }
 
-/// The reason why a tail ended.
+/// The reason for which a tail ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// The changes after this revision are compacted.
     Compacted { position: i64 },
-    /// etcd does not know this revision any more: an older state was restored.
+    /// etcd does not have this revision any more, since an older state was restored.
     Future { position: i64 },
     /// Another cluster answered.
     OtherCluster,
@@ -110,12 +113,12 @@ pub(super) enum End {
 
 #[derive(Debug)]
 enum State {
-    /// No stream; the next opens at this time.
+    /// There is no stream. The next one opens at this time.
     Waiting {
         until: Instant,
         wait: Duration,
     },
-    /// A stream is opening, or has opened without an answer so far.
+    /// A stream is being opened, or is open but without an answer so far.
     Opening {
         wait: Duration,
         since: Instant,
@@ -129,8 +132,8 @@ enum State {
 #[derive(Debug)]
 struct Following {
     truthful: bool,
-    /// True once it is known that nothing was lost between delivered and received events. etcd reads earlier events
-    /// from its store, where compacted ones are missing.
+    /// True after a check that no event was lost before the received ones. etcd reads earlier events from its store,
+    /// which lacks compacted ones.
     verified: bool,
     /// Received events that are not delivered yet.
     ranges: WatchRanges,
@@ -138,7 +141,7 @@ struct Following {
     heard: Instant,
     /// The time of the oldest unanswered request.
     asked: Option<Instant>,
-    /// The time of the member's last sign of life.
+    /// The time when the member last answered.
     alive: Instant,
     /// The time for the next progress request.
     ask_at: Option<Instant>,
@@ -150,13 +153,13 @@ pub(super) struct Follower {
     keys: Keys,
     cluster: u64,
     state: State,
-    /// Everything up to this revision of etcd has been delivered or is irrelevant.
+    /// Every event up to this revision of etcd was delivered or is not relevant.
     position: i64,
     /// The last delivered watermark.
     watermark: Revision,
-    /// The newest requested revision.
+    /// The newest revision that a reader waits for.
     wanted: Revision,
-    /// The time since when no stream could be opened.
+    /// The time since which no stream could be opened.
     failing: Option<Instant>,
 }
 
@@ -167,7 +170,7 @@ impl Follower {
         Self { keys, cluster, state, position, watermark: after, wanted, failing }
     }
 
-    /// The time of the next [`Input::Tick`] without another input.
+    /// The time at which [`Input::Tick`] is due if there is no other input.
     pub(super) fn due(&self) -> Option<Instant> {
         match &self.state {
             State::Waiting { until, .. } => Some(*until),
@@ -188,7 +191,7 @@ impl Follower {
         self.position
     }
 
-    /// Returns true if [`Input::Wanted`] with this revision would be new.
+    /// Returns true if [`Input::Wanted`] with this revision would change the state.
     pub(super) fn wants(&self, revision: Revision) -> bool {
         revision > self.wanted
     }
@@ -260,7 +263,7 @@ impl Follower {
             following.ranges.report(watch, header.revision);
         }
         let revisions = following.ranges.bring(watch, header.revision, message.events, message.fragment);
-        // Single revisions are live events; several come from etcd's store.
+        // A single revision is a live event. Several come from etcd's store, which may lack compacted ones.
         following.verified &= revisions <= 1;
         let mut actions: Vec<Action> = following.ranges.balance().into_iter().map(Action::Share).collect();
         actions.extend(self.deliver(now));
@@ -281,7 +284,7 @@ impl Follower {
         });
         self.schedule(now);
         if newest < self.position {
-            // A lagging member, or an etcd that was set back.
+            // The member lags, or etcd was reset.
             return vec![Action::Verify { revision: self.position }];
         }
         Vec::new()
@@ -331,7 +334,7 @@ impl Follower {
         actions
     }
 
-    /// Delivers received events once it is known that none is missing before them.
+    /// Delivers received events after a check that none is missing before them.
     fn deliver(&mut self, now: Instant) -> Vec<Action> {
         let State::Following(following) = &mut self.state else { return Vec::new() };
         if !following.ranges.is_past(self.position) {
@@ -364,7 +367,7 @@ impl Follower {
         vec![Action::Tell(TailBatch { events, watermark })]
     }
 
-    /// Schedules a progress request in case a requested revision does not arrive.
+    /// Schedules a progress request in case a reader's revision does not arrive.
     fn schedule(&mut self, now: Instant) {
         let is_ahead = to_etcd(self.wanted) > self.position;
         if let State::Following(following) = &mut self.state {
@@ -405,7 +408,7 @@ impl Following {
     }
 }
 
-/// Converts an event of the store that was not delivered before.
+/// Converts an event to one of the store, if it was not delivered before.
 fn store_event(keys: &Keys, event: Event, position: i64) -> Option<StoreEvent> {
     let is_put = event.kind == i32::from(EventType::Put);
     let kv = event.kv.filter(|kv| kv.mod_revision > position && !keys.is_reserved(&kv.key))?;

@@ -1,6 +1,6 @@
 //! Tests of the tail's state machine, step by step, with simulated time and answers.
 //!
-//! So every order of inputs is possible. Tests with a real etcd are in `tests`.
+//! So tests can use every order of inputs. Tests with a real etcd are in `tests`.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use crate::proto::{Event, KeyValue, ResponseHeader, WatchResponse};
 
 const CLUSTER: u64 = 7;
 
-/// A state machine with its clock.
+/// The state machine with a simulated clock.
 struct Rig {
     machine: Follower,
     now: Instant,
 }
 
 impl Rig {
-    /// A tail after a revision, not yet connected.
+    /// A tail after a revision, which is not yet connected.
     fn new(after: u64) -> Self {
         let now = Instant::now();
         Self { machine: Follower::new(Keys::new("/registry".to_owned()), CLUSTER, Revision::new(after), now), now }
@@ -52,7 +52,7 @@ impl Rig {
         self.step(Input::Message(message))
     }
 
-    /// The first message on a stream is delivered after verification.
+    /// Delivers the first message of a stream, and the verification before it.
     fn hear_first(&mut self, message: WatchResponse, from: i64) -> Vec<Action> {
         assert_eq!(self.hear(message), [Action::Verify { revision: from }]);
         self.step(Input::Verified(Probe::Readable))
@@ -86,7 +86,7 @@ fn answer(revision: u64, events: &[(i64, &str)]) -> WatchResponse {
     }
 }
 
-/// A batch of events with its watermark. A name that ends in a hyphen was deleted.
+/// The action that delivers a batch of events with its watermark. A name that ends in a hyphen was deleted.
 fn told(events: &[(u64, &str)], watermark: u64) -> Action {
     let event = |(revision, key): &(u64, &str)| {
         StoreEvent::new(
@@ -113,7 +113,7 @@ fn events_are_told_with_their_revision_as_watermark() {
     let mut rig = Rig::following(5, true);
     assert_eq!(rig.hear_first(answer(6, &[(6, "a"), (6, "b-")]), 5), [told(&[(6, "a"), (6, "b-")], 6)]);
     assert_eq!(rig.hear(answer(7, &[(7, "a")])), [told(&[(7, "a")], 7)]);
-    // Several revisions at once come from etcd's store, where some may be compacted.
+    // Several revisions at once come from etcd's store, which may lack compacted ones.
     assert_eq!(rig.hear_first(answer(9, &[(8, "a"), (9, "c")]), 7), [told(&[(8, "a"), (9, "c")], 9)]);
 }
 
@@ -176,10 +176,10 @@ fn a_wanted_revision_without_events_is_asked_for() {
     let mut rig = Rig::following(5, true);
     assert_eq!(rig.want(8), []);
     assert_eq!(rig.wait_for_due(), [Action::AskProgress]);
-    // Not there yet, so it is requested again.
+    // The revision has not arrived yet, so it is requested again.
     assert_eq!(rig.hear_first(answer(7, &[]), 5), []);
     assert_eq!(rig.wait_for_due(), [Action::AskProgress]);
-    // The watermark is the requested revision, not etcd's latest.
+    // The watermark is the revision that the reader waits for, not etcd's newest.
     assert_eq!(rig.hear(answer(11, &[])), [told(&[], 8)]);
     assert_eq!(rig.want(11), [told(&[], 11)]);
 }
@@ -218,7 +218,7 @@ fn a_silent_watch_whose_member_lives_is_given_up_in_the_end() {
     };
     assert!((5..=7).contains(&asked) && matches!(given_up[..], [Action::TurnFrom { .. }, Action::Close { .. }]));
     assert_eq!(rig.wait_for_due(), [Action::Open { start: 6 }]);
-    // Also for an etcd that never confirms the watch; by now the reader must be informed.
+    // Also if etcd never confirms the watch, the reader must get an error by now.
     rig.step(Input::Opened { truthful: true });
     let given_up = rig.wait_for_due();
     assert!(matches!(given_up[..], [Action::TurnFrom { .. }, Action::End(End::Failed(_))]), "{given_up:?}");
@@ -236,7 +236,7 @@ fn a_watch_whose_member_is_gone_is_left_within_seconds() {
     assert!(rig.now - begun < Duration::from_secs(3));
 }
 
-/// Revisions with an event each.
+/// A message with one event for each revision.
 fn history(watch: i64, newest: u64, revisions: std::ops::RangeInclusive<i64>) -> WatchResponse {
     let events: Vec<(i64, &str)> = revisions.map(|revision| (revision, "a")).collect();
     WatchResponse { watch_id: watch, ..answer(newest, &events) }
@@ -263,7 +263,7 @@ fn a_long_history_comes_by_several_watches_and_is_told_in_order() {
     };
     assert_eq!(revisions(&rig.step(Input::Verified(Probe::Readable))), (1..=1000).collect::<Vec<_>>());
     assert_eq!(rig.hear(history(3, 3500, 3001..=3500)), []);
-    // Only up to the end of its range; later events belong to the next watch.
+    // The watch delivers only up to the end of its range. Later events belong to the next watch.
     assert_eq!(rig.hear(history(2, 3500, 2001..=3000)), [Action::Share(Change::Cancel { watch: 2 })]);
     let cancelled = WatchResponse { watch_id: 2, canceled: true, ..answer(3500, &[]) };
     assert_eq!(rig.hear(cancelled), []);
@@ -281,11 +281,11 @@ fn a_watch_that_may_be_shared_out_is_not_asked_how_far_it_is() {
     rig.connect(5000, true);
     rig.want(5000);
     let begun = rig.now;
-    // All that history may belong to others; then nothing arrives by itself.
+    // All that history may belong to other keys. Then no event arrives.
     while rig.wait_for_due() != [Action::AskProgress] {}
     assert!(rig.now - begun >= Duration::from_secs(1));
     assert_eq!(rig.hear_first(WatchResponse { watch_id: -1, ..answer(5000, &[]) }, 0), [told(&[], 5000)]);
-    // Later events are not shared out: the answer to a request may still be in flight.
+    // Later events are not divided among watches, since the answer to a progress request may still be in flight.
     assert_eq!(rig.hear(history(FIRST_WATCH, 9000, 5001..=6000)), [Action::Verify { revision: 5000 }]);
 }
 

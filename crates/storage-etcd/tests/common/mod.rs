@@ -11,7 +11,7 @@ use keelson_storage::{RangePage, RangeRequest, Store, StoreError, StoreEvent, St
 use keelson_storage_etcd::{EtcdConfig, EtcdStore};
 use keelson_teststores::EtcdServer;
 
-/// Long enough that only a bug exceeds it, also on two slow cores shared by six members, several stores and a build.
+/// A timeout that only a bug exceeds, even on two slow cores with six members, several stores and a build.
 pub const PATIENCE: Duration = Duration::from_secs(150);
 
 /// Opens a store under a prefix.
@@ -40,7 +40,7 @@ pub async fn read(store: &EtcdStore) -> RangePage {
     store.range(everything(None)).await.unwrap()
 }
 
-/// Reads a tail up to a revision. Reopens it after its watermark when it breaks, as a server's cache does.
+/// Reads a tail up to a revision. If it breaks, opens it again after its watermark, like the cache of a server.
 pub async fn follow(store: &EtcdStore, after: Revision, until: Revision) -> Vec<StoreEvent> {
     tokio::time::timeout(PATIENCE, try_follow(store, after, until)).await.expect("the tail gets there")
 }

@@ -1,6 +1,8 @@
-//! The choice among the servers of the URL: the one that takes writes, or, for reads while there is none, a primary that is read-only.
+//! The choice among the servers of the URL. It prefers a server that accepts writes. If there is none, reads use a
+//! read-only primary.
 //!
-//! A primary that is read-only has all that was acknowledged. A standby may lack some of it, so nothing is read there.
+//! A read-only primary has all acknowledged commits. A standby may lack some of them, so the store does not read from a
+//! standby.
 
 use std::io::ErrorKind;
 
@@ -14,14 +16,14 @@ use super::session::{Connector, Driver};
 /// The use of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// It leads to a server that takes writes.
+    /// The connection must be to a server that accepts writes.
     Write,
-    /// It leads to a server that takes writes, or else to a primary that is read-only.
+    /// The connection should be to a server that accepts writes. A read-only primary is the second choice.
     Read,
 }
 
 impl Connector {
-    /// A connection that is set up, without our statements.
+    /// Connects and configures the connection, without preparing the store's statements.
     pub(crate) async fn connect(&self, purpose: Purpose) -> Result<(Client, Driver), Trouble> {
         let settings = beginning_with(self.first_host(), &self.config);
         let error = match self.dial(&settings).await {
@@ -39,7 +41,7 @@ impl Connector {
         Err(if is_read_only { Trouble::ReadOnly(text(&error)) } else { Trouble::Sql(error) })
     }
 
-    /// Looks for a primary that is read-only.
+    /// Searches for a read-only primary.
     async fn read_only_primary(&self, settings: &Config) -> Primary {
         let mut found = Primary::None;
         for host in 0..settings.get_hosts().len() {
@@ -56,10 +58,10 @@ impl Connector {
     }
 }
 
-/// The result of looking for a primary.
+/// The result of the search for a primary.
 enum Primary {
     Connected(Client, Driver),
-    /// There is a standby alone.
+    /// Only a standby was found.
     Standby,
     None,
 }
@@ -68,7 +70,7 @@ fn standby(cause: &str) -> String {
     format!("{cause}: it is a standby, which may lack what was acknowledged, so nothing is read there")
 }
 
-/// Returns true for a server that was reached and is read-only.
+/// Returns true if a server was reached and is read-only.
 fn refuses_writes(error: &tokio_postgres::Error) -> bool {
     let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
     source.is_some_and(|error| error.kind() == ErrorKind::PermissionDenied && error.raw_os_error().is_none())

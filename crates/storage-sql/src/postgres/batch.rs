@@ -1,7 +1,8 @@
-//! A group of transactions as arguments of the function that applies it, and its answer as theirs.
+//! The arguments and the result of the database function that applies a group of transactions.
 //!
-//! The function compares first and writes then, all at once. So a transaction that touches what an earlier one writes goes
-//! into a later wave; the waves of a group share one database transaction. Most groups have one.
+//! The function first evaluates all compares, then applies all writes. So a transaction that compares or writes a key
+//! of an earlier write in the group needs a later call, called a wave. All waves of a group share one database
+//! transaction. Most groups have one wave.
 
 use std::error::Error;
 
@@ -15,19 +16,19 @@ use tokio_postgres::types::{IsNull, ToSql, Type, accepts, to_sql_checked};
 
 use super::statements::{number, revision};
 
-/// A compare beside a revision: no value, or any.
+/// The value of a compare that is not a revision: the key has no value, or has any value.
 const ABSENT: i64 = -1;
 const EXISTS: i64 = -2;
 
-/// Which wave of its group each transaction belongs to.
+/// Assigns the transactions of a group to waves.
 #[derive(Default)]
 pub(crate) struct Waves {
-    /// Of each path: the last wave that writes it, and the last that compares it.
+    /// For each path, the last wave that writes it, and the last wave that compares it.
     touched: HashMap<StoreKey, (Option<usize>, Option<usize>)>,
 }
 
 impl Waves {
-    /// The first wave that a transaction can be in, after those that were placed before it.
+    /// Returns the first wave that is possible for a transaction after all earlier transactions of the group.
     pub(crate) fn earliest(&self, transaction: &Transaction) -> usize {
         let after_write = |key| self.touched.get(key).and_then(|touched| touched.0).map_or(0, |wave| wave + 1);
         let after_compare = |key| self.touched.get(key).and_then(|touched| touched.1).unwrap_or(0);
@@ -36,7 +37,7 @@ impl Waves {
         compares.chain(writes.map(|key| after_write(key).max(after_compare(key)))).max().unwrap_or(0)
     }
 
-    /// Places a transaction.
+    /// Records the wave of a transaction.
     pub(crate) fn place(&mut self, transaction: &Transaction, wave: usize) {
         for compare in &transaction.compares {
             let compared = &mut self.touched.entry(compare.key.clone()).or_default().1;
@@ -48,29 +49,31 @@ impl Waves {
     }
 }
 
-/// The arguments for one wave.
+/// The arguments of the function for one wave.
 #[derive(Default)]
 pub(crate) struct Arguments<'a> {
     known: i64,
-    /// The paths of compares and writes, each once. Other arrays name them by index, counted from 1.
+    /// The paths of compares and writes, each once. Other arrays refer to them by index, counted from 1.
     paths: Vec<&'a str>,
-    /// The paths of compares, each once.
+    /// The paths of compares by index, each once.
     compare_path: Vec<i32>,
     compare_wanted: Vec<i64>,
-    /// Of each compare of each transaction: whose it is, and its place above, counted from 1.
+    /// For each compare of each transaction: the number of the transaction, and its index in `compare_path`, counted
+    /// from 1.
     compare_tx: Vec<i32>,
     compare_of: Vec<i32>,
     write_tx: Vec<i32>,
     write_path: Vec<i32>,
-    /// The start of each value among the values, counted from 1, and its length; none for a delete.
+    /// For each write, the start of its value in the concatenated values, counted from 1, and its length. A delete has
+    /// no length.
     write_begin: Vec<i32>,
     write_length: Vec<Option<i32>>,
     write_values: Joined<'a>,
-    /// Empty when none of them ends by itself.
+    /// The expiry of each write. Empty if no write has one.
     write_ends: Vec<Option<i64>>,
     /// True if the compares guarantee that every deleted path exists.
     plain: bool,
-    /// The places of the paths, and of what is compared.
+    /// The indexes of the paths, and of the compares.
     path_places: HashMap<&'a str, i32>,
     compare_places: HashMap<(i32, i64), i32>,
 }
@@ -78,7 +81,7 @@ pub(crate) struct Arguments<'a> {
 impl<'a> Arguments<'a> {
     pub(crate) fn new(incarnation: i64, transactions: &[&'a Transaction]) -> Self {
         let mut arguments = Self { known: incarnation, plain: true, ..Self::default() };
-        // A group is far smaller than 2^31.
+        // A group has far fewer than 2^31 transactions.
         for (tx, transaction) in (0..).zip(transactions) {
             arguments.add(tx, transaction);
         }
@@ -125,7 +128,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// The place of a path.
+    /// Returns the index of a path in `paths`.
     fn path(&mut self, key: &'a StoreKey) -> i32 {
         let path = key.as_str();
         let next = count(&self.paths) + 1;
@@ -159,16 +162,17 @@ fn count<T>(list: &[T]) -> i32 {
     as_integer(list.len())
 }
 
-/// A number as the database counts. One that is too large exceeds a message too, which then fails.
+/// Converts a number to an integer of the database. A number that is too large belongs to a message that is too large,
+/// and sending it fails.
 fn as_integer(number: usize) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-/// Values one behind another, sent as one.
+/// Values that are sent as one concatenated value.
 #[derive(Debug, Default)]
 struct Joined<'a> {
     values: Vec<&'a [u8]>,
-    /// Bytes of all of them.
+    /// The size of all values in bytes.
     length: usize,
 }
 
@@ -196,16 +200,16 @@ impl ToSql for Joined<'_> {
 pub(crate) struct Outcome {
     /// The newest revision before the wave.
     pub(crate) base: Revision,
-    /// For each transaction, in order.
+    /// The results of the transactions, in order.
     pub(crate) answers: Vec<Result<Committed, CommitError>>,
-    /// The writes, in order.
+    /// The writes that took effect, in order.
     pub(crate) events: Vec<StoreEvent>,
 }
 
-/// Reads the function's answer.
+/// Decodes the result of the function.
 pub(crate) fn outcome(row: &Row, transactions: &[&Transaction]) -> Result<Outcome, tokio_postgres::Error> {
     let base = revision(row.try_get("base")?);
-    // None: all of them.
+    // NULL means that all writes took effect.
     let written: Option<Vec<i32>> = row.try_get("written")?;
     let mut refusals = refusals(row, transactions)?;
     let mut written = written.map(|written| written.into_iter().peekable());
@@ -238,7 +242,7 @@ fn event(write: &Write, revision: Revision) -> StoreEvent {
     StoreEvent::new(write.key().clone(), revision, value)
 }
 
-/// The transactions that were refused, by their numbers.
+/// Returns the errors of the refused transactions, by the number of the transaction.
 fn refusals(row: &Row, transactions: &[&Transaction]) -> Result<HashMap<i32, CommitError>, tokio_postgres::Error> {
     let refused: Vec<i32> = row.try_get("refused")?;
     if refused.is_empty() {
@@ -291,10 +295,11 @@ mod tests {
         let seen = |transaction: Transaction, name: &str| transaction.when(key(name), Condition::Exists);
         check(&[put("a"), put("b"), seen(put("c"), "namespace")], &[0, 0, 0]);
         check(&[put("a"), put("a"), put("a"), put("b")], &[0, 1, 2, 0]);
-        // A transaction that compares a path before another writes it may share its wave; one that compares the written path may
-        // not.
+        // A transaction that compares a path may share a wave with a later transaction that writes the path. A
+        // transaction that compares a path after it was written needs a later wave.
         check(&[seen(put("b"), "a"), put("a"), seen(put("c"), "a")], &[0, 0, 1]);
-        // A write never overtakes a compare that was placed later for another reason.
+        // A write is never in an earlier wave than an earlier compare of its path, also if that compare is in a late
+        // wave for another reason.
         check(&[put("x"), seen(put("x"), "a"), put("a")], &[0, 1, 1]);
     }
 }

@@ -1,7 +1,7 @@
-//! The settings of a connection to PostgreSQL: a libpq URL, with the parameters of libpq that PostgreSQL's users know.
+//! The settings of a connection to PostgreSQL: a URL with libpq's parameters, which PostgreSQL's users know.
 //!
-//! A parameter that this client can't honour is refused rather than ignored. Keep-alive and timeouts have defaults of their
-//! own.
+//! A parameter that this client does not support is an error. Keep-alives and timeouts have defaults that differ from
+//! libpq's.
 
 use std::fs;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use super::tls::{Tls, TlsMode};
 
 /// The timeout of one attempt to connect to a host, unless the URL sets another.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The port of PostgreSQL, unless the URL says otherwise.
+/// The port of PostgreSQL, unless the URL sets another.
 const DEFAULT_PORT: u16 = 5432;
-/// The silence after which TCP probes a connection, the interval of probes, and their number.
+/// The time without data after which TCP probes a connection, the interval of the probes, and their number.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEPALIVE_RETRIES: u32 = 3;
-/// The time after which a connection with unacknowledged bytes is given up.
+/// The time after which a connection with unacknowledged bytes is closed.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(15);
 
 /// The settings of a [`PostgresStore`](crate::PostgresStore).
@@ -32,19 +32,19 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(15);
 pub struct PostgresConfig {
     pub(crate) connection: Config,
     pub(crate) tls: Tls,
-    /// The number of concurrent reads of ranges, each on a connection of its own.
+    /// The number of concurrent reads of ranges. Each has its own connection.
     pub readers: usize,
-    /// The size of recent changes kept in memory for tails, in bytes; older ones are read from the table.
+    /// The size of recent changes that are kept in memory for tails, in bytes. Older changes are read from the table.
     pub recent_bytes: usize,
-    /// The newest revision is raised to this one where it is smaller: for a store that takes another's place.
+    /// The newest revision is raised to this one if it is smaller. Set for a store that replaces another one.
     pub least_revision: Revision,
-    /// Refuses a database without tables, rather than to make them.
+    /// Refuses a database without tables instead of creating them.
     pub existing: bool,
-    /// Continues with the remaining rows after a loss.
+    /// Accepts a loss of rows and continues with the remaining ones.
     pub accept_loss: bool,
-    /// The first object of a store that is made, in one step with its tables.
+    /// The first object of a new store, which is created in one transaction with the tables.
     pub first: Option<(StoreKey, Bytes)>,
-    /// Notified when a task of the store dies.
+    /// Is notified when a task of the store ends.
     pub supervisor: Supervisor,
 }
 
@@ -52,13 +52,13 @@ impl PostgresConfig {
     /// The default settings (3 readers, 8 MiB of recent changes) for
     /// `postgres://user:password@host1:port1,host2:port2/database?parameter=value`.
     ///
-    /// The parameters are libpq's: `sslmode` (`disable`, `prefer`, `require`, `verify-ca`, `verify-full`), `sslrootcert`,
-    /// `sslcert`, `sslkey`, `connect_timeout`, `application_name`, `options`, `keepalives*`, `tcp_user_timeout`,
-    /// `load_balance_hosts`. Of several hosts the first that takes writes is used, as with `target_session_attrs=read-write`. Reads
-    /// also go to a primary that is read-only while there is none.
+    /// The parameters are libpq's: `sslmode` (`disable`, `prefer`, `require`, `verify-ca`, `verify-full`),
+    /// `sslrootcert`, `sslcert`, `sslkey`, `connect_timeout`, `application_name`, `options`, `keepalives*`,
+    /// `tcp_user_timeout`, `load_balance_hosts`. Of several hosts, the store uses the first that accepts writes, as
+    /// with `target_session_attrs=read-write`. If there is none, reads use a read-only primary.
     ///
     /// # Errors
-    /// When the URL can't be understood, or a certificate that it names can't be read.
+    /// The URL is invalid, or a certificate file in it can't be read.
     pub fn from_url(url: &str) -> Result<Self, PostgresError> {
         let (base, query) = url.split_once('?').unwrap_or((url, ""));
         let mut files = TlsFiles::default();
@@ -72,7 +72,7 @@ impl PostgresConfig {
                 _ => drop(rest.append_pair(&name, &value)),
             }
         }
-        // The crate that reads it knows %20 only.
+        // The crate that parses the URL decodes only %20 as a space.
         let rest = rest.finish().replace('+', "%20");
         let mut connection: Config =
             format!("{base}?{rest}").parse().map_err(|error| PostgresError::Url(reason(&error)))?;
@@ -94,7 +94,7 @@ impl PostgresConfig {
         })
     }
 
-    /// The place of the database without the login: `host:port,host:port/database`.
+    /// The address of the database without the login: `host:port,host:port/database`.
     pub fn place(&self) -> String {
         let named = |host: &Host| match host {
             Host::Tcp(name) => name.clone(),
@@ -108,7 +108,7 @@ impl PostgresConfig {
         }
         let ports = self.connection.get_ports();
         for (number, place) in places.iter_mut().enumerate() {
-            // One port is that of all hosts.
+            // A single port applies to all hosts.
             if let Some(port) = ports.get(number).or(ports.first()).filter(|port| **port != DEFAULT_PORT) {
                 place.push_str(&format!(":{port}"));
             }
@@ -117,7 +117,7 @@ impl PostgresConfig {
     }
 }
 
-/// In a URL of libpq a `+` is a plus, not a space.
+/// Keeps each `+`, which is a plus in a URL of libpq and not a space.
 fn plus_kept(query: &str) -> String {
     query.replace('+', "%2B")
 }
@@ -128,7 +128,7 @@ fn reason(error: &tokio_postgres::Error) -> String {
 
 fn set_defaults(connection: &mut Config, tls: &Tls) {
     connection.ssl_mode(tls.mode.negotiation());
-    // A replica would answer with an older state than was acknowledged.
+    // A replica could return an older state than the acknowledged one.
     connection.target_session_attrs(TargetSessionAttrs::ReadWrite);
     if connection.get_connect_timeout().is_none() {
         connection.connect_timeout(CONNECT_TIMEOUT);
@@ -146,7 +146,8 @@ fn set_defaults(connection: &mut Config, tls: &Tls) {
     }
 }
 
-/// The settings with the hosts from this one on before the others: the crate tries them in their order, and cannot leave one out.
+/// The settings with the hosts rotated, so that the host at index `first` comes first. The crate tries all hosts in
+/// order and can't skip one.
 pub(crate) fn beginning_with(first: usize, settings: &Config) -> Config {
     let hosts = settings.get_hosts().len();
     let mut next = Config::new();
@@ -166,13 +167,13 @@ fn add_host(settings: &Config, place: usize, to: &mut Config) {
     if let Some(address) = settings.get_hostaddrs().get(place) {
         to.hostaddr(*address);
     }
-    // One port may stand for all hosts.
+    // A single port applies to all hosts.
     if let Some(port) = settings.get_ports().get(place).or(settings.get_ports().first()) {
         to.port(*port);
     }
 }
 
-/// Copies all settings but the hosts with their addresses and ports.
+/// Copies all settings except the hosts with their addresses and ports.
 fn copy_but_hosts(settings: &Config, next: &mut Config) {
     settings.get_user().map(|user| next.user(user));
     settings.get_password().map(|password| next.password(password));
@@ -192,7 +193,7 @@ fn copy_but_hosts(settings: &Config, next: &mut Config) {
         .load_balance_hosts(settings.get_load_balance_hosts());
 }
 
-/// Settings with one of the hosts alone, counted from 0.
+/// The settings with only one of the hosts, counted from 0.
 pub(crate) fn alone(host: usize, settings: &Config) -> Config {
     let mut only = Config::new();
     let turned = beginning_with(host, settings);
@@ -215,7 +216,8 @@ impl TlsFiles {
         let mode = match self.mode.as_deref() {
             Some("disable") => TlsMode::Disable,
             None | Some("allow" | "prefer") => TlsMode::Prefer,
-            // As in libpq: with roots at hand, a certificate that they have not signed is refused.
+            // As in libpq, `require` with root certificates verifies that one of them has signed the server's
+            // certificate.
             Some("require") if self.roots.is_none() => TlsMode::Require,
             Some("require" | "verify-ca") => TlsMode::VerifyCa,
             Some("verify-full") => TlsMode::VerifyFull,
@@ -236,7 +238,7 @@ impl TlsFiles {
     }
 }
 
-/// A file's name and what is in it.
+/// Returns the name and the content of a file.
 fn contents(file: &str) -> Result<(String, Vec<u8>), PostgresError> {
     match fs::read(file) {
         Ok(bytes) => Ok((file.to_owned(), bytes)),

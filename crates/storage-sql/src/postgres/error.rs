@@ -1,15 +1,15 @@
 //! The errors of PostgreSQL, and their meaning for a call.
 //!
-//! They are distinguished by SQLSTATE. What matters is whether a group may have been committed; `unknown` finds out where that is
-//! not known.
+//! The SQLSTATE determines the meaning. The most important question is whether a group may have been committed. If that
+//! is unknown, `unknown` finds the outcome.
 
 use keelson_storage::StoreError;
 use tokio_postgres::error::{DbError, SqlState};
 
-/// The reason why a store on PostgreSQL cannot be opened.
+/// The reason for which a store on PostgreSQL can't be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum PostgresError {
-    /// The URL says something that can't be, or that is not known.
+    /// The URL has an invalid value or an unknown parameter.
     #[error("the URL of the PostgreSQL store: {0}")]
     Url(String),
     /// A certificate or a key can't be used.
@@ -20,7 +20,7 @@ pub enum PostgresError {
         /// The reason.
         reason: String,
     },
-    /// The file of the password can't be read.
+    /// The password file can't be read.
     #[error("{}: {source}", path.display())]
     Password {
         /// The file.
@@ -31,24 +31,24 @@ pub enum PostgresError {
     /// The server does not answer, or refuses the connection.
     #[error("cannot connect to PostgreSQL: {0}")]
     Connect(String),
-    /// The tables were written by a newer keelson, in a form that this one does not know.
+    /// A newer keelson wrote the tables in a format that this one does not know.
     #[error(
         "the database has storage format {found}, and this keelson knows formats up to {known}: start the newer keelson \
          that wrote it"
     )]
     NewerFormat {
-        /// The format that the tables have.
+        /// The format of the tables.
         found: i32,
-        /// The newest format that this code knows.
+        /// The newest format that this release knows.
         known: i32,
     },
-    /// There is no store where one was to be read.
+    /// A store had to exist, and the database has none.
     #[error("there is no keelson store in the database: restore a backup of it")]
     NoStore,
-    /// The database can't hold every name.
+    /// The encoding of the database can't represent every name.
     #[error("the database's encoding is {0}, and names need UTF8: create it with ENCODING 'UTF8' TEMPLATE template0")]
     Encoding(String),
-    /// Rows are gone.
+    /// Rows of the history are missing.
     #[error("{0}")]
     Lost(String),
     /// A statement failed.
@@ -71,27 +71,27 @@ impl From<PostgresError> for StoreError {
     }
 }
 
-/// The code that our own functions raise when the incarnation is not the one the caller knows.
+/// The error code of our functions if the incarnation differs from the caller's.
 const EXCHANGED: &str = "KL001";
 
 /// The meaning of a failed statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// Nothing happened, and the same statement may work at once: a deadlock, a serialisation failure.
+    /// The statement had no effect, and may succeed if it is repeated at once: a deadlock, a serialization failure.
     Again,
-    /// Nothing happened, and nothing will on this connection: the server has become a replica.
+    /// The statement had no effect, and all statements on this connection will fail: the server has become a replica.
     Elsewhere,
-    /// The connection is gone. The outcome of the statement is unknown.
+    /// The connection is broken. The outcome of the statement is unknown.
     Lost,
-    /// The history is another than the one this store was opened on.
+    /// The database has another history than when this store was opened.
     Exchanged,
-    /// Nothing happened, for one of our functions is not there. The next session makes it.
+    /// The statement had no effect, since one of our functions is missing. The next session creates it.
     Incomplete,
-    /// Nothing happened, for the server has no room on its disk.
+    /// The statement had no effect, since the disk of the server is full.
     Full,
-    /// Nothing happened, for what was sent can't be stored: too long a path, say.
+    /// The statement had no effect, since its data can't be stored. For example, a path is too long.
     Unfit,
-    /// Nothing happened; the server says why.
+    /// The statement had no effect, for the reason in the server's message.
     Refused,
 }
 
@@ -101,7 +101,7 @@ pub(crate) fn meaning(error: &tokio_postgres::Error) -> Meaning {
         &SqlState::T_R_SERIALIZATION_FAILURE | &SqlState::T_R_DEADLOCK_DETECTED => Meaning::Again,
         &SqlState::READ_ONLY_SQL_TRANSACTION => Meaning::Elsewhere,
         &SqlState::DISK_FULL => Meaning::Full,
-        // The server is going down, or must end this connection: the commit may have been before that.
+        // The server is shutting down, or must end this connection. The commit may have happened before.
         &SqlState::ADMIN_SHUTDOWN | &SqlState::CRASH_SHUTDOWN | &SqlState::CANNOT_CONNECT_NOW => Meaning::Lost,
         &SqlState::IDLE_SESSION_TIMEOUT | &SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT => Meaning::Lost,
         &SqlState::UNDEFINED_FUNCTION => Meaning::Incomplete,
@@ -140,7 +140,7 @@ pub(crate) fn store_error(error: &tokio_postgres::Error) -> StoreError {
     }
 }
 
-/// A hint for the operator, if the error is a refused login.
+/// A hint for the operator if the error is a failed login.
 pub(crate) fn login_hint(error: &tokio_postgres::Error) -> Option<&'static str> {
     let is_missing = lacks_password(error);
     let is_refused = error
@@ -151,12 +151,12 @@ pub(crate) fn login_hint(error: &tokio_postgres::Error) -> Option<&'static str> 
     )
 }
 
-/// Returns whether the server asks for a password and there is none.
+/// Returns true if the server requires a password and the settings have none.
 pub(crate) fn lacks_password(error: &tokio_postgres::Error) -> bool {
     std::error::Error::source(error).is_some_and(|source| source.to_string() == "password missing")
 }
 
-/// The whole message: the crate's own text leaves out what the server said.
+/// The whole message. The crate's own text lacks the server's message.
 pub(crate) fn text(error: &tokio_postgres::Error) -> String {
     let said = |said: &DbError| match said.hint() {
         Some(hint) => format!("{} ({hint})", said.message()),
@@ -166,23 +166,23 @@ pub(crate) fn text(error: &tokio_postgres::Error) -> String {
     error.as_db_error().map(said).or_else(source).unwrap_or_else(|| error.to_string())
 }
 
-/// Nothing happened: what was asked was about a history that is no more.
+/// The error of a call that had no effect, since the history of the database was exchanged.
 pub(crate) fn exchanged() -> StoreError {
     StoreError::Unavailable(
         "the history in the database was exchanged; nothing was done, and a retry may help".to_owned(),
     )
 }
 
-/// The reason why a query has no valid result.
+/// The reason for which a query has no valid result.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// It failed.
+    /// The query failed.
     Sql(tokio_postgres::Error),
-    /// The answer, or the server it would come from, can't be believed: why. Another session may do better.
+    /// The result, or the server, can't be trusted, for the given reason. A new session may lead to a valid result.
     Doubt(String),
-    /// The database is not in its required state, and needs an operator: the reason.
+    /// The database is not in the required state, and an operator has to act. Holds the reason.
     Unready(String),
-    /// No server takes writes, and none that is read-only may be used: why.
+    /// No server accepts writes, and there is no read-only primary to use. Holds the reason.
     ReadOnly(String),
 }
 
@@ -205,7 +205,7 @@ pub(crate) fn stopped() -> StoreError {
     StoreError::Unavailable("the store has been closed".to_owned())
 }
 
-/// The error of a commit that was never answered.
+/// The error of a commit whose result was never received.
 pub(crate) fn unheard() -> StoreError {
     StoreError::Unknown("PostgreSQL did not say in time what it became".to_owned())
 }

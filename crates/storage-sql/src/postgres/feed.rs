@@ -1,7 +1,8 @@
-//! The feed of all servers' commits, in the order of their revisions.
+//! The feed of the commits of all servers, in the order of their revisions.
 //!
-//! A notification of another server, or an own group committed behind others' changes, only triggers a read. A lost notification is
-//! made up by a periodic read. Neither a broken connection nor a failover can therefore lose a change, repeat one or change their
+//! The feed gets changes only by reading the table. Two events trigger a read: a notification of another server, and a
+//! group of this server that was committed after changes of other servers. The feed also reads periodically, in case a
+//! notification is lost. So neither a broken connection nor a failover can lose a change, repeat one or change their
 //! order.
 
 use std::sync::Arc;
@@ -20,14 +21,15 @@ use super::session::{Link, SHORT, Session};
 use super::store::Shared;
 use crate::tail::{BATCH_BYTES, BATCH_EVENTS, Changes, History};
 
-/// Without a hint, the table is looked at after the first of these after a change, then more and more seldom.
+/// The pause before the next read of the table without a trigger: the first value after a change, growing to the
+/// second.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(500));
 
-/// The time that a read waits for an own group in flight. After it only others' changes are left to read, and all of them at once;
-/// an earlier read would fetch rows that the writer still holds.
+/// The time that a read waits for a group of this server in flight. After the group, the read needs only the changes of
+/// other servers, and gets all of them at once. An earlier read would fetch rows that the writer already has in memory.
 const IN_STEP: Duration = Duration::from_millis(10);
 
-/// Follows the table until the store is dropped.
+/// Reads the table until the store is dropped.
 pub(crate) async fn follow(shared: Arc<Shared>) {
     let link = Link::new(shared.connector.clone(), SHORT, Purpose::Read);
     let mut listening: Option<Arc<Session>> = None;
@@ -37,7 +39,7 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
         pause = match look(&shared, &link, &mut listening).await {
             Ok(Looked::More) => {
                 in_step(&shared).await;
-                // The further rows may have been an own group, which is published by now.
+                // The other rows may have been a group of this server, which is published by now.
                 if shared.seen().newest() < shared.seen().highest() {
                     continue;
                 }
@@ -50,7 +52,7 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
                 (pause * 2).min(PAUSES.1)
             }
         };
-        // Both outcomes lead to the same: another look.
+        // The next step is a read, both after a notification and after the pause.
         let _ = timeout(pause, shared.connector.hint.notified()).await;
         if link_is_down(listening.as_ref()) {
             sleep(PAUSES.0).await;
@@ -58,30 +60,30 @@ pub(crate) async fn follow(shared: Arc<Shared>) {
     }
 }
 
-/// Waits for the end of the group that is on its way, if there is one.
+/// Waits for the end of the group in flight, if there is one.
 async fn in_step(shared: &Shared) {
     let mut turn = shared.turn.subscribe();
     let now = *turn.borrow_and_update();
     if now.busy {
-        // In vain or not: then it is looked at beside the group.
+        // If the wait times out, the read runs concurrently with the group.
         let _ = timeout(IN_STEP, turn.wait_for(|turn| turn.done != now.done)).await;
     }
 }
 
 /// The result of reading the table.
 enum Looked {
-    /// As much as one look may read; there is more.
+    /// The read returned the maximum amount, and there are more changes.
     More,
-    /// Something.
+    /// The read returned changes, and there are no more.
     Changed,
-    /// Nothing.
+    /// There were no changes.
     AtRest,
 }
 
 async fn look(shared: &Shared, link: &Link, listening: &mut Option<Arc<Session>>) -> Result<Looked, StoreError> {
     let session = link.session().await?;
     if !listening.as_ref().is_some_and(|known| Arc::ptr_eq(known, &session)) {
-        // ORDER: listening begins before the look, so that nothing can be committed between the two unnoticed.
+        // ORDER: LISTEN runs before the read, so that no commit between the two stays unnoticed.
         let listens = link.read(|session| async move {
             session.client.batch_execute("LISTEN keelson").await?;
             Ok::<_, Error>(session)
@@ -98,7 +100,8 @@ async fn look(shared: &Shared, link: &Link, listening: &mut Option<Arc<Session>>
     });
     let (state, (events, reached)) = found.await?;
     if state.oldest > after {
-        // The server was away for longer than the history window. Tails that wait for lost rows get that error from the table.
+        // The server was away for longer than the history window. Tails that need the deleted rows get the error when
+        // they read the table.
         seen.tell(|timeline| timeline.begin_at(state.oldest));
         return Ok(Looked::More);
     }

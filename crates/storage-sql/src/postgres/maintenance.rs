@@ -1,6 +1,6 @@
-//! Forgetting: compaction and the end of keys' lives. Any server may do it, one at a time does.
+//! Compaction and expiry. Every server may run them, and one server at a time does.
 //!
-//! It goes in small steps, so that commits of all servers pass between them.
+//! The work is divided into small steps, so that all servers can commit between them.
 
 use keelson_meta::Revision;
 use keelson_storage::{CommitError, Condition, StoreError, StoreKey, Transaction};
@@ -10,17 +10,17 @@ use super::rows;
 use super::statements::{Query, number, revision};
 use super::store::PostgresStore;
 
-/// The number of rows of the history in one step of a sweep: a few milliseconds, in which commits continue.
+/// The number of rows that one step of compaction examines: a few milliseconds, and commits continue meanwhile.
 const SWEEP_ROWS: i32 = 1000;
 
 /// The number of keys that expire in one step.
 const ENDED_ROWS: i64 = 256;
 
-/// The lock of who ends keys: "KLSN", and a number of its own.
+/// The advisory lock of the server that expires keys: "KLSN", and a number.
 const EXPIRY_LOCK: &str = "1263293262, 1";
 
 impl PostgresStore {
-    /// Raises the oldest readable revision, then deletes unreadable rows unless another server does.
+    /// Raises the oldest readable revision, then deletes unreadable rows unless another server does so.
     pub(super) async fn forget(&self, oldest: Revision) -> Result<(), StoreError> {
         let state = self.state().await?;
         if oldest > state.revision {
@@ -35,7 +35,8 @@ impl PostgresStore {
             }
         }
         if oldest > state.oldest {
-            // ORDER: before the history is cut. From then on the rows below are compared by their number alone.
+            // ORDER: the rows are counted before compaction deletes some. Afterwards only the number of the remaining
+            // rows is compared.
             let loss =
                 maintenance.read(|session| async move { rows::loss_below(&session.client, oldest).await }).await?;
             if loss.is_some() {
@@ -59,14 +60,14 @@ impl PostgresStore {
         Ok(())
     }
 
-    /// Counts the rows of the history, and notes a loss until it is found to be mended.
+    /// Counts the rows of the history and records the result. A recorded loss stays until a count finds no loss.
     pub(super) async fn count_rows(&self) -> Result<(), StoreError> {
         let loss = self.shared.maintenance.read(|session| async move { rows::loss(&session.client).await }).await?;
         self.shared.loss.note(loss);
         self.shared.loss.check()
     }
 
-    /// Deletes what ended at or before `now` (seconds since 1970), unless another server does.
+    /// Deletes the keys that expired at or before `now` (seconds since 1970), unless another server does so.
     pub(super) async fn end(&self, now: i64) -> Result<usize, StoreError> {
         let mut count = 0;
         loop {
@@ -100,8 +101,8 @@ impl PostgresStore {
         found.await
     }
 
-    /// Returns true if it is this server's turn, which it keeps until its connection ends or the next time. Deleting expired keys
-    /// twice is harmless, so a lost turn is too.
+    /// Returns true if this server has the lock for expiry. The server keeps it until the connection ends or this is
+    /// called again. Losing the lock early is harmless, since deleting expired keys twice has no effect.
     async fn take_turn(&self) -> Result<bool, StoreError> {
         let statement = format!("SELECT pg_try_advisory_lock({EXPIRY_LOCK}) FROM (SELECT pg_advisory_unlock_all()) u");
         let statement = &statement;
@@ -112,7 +113,8 @@ impl PostgresStore {
         turn.await
     }
 
-    /// Ends keys by ordinary transactions, each of which holds only if its key was not written since.
+    /// Deletes expired keys by ordinary transactions. Each compares the revision of its key, so that a newer value is
+    /// not deleted.
     async fn delete_ended(&self, ended: &[Ended]) -> Result<usize, StoreError> {
         let mut answers = Vec::with_capacity(ended.len());
         for ended in ended.iter().filter(|ended| ended.newest) {
@@ -145,7 +147,7 @@ impl PostgresStore {
     }
 }
 
-/// A version that has ended.
+/// An expired version of a key.
 struct Ended {
     ends: i64,
     path: String,

@@ -1,7 +1,8 @@
-//! Passwords from where PostgreSQL's own programs look for them, so that none has to stand in a URL that everybody on the host can read.
+//! Passwords from the same sources as in PostgreSQL's own programs, so that no password has to be in a URL, which all
+//! users of the host can read.
 //!
-//! The order is libpq's: the URL, `PGPASSWORD`, and the file that `PGPASSFILE` names, or else `~/.pgpass`. A file of the server's own
-//! setting comes before the variables.
+//! The order is libpq's: the URL, `PGPASSWORD`, and the file that `PGPASSFILE` names, or `~/.pgpass`. A password file
+//! of the server's own setting comes before the variables.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,15 +14,15 @@ use tokio_postgres::config::Host;
 use super::config::PostgresConfig;
 use super::error::PostgresError;
 
-/// The port where the URL names none.
+/// The port if the URL has none.
 const DEFAULT_PORT: u16 = 5432;
-/// The name of a host that is reached by a socket, in a file of passwords.
+/// The host in password files for connections by a socket.
 const LOCAL: &str = "localhost";
 
-/// The places of a password that the URL does not hold.
+/// The sources of a password that is not in the URL.
 #[derive(Clone, Debug, Default)]
 pub struct PasswordSources {
-    /// A file that holds the password and nothing else; a line break at its end does not count.
+    /// A file that contains only the password. A line break at its end is ignored.
     pub file: Option<PathBuf>,
     /// `PGPASSWORD`.
     pub variable: Option<String>,
@@ -30,7 +31,7 @@ pub struct PasswordSources {
 }
 
 impl PasswordSources {
-    /// The places that the environment of this process names.
+    /// The sources that the environment of this process names.
     pub fn of_environment() -> Self {
         let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".pgpass"));
         let text = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
@@ -40,10 +41,10 @@ impl PasswordSources {
 }
 
 impl PostgresConfig {
-    /// Takes the password from one of these where the URL holds none.
+    /// Adds the password from one of these sources if the URL has none.
     ///
     /// # Errors
-    /// When the file of the password can't be read.
+    /// The password file can't be read.
     pub fn with_password_from(mut self, sources: &PasswordSources) -> Result<Self, PostgresError> {
         if self.connection.get_password().is_some() {
             return Ok(self);
@@ -64,7 +65,7 @@ impl PostgresConfig {
     }
 }
 
-/// The password of a file for one of the hosts, if it has any. One that others may read is not used, as with libpq.
+/// The password that a file has for one of the hosts, if any. As in libpq, a file that other users may read is ignored.
 fn of_passfile(file: &Path, connection: &Config) -> Option<String> {
     let metadata = fs::metadata(file).ok()?;
     if metadata.permissions().mode() & 0o077 != 0 {
@@ -84,7 +85,7 @@ fn of_passfile(file: &Path, connection: &Config) -> Option<String> {
     hosts.into_iter().find_map(|(host, port)| found(&text, [host, &port, database, user]))
 }
 
-/// The password of the first line that fits.
+/// The password of the first matching line.
 fn found(text: &str, wanted: [&str; 4]) -> Option<String> {
     text.lines().filter(|line| !line.starts_with('#')).find_map(|line| {
         let fields = fields(line);
@@ -95,7 +96,7 @@ fn found(text: &str, wanted: [&str; 4]) -> Option<String> {
     })
 }
 
-/// The fields of a line: between colons, where a backslash makes the character behind it an ordinary one.
+/// The fields of a line, separated by colons. A backslash makes the next character an ordinary one.
 fn fields(line: &str) -> Vec<String> {
     let mut fields = vec![String::new()];
     let mut characters = line.chars();

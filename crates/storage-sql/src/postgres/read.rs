@@ -1,6 +1,7 @@
-//! Reads: a query, its rows, and whether the state that they were read in can be believed.
+//! Reads: queries, their rows, and checks of the state that they return.
 //!
-//! A database that was set back to an older state is noticed by what every answer says of the history (`seen`).
+//! Every result has the state of the history, by which a database that was reset to an older state is detected
+//! (`seen`).
 
 use bytes::Bytes;
 use keelson_meta::Revision;
@@ -15,7 +16,7 @@ use crate::tail::Changes;
 
 type Answer<T> = Result<T, tokio_postgres::Error>;
 
-/// The first three columns of every answer.
+/// The first three columns of every result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct State {
     pub(crate) incarnation: i64,
@@ -32,7 +33,7 @@ impl State {
         })
     }
 
-    /// Checks that a revision can be read in this state.
+    /// Checks that this state includes a revision, and that the revision is not compacted.
     pub(crate) fn check_readable(&self, requested: Revision) -> Result<(), StoreError> {
         if requested > self.revision {
             return Err(StoreError::Future { requested, current: self.revision });
@@ -56,10 +57,10 @@ pub(crate) async fn get(session: &Session, key: &StoreKey) -> Answer<(State, Opt
     Ok((State::of(&row)?, found))
 }
 
-/// The entries of a range, and whether there are more.
+/// Returns the entries of a range, and true if there are more.
 pub(crate) async fn range(session: &Session, request: &RangeRequest) -> Answer<(State, (Vec<KeyValue>, bool))> {
     let (from, to, at) = bounds(request);
-    // One more than wanted says whether there are more.
+    // The query requests one row more than the limit, which shows if there are more.
     let limit = request.limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1));
     let parameters: [&(dyn ToSql + Sync); 4] = [&from, &to, &at, &limit];
     let rows = session.client.query(session.statement(Query::Range), &parameters).await?;
@@ -75,12 +76,13 @@ pub(crate) async fn range(session: &Session, request: &RangeRequest) -> Answer<(
     let state = State::of(first(&rows))?;
     let more = request.limit.is_some_and(|limit| entries.len() > limit);
     entries.truncate(request.limit.unwrap_or(usize::MAX));
-    // They come in order; that the plan keeps it is not promised, and looking costs little.
+    // The rows are in order, but the query plan does not guarantee it. Sorting sorted rows costs little.
     entries.sort_by(|a, b| a.key.cmp(&b.key));
     Ok((state, (entries, more)))
 }
 
-/// The revisions of the newest row of each path of some ranges, at a revision. Some of the rows may be deletions.
+/// Returns the revision of the newest row of each path of some ranges, as of a revision. Some of the rows may be
+/// deletions.
 pub(crate) async fn newest(
     session: &Session,
     ranges: &[(StoreKey, StoreKey)],
@@ -93,7 +95,7 @@ pub(crate) async fn newest(
     Ok((State::of(first(&rows))?, newest?.into_iter().flatten().collect()))
 }
 
-/// The entries that some revisions have written, but for those that the table does not have any more, and deletions.
+/// Returns the entries that were written at some revisions. Rows that no longer exist, and deletions, are left out.
 pub(crate) async fn rows(session: &Session, revisions: &[i64]) -> Answer<(State, Vec<KeyValue>)> {
     let rows = session.client.query(session.statement(Query::Rows), &[&revisions]).await?;
     let entries = events(&rows)?.into_iter();
@@ -110,8 +112,8 @@ pub(crate) async fn count(session: &Session, request: &RangeRequest) -> Answer<(
     Ok((State::of(&row)?, count.unsigned_abs()))
 }
 
-/// The changes after one revision up to another, or the newest, and how far they reach: less, when the bounds on their number
-/// and bytes cut them short.
+/// Returns the changes after one revision up to another, or up to the newest, and the revision that they reach. The
+/// limits on their number and bytes may end them earlier.
 pub(crate) async fn changes(
     session: &Session,
     (after, until): (Revision, Option<Revision>),
@@ -133,10 +135,10 @@ pub(crate) async fn changes(
     Ok((state, (events, reached)))
 }
 
-/// The changes of some revisions that the table has.
+/// Returns the changes at some revisions, as far as the table has them.
 pub(crate) async fn witnesses(session: &Session, revisions: &[i64]) -> Answer<(State, Vec<Witness>)> {
     let rows = session.client.query(session.statement(Query::Witnesses), &[&revisions]).await?;
-    // A digest stands in place of a value.
+    // The column of the value has a digest here.
     let digests = events(&rows)?.into_iter();
     let witness = |StoreEvent { key, revision, value: digest, .. }| Witness { key, revision, digest };
     Ok((State::of(first(&rows))?, digests.map(witness).collect()))
@@ -158,7 +160,7 @@ fn bounds(request: &RangeRequest) -> (String, String, Option<i64>) {
     (bound(&request.from), bound(&request.to), request.revision.map(number))
 }
 
-/// Every answer has at least one row: the state's.
+/// Every result has at least one row, since the row of the state is the left side of the join.
 fn first(rows: &[Row]) -> &Row {
     rows.first().expect("the state's row is joined from the left")
 }
@@ -174,7 +176,7 @@ mod tests {
     use crate::postgres::session::Connector;
     use crate::postgres::setup;
 
-    /// The number of rows that each scan of a statement returned, as the server runs it.
+    /// The number of rows that each scan of a statement returned when the server ran it.
     async fn rows_scanned(client: &Client, query: Query, types: &str, values: &str) -> Vec<u64> {
         let text = format!(
             "PREPARE probe ({types}) AS {}; EXPLAIN (ANALYZE, COSTS off, TIMING off) EXECUTE probe ({values}); DEALLOCATE probe",
@@ -193,8 +195,8 @@ mod tests {
         found
     }
 
-    /// A chunk reads the rows of the chunk, at the newest revision and at an older one, wherever it begins; changes are
-    /// read from where they begin.
+    /// A chunk reads only its own rows, at the newest revision and at an older one, wherever it begins. A read of
+    /// changes reads no rows before its first.
     #[tokio::test]
     async fn a_chunk_reads_a_chunk_and_never_the_rest() {
         let Some(server) = PostgresServer::shared() else { return };

@@ -1,7 +1,8 @@
-//! Notices a PostgreSQL that refuses every write: its disk is full or fails, it has become read-only, or a right or a table is gone.
+//! Detects a PostgreSQL that refuses every write: its disk is full or fails, it has become read-only, or a permission
+//! or a table is missing.
 //!
-//! Reads still work then, so only a write finds it out. The next write that passes ends the state: every server renews its lease now and
-//! then.
+//! Reads still work in this state, so only a write can detect it. The next successful write ends it. Every server
+//! renews its lease at intervals, so there are always writes.
 
 use std::sync::atomic::Ordering;
 
@@ -10,12 +11,12 @@ use parking_lot::Mutex;
 
 use super::stats::{PostgresCounters, count};
 
-/// The reason of the refusal, while writes are refused.
+/// The reason for which the server refuses writes. None if it does not.
 #[derive(Debug, Default)]
 pub(crate) struct Refusal(Mutex<Option<String>>);
 
 impl Refusal {
-    /// Notes that a group was refused. The next ones will be too, until an operator changes the server.
+    /// Records that a group was refused. Further groups will be too, until an operator changes the server.
     pub(crate) fn begins(&self, why: &StoreError, counters: &PostgresCounters) {
         count(&counters.refused);
         if !counters.refusing.swap(true, Ordering::Relaxed) {
@@ -24,7 +25,7 @@ impl Refusal {
         *self.0.lock() = Some(why.to_string());
     }
 
-    /// Notes that a group was committed.
+    /// Records that a group was committed.
     pub(crate) fn ends(&self, counters: &PostgresCounters) {
         if counters.refusing.load(Ordering::Relaxed) && counters.refusing.swap(false, Ordering::Relaxed) {
             *self.0.lock() = None;
@@ -32,7 +33,7 @@ impl Refusal {
         }
     }
 
-    /// Returns an error while writes are refused.
+    /// Returns an error while the server refuses writes.
     pub(crate) fn check(&self) -> Result<(), StoreError> {
         match &*self.0.lock() {
             Some(why) => Err(StoreError::Unavailable(format!("PostgreSQL takes no writes: {why}"))),
@@ -41,7 +42,7 @@ impl Refusal {
     }
 }
 
-/// The error of a write that found no server which takes writes.
+/// The error of a write if no server accepts writes.
 pub(crate) fn read_only(cause: &str) -> StoreError {
     StoreError::ReadOnly(format!(
         "PostgreSQL is read-only ({cause}); set default_transaction_read_only to off, or let a primary take connections"

@@ -1,9 +1,10 @@
-//! Reading all there is of some ranges, about in the order in which it was written.
+//! Reads all entries of some ranges, approximately in the order in which they were written.
 //!
-//! The index alone says which rows that takes; they are then fetched by ascending revision, some at a time, on as many
-//! connections as there are for ranges. A range in the order of the keys would go over every version of every object instead,
-//! one page after the other. Many keys are divided into parts: while the rows of one are fetched, the index is asked for the
-//! next. Every answer is of one moment, and says whether the revision could be read in it.
+//! The scan first finds the revisions of the rows in the index alone. Then it fetches the rows by ascending revision,
+//! some at a time, on all connections for ranges. Reading a range in the order of keys would instead visit every
+//! version of every object, one page after the other. Many keys are divided into parts: while rows of one part are
+//! fetched, the index is read for the next. Every result belongs to one snapshot, and shows if the revision was
+//! readable in it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,16 +20,16 @@ use super::session::Session;
 use super::store::Shared;
 use crate::ranges::{Ranges, divide};
 
-/// The number of rows fetched at once.
+/// The number of rows that one query fetches.
 const PIECE_ROWS: usize = 512;
-/// Into how many parts the ranges are divided.
+/// The number of parts of the ranges.
 const PARTS: usize = 8;
-/// The number of revisions sampled for their keys, to find parts of about equal size.
+/// The number of revisions whose keys are sampled, to find parts of about equal size.
 const SAMPLES: u64 = 64;
-/// The index is asked for more as long as fewer pieces than this are known.
+/// The index is read for the next part while fewer pieces than this are pending.
 const PIECES_AHEAD: usize = 32;
 
-/// Reads the ranges on all connections that are for ranges.
+/// Reads the ranges on all connections for ranges.
 pub(super) fn stream(shared: Arc<Shared>, request: ScanRequest) -> Scan {
     let ScanRequest { ranges, revision } = request;
     let reading = async move {
@@ -40,8 +41,8 @@ pub(super) fn stream(shared: Arc<Shared>, request: ScanRequest) -> Scan {
     stream::once(reading).try_flatten().boxed()
 }
 
-/// The ranges in parts of about as many rows. One range alone is that of a collection that has come while the server runs, which is
-/// nearly always empty.
+/// Divides the ranges into parts with about equal numbers of rows. A single range is not divided: it belongs to a
+/// collection that is added while the server runs, and nearly all of these are empty.
 async fn parts(shared: &Arc<Shared>, ranges: Ranges, at: Revision) -> Result<VecDeque<Ranges>, StoreError> {
     if ranges.len() < 2 || at.get() < SAMPLES {
         return Ok(VecDeque::from([ranges]));
@@ -51,27 +52,27 @@ async fn parts(shared: &Arc<Shared>, ranges: Ranges, at: Revision) -> Result<Vec
     Ok(divide(ranges, keys, PARTS).into())
 }
 
-/// The rest to read.
+/// The state of a scan: the parts and rows to read.
 struct Reading {
     shared: Arc<Shared>,
     at: Revision,
-    /// Of which the index was not asked yet.
+    /// The parts whose rows the index was not yet read for.
     parts: VecDeque<Ranges>,
-    /// Rows that were not asked for yet.
+    /// The revisions of rows that are not yet fetched.
     pieces: VecDeque<Vec<i64>>,
     /// The queries in flight, at most one for each connection.
     asked: FuturesUnordered<BoxFuture<'static, Result<Answer, StoreError>>>,
 }
 
 enum Answer {
-    /// Which rows a part takes.
+    /// The revisions of the rows of a part.
     Rows(Vec<i64>),
-    /// The entries of a part.
+    /// Fetched entries.
     Entries(Vec<KeyValue>),
 }
 
 impl Reading {
-    /// The next entries, in the order in which they come.
+    /// Returns the next entries, in the order in which they arrive.
     async fn next(mut self) -> Result<Option<(Vec<KeyValue>, Self)>, StoreError> {
         loop {
             while self.asked.len() < self.shared.readers.size {
@@ -97,7 +98,7 @@ impl Reading {
     }
 }
 
-/// The revisions that show a part, ascending.
+/// Returns the revisions of the rows to fetch for a part, ascending.
 async fn newest(shared: Arc<Shared>, part: Ranges, at: Revision) -> Result<Vec<i64>, StoreError> {
     let asked = |session: Arc<Session>| {
         let (shared, part) = (&shared, &part);
@@ -109,14 +110,15 @@ async fn newest(shared: Arc<Shared>, part: Ranges, at: Revision) -> Result<Vec<i
     Ok(newest)
 }
 
-/// The entries that these revisions have written and that are there at one revision.
+/// Returns the entries that were written at these revisions. Checks that revision `at` was readable meanwhile.
 async fn fetch(shared: Arc<Shared>, rows: Vec<i64>, at: Revision) -> Result<Vec<KeyValue>, StoreError> {
     let asked = |session: Arc<Session>| {
         let (shared, rows) = (&shared, &rows);
         shared.believed(async move { read::rows(&session, rows).await })
     };
     let (state, entries) = shared.readers.read(asked).await?;
-    // The rows are of the same moment as the state: what it allows to be read was there.
+    // The rows and the state belong to one snapshot. If the revision is readable in this state, its rows were all
+    // there.
     state.check_readable(at)?;
     Ok(entries)
 }

@@ -1,10 +1,11 @@
-//! The history as this server has seen it, and the check whether a database still holds it.
+//! The history as this server has read it, and the check that a database still has it.
 //!
-//! A failover to a replica that missed commits, or a restore, removes changes that were shown, and others may have been written in
-//! their place. The newest seen changes are therefore witnesses: a database that lacks one, or is at a lower revision, has lost
-//! something. Sessions are settled before they are used (`settle.rs`).
+//! A failover to a replica that lacks commits, or a restore, removes changes that clients have seen. Other changes may
+//! have been written in their place. So the newest changes that this server has read are its witnesses: a database that
+//! lacks one of them, or is at a lower revision, has lost commits. Every session is checked before it is used
+//! (`settle.rs`).
 //!
-//! Invariant: published revisions never go back, also when the history is exchanged.
+//! Invariant: the published revision never decreases, also when the history is exchanged.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,13 +23,13 @@ use super::stats::{PostgresCounters, count};
 use super::timeline::Timeline;
 use crate::tail::Changes;
 
-/// The number of newest changes that a database is checked for.
+/// The number of newest changes that a database must have.
 pub(crate) const WITNESSES: usize = 32;
-/// The number of lost keys named in the log.
+/// The maximum number of lost keys in a log line.
 const NAMED: usize = 5;
 
-/// Which succession of primaries a server belongs to, and how many there were: a cluster and PostgreSQL's timeline of it.
-/// Empty where the server does not tell.
+/// The identity of a primary: its cluster, and the number of PostgreSQL's timeline, which increases with each failover.
+/// Empty if the server does not report them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) cluster: String,
@@ -41,26 +42,26 @@ impl Line {
     }
 }
 
-/// The position up to which tails can read.
+/// The newest revision that tails can read, or the error that ends them.
 pub(crate) struct Told {
     pub(crate) newest: Revision,
-    /// The reason why no more will come.
+    /// The error after which tails get no more changes.
     pub(crate) failed: Option<StoreError>,
 }
 
 pub(crate) struct Seen {
     known: Mutex<DatabaseIdentity>,
     pub(crate) told: watch::Sender<Told>,
-    /// The highest revision that was ever seen.
+    /// The highest revision that this server has read so far.
     highest: AtomicU64,
-    /// Changes whenever sessions that were settled before must not be used any more.
+    /// The number changes whenever existing sessions must not be used any more.
     generation: AtomicU64,
     counters: Arc<PostgresCounters>,
 }
 
 struct DatabaseIdentity {
     incarnation: i64,
-    /// The name of the store, which outlives incarnations. None where an older release made it.
+    /// The name of the store, which stays when the incarnation changes. None if an older release created the store.
     name: Option<String>,
     line: Line,
     timeline: Timeline,
@@ -68,7 +69,7 @@ struct DatabaseIdentity {
 }
 
 impl Seen {
-    /// Nothing yet.
+    /// The state before anything was read.
     pub(crate) fn new(recent_bytes: usize, counters: Arc<PostgresCounters>) -> Self {
         let timeline = Timeline::new(Revision::ZERO, recent_bytes);
         Self {
@@ -86,7 +87,7 @@ impl Seen {
         }
     }
 
-    /// The highest revision that was seen so far. A question that is asked now is answered by this or a higher one.
+    /// The highest revision that was read so far. The result of a later read must have this revision or a higher one.
     pub(crate) fn highest(&self) -> Revision {
         Revision::new(self.highest.load(Ordering::SeqCst))
     }
@@ -95,7 +96,7 @@ impl Seen {
         self.highest.fetch_max(revision.get(), Ordering::SeqCst);
     }
 
-    /// Which history this is.
+    /// The number that identifies the history.
     pub(crate) fn incarnation(&self) -> i64 {
         self.known.lock().incarnation
     }
@@ -104,7 +105,8 @@ impl Seen {
         self.generation.load(Ordering::SeqCst)
     }
 
-    /// Checks that an answer is of the history that is known, and not older than what was seen before the question.
+    /// Checks that a result belongs to the known history. Its revision must not be lower than `before`, the highest one
+    /// before the read.
     pub(crate) fn believe(&self, before: Revision, state: State) -> Result<(), Trouble> {
         if state.incarnation != self.incarnation() {
             return Err(Trouble::Doubt("the database holds another history than before".to_owned()));
@@ -117,27 +119,28 @@ impl Seen {
         Ok(())
     }
 
-    /// The next range to read, as [`Timeline::gap`].
+    /// The next range to read: see [`Timeline::gap`].
     pub(crate) fn gap(&self) -> (Revision, Option<Revision>) {
         self.known.lock().timeline.gap()
     }
 
-    /// The revision up to which tails can read.
+    /// The newest revision that tails can read.
     pub(crate) fn newest(&self) -> Revision {
         self.known.lock().timeline.newest()
     }
 
-    /// Changes from memory, as [`Timeline::between`].
+    /// Changes from memory: see [`Timeline::between`].
     pub(crate) fn between(&self, after: Revision, until: Revision) -> Option<Changes> {
         self.known.lock().timeline.between(after, until)
     }
 
-    /// Changes the timeline, and wakes the tails if there is more to tell.
+    /// Changes the timeline, and wakes the tails if there are new changes.
     pub(crate) fn tell(&self, change: impl FnOnce(&mut Timeline)) {
         let mut known = self.known.lock();
         change(&mut known.timeline);
         let newest = known.timeline.newest();
-        // ORDER: published before the timeline is unlocked, so that the published revision never goes back.
+        // ORDER: the revision is published before the timeline is unlocked, so that the published revision never
+        // decreases.
         self.told.send_if_modified(|told| std::mem::replace(&mut told.newest, newest) != newest);
     }
 
@@ -149,22 +152,23 @@ impl Seen {
     /// The content that the known database must have.
     pub(crate) fn expected(&self) -> Expected {
         let known = self.known.lock();
-        // ORDER: before the database is asked. It may not have had yet the changes that are seen later.
+        // ORDER: this runs before the query to the database. Its result may lack changes that this server reads
+        // meanwhile.
         let (highest, newest) = (self.highest(), known.timeline.newest_events(WITNESSES));
         let (incarnation, name, line) = (known.incarnation, known.name.clone(), known.line.clone());
         drop(known);
         Expected { incarnation, name, line, highest, witnesses: newest.into_iter().map(Witness::from).collect() }
     }
 
-    /// The database is the one that is known, perhaps on another server. Returns the generation of sessions with it, or
-    /// nothing if something else became known meanwhile.
+    /// Records that the database is the known one, perhaps on another server. Returns the generation of sessions with
+    /// it. `None` if another thread has changed the known history meanwhile.
     pub(crate) fn stand(&self, expected: &Expected, line: &Line) -> Option<u64> {
         let mut known = self.known.lock();
         if known.incarnation != expected.incarnation || line.is_before(&known.line) {
             return None;
         }
         if known.line.is_before(line) {
-            // Sessions with the primary before this one show what no longer counts.
+            // Sessions with the previous primary return outdated results.
             self.generation.fetch_add(1, Ordering::SeqCst);
         }
         if !line.cluster.is_empty() {
@@ -173,8 +177,8 @@ impl Seen {
         Some(self.generation())
     }
 
-    /// Goes over to another history. `begin` and `changes` are its newest changes, which are witnesses from now on. As
-    /// [`Seen::stand`].
+    /// Changes to another history. `begin` and `changes` are its newest changes, which are the witnesses from now on.
+    /// Returns the same as [`Seen::stand`].
     pub(crate) fn adopt(&self, expected: &Expected, found: &Found, begin: Revision, changes: Changes) -> Option<u64> {
         let mut known = self.known.lock();
         if known.incarnation != expected.incarnation {
@@ -202,12 +206,12 @@ impl Seen {
     }
 }
 
-/// A change, identified by a digest of its value, so that comparisons are small, however large the values are.
+/// A change with a digest of its value, so that comparisons are small even for large values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Witness {
     pub(crate) key: StoreKey,
     pub(crate) revision: Revision,
-    /// SHA-256 of the value; none of a delete.
+    /// SHA-256 of the value. None for a delete.
     pub(crate) digest: Option<Bytes>,
 }
 
@@ -224,43 +228,44 @@ pub(crate) struct Expected {
     pub(crate) name: Option<String>,
     pub(crate) line: Line,
     pub(crate) highest: Revision,
-    /// Ascending.
+    /// The newest changes, ascending.
     pub(crate) witnesses: Vec<Witness>,
 }
 
-/// The content of a database.
+/// The content that a database has.
 pub(crate) struct Found {
     pub(crate) state: State,
     pub(crate) line: Line,
     pub(crate) name: Option<String>,
-    /// The changes at the witnesses' revisions.
+    /// The changes at the revisions of the witnesses.
     pub(crate) rows: Vec<Witness>,
 }
 
-/// The identity of a database.
+/// The result of comparing a database with the expected content.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The one that is known.
+    /// The database has the known history.
     Same,
-    /// Another, which begins above everything that was seen.
+    /// The database has another history, which begins above all revisions that this server has read.
     Another,
-    /// One that lacks something that was seen, and does not say so: what, for the log.
+    /// The database lacks changes that this server has read, and its history does not begin above them. Holds the loss
+    /// for the log.
     Lost(Loss),
-    /// A primary from before the last failover.
+    /// The server is a primary from before the last failover.
     Outdated,
-    /// Another store.
+    /// The database has another store.
     Foreign,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Loss {
-    /// The highest revision that was seen.
+    /// The highest revision that this server has read.
     pub(crate) seen: Revision,
-    /// The highest revision that the database has.
+    /// The highest revision of the database.
     pub(crate) has: Revision,
-    /// Up to here it certainly is as it was seen; zero when nothing shows how far it is.
+    /// Up to this revision, the database is as this server has read it. Zero if no change proves this.
     pub(crate) common: Revision,
-    /// Some keys whose changes are not there any more.
+    /// Some keys whose changes are missing.
     pub(crate) keys: Vec<String>,
 }
 
@@ -297,8 +302,8 @@ impl Expected {
 }
 
 impl Found {
-    /// Returns true if a seen change is missing or replaced. Compaction deletes superseded versions up to the oldest revision; at
-    /// that revision itself only a delete.
+    /// Returns true if a change that this server has read is missing or replaced. Compaction may have deleted a
+    /// superseded version up to the oldest revision, or a delete at that revision.
     fn lacks(&self, witness: &Witness) -> bool {
         match self.rows.iter().find(|row| row.revision == witness.revision) {
             Some(row) => row != witness,
@@ -347,7 +352,7 @@ mod tests {
         // Compaction deletes unreadable rows.
         check(&found(1, (90, 9), vec![put(9, "b")]), Some(&Verdict::Same));
         check(&found(1, (90, 60), vec![]), Some(&Verdict::Same));
-        // Of a delete at the oldest revision nothing stays.
+        // A delete at the oldest revision has no row after compaction.
         let (mut deleted, mut highest) = (put(9, ""), expected());
         deleted.digest = None;
         highest.witnesses[1] = deleted;
@@ -361,9 +366,9 @@ mod tests {
         check(&found(1, (90, 0), vec![put(8, "a"), put(9, "c")]), None);
         check(&found(1, (90, 0), vec![put(8, "a")]), None);
         check(&found(1, (90, 8), vec![put(8, "z"), put(9, "b")]), None);
-        // A row that is newest at the oldest revision is readable, and stays.
+        // The row that is the newest of its key at the oldest revision is readable, so compaction keeps it.
         check(&found(1, (90, 9), vec![put(8, "a")]), None);
-        // Another history counts only if it is above all that was seen.
+        // Another history is accepted only if it begins above all revisions that this server has read.
         check(&found(2, (90, 10), both()), None);
         check(&found(2, (90, 11), vec![]), Some(&Verdict::Another));
     }
@@ -376,7 +381,7 @@ mod tests {
         };
         assert_eq!(common(&found(1, (90, 0), vec![put(8, "a"), put(9, "c")])), 8);
         assert_eq!(common(&found(1, (9, 0), vec![put(8, "a"), put(9, "b")])), 9);
-        // Equal rows behind the first different one prove nothing, and neither do compacted ones.
+        // Equal rows after the first different one prove nothing, and neither do compacted ones.
         assert_eq!(common(&found(1, (90, 0), vec![put(8, "z"), put(9, "b")])), 0);
         assert_eq!(common(&found(1, (90, 8), vec![put(9, "c")])), 0);
     }
@@ -390,7 +395,8 @@ mod tests {
             (Some("one"), found(1, (10, 0), vec![put(8, "a"), put(9, "b")]), Some(Verdict::Same)),
             (Some("two"), found(1, (10, 0), vec![put(8, "a"), put(9, "b")]), Some(Verdict::Foreign)),
             (Some("two"), found(2, (90, 11), vec![]), Some(Verdict::Foreign)),
-            // A backup that an older release made has no name. Something of it must be known, or it says that it is raised.
+            // A backup from an older release has no name. It must have a known change, or begin above all known
+            // revisions.
             (None, found(1, (9, 0), vec![]), Some(Verdict::Foreign)),
             (None, found(1, (9, 0), vec![put(8, "a")]), None),
             (None, found(2, (90, 11), vec![]), Some(Verdict::Another)),
@@ -408,7 +414,7 @@ mod tests {
         let mut old = found(1, (90, 0), vec![put(8, "a"), put(9, "b")]);
         old.line = line(1);
         check(&old, Some(&Verdict::Outdated));
-        // Numbers of different clusters say nothing, and neither does silence.
+        // Timeline numbers of different clusters can't be compared, and neither can missing ones.
         old.line.cluster = "d".to_owned();
         check(&old, Some(&Verdict::Same));
         old.line = Line::default();

@@ -1,6 +1,7 @@
-//! Connections: made, set up, and made again when they break, with growing pauses and an end to patience.
+//! Connections: they are created, configured, and replaced when they break. The pauses between attempts grow, and
+//! attempts end after a timeout.
 //!
-//! A read that meets a broken connection is asked again on a new one. A write is not before it is known what became of it
+//! A read whose connection breaks is repeated on a new one. A write is repeated only after its outcome is known
 //! (`unknown.rs`).
 
 use std::future::{Future, poll_fn};
@@ -29,21 +30,22 @@ use super::statements::Query;
 use super::stats::{PostgresCounters, count};
 use super::tls::Tls;
 
-/// The time that a call waits for a new connection before it fails, with one host.
+/// The time that a call waits for a new connection before it fails, with a single host.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The time after a failed wait in which further calls fail at once, with the same error.
+/// The time after a failed wait in which further calls fail at once with the same error.
 const STILL_DOWN: Duration = Duration::from_secs(1);
-/// The pauses between attempts to connect grow from the first to the second.
+/// The pause between attempts to connect grows from the first value to the second.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
-/// The longest wait for the result of a short query, and of a long one. The server ends a statement a little before the second by
-/// itself, so a longer silence means that it is gone.
+/// The timeouts of a short query, and of a long one. The server itself ends a statement a little before the second
+/// timeout, so a longer wait means that the server is unreachable.
 pub(crate) const SHORT: Duration = Duration::from_secs(10);
 pub(crate) const LONG: Duration = Duration::from_secs(60);
-/// The time that a query without a caller may still take before its connection is cut.
+/// The time that a query whose caller is gone may still take before its connection is closed.
 const GRACE: Duration = Duration::from_millis(100);
 
-/// The settings of every session. Plans use the indexes: a chunk must read a chunk, whatever the statistics say. Commits are
-/// durable even if the database's default is otherwise. A statement ends with its connection (on servers that notice: from 14 on).
+/// The settings of every session. Query plans use the indexes, so that a chunk reads only a chunk, whatever the
+/// statistics are. Commits are durable even if the default of the database differs. A statement ends with its
+/// connection (on servers from version 14).
 const SETUP: &str = "
     SET statement_timeout = '55s';
     SET lock_timeout = '20s';
@@ -61,29 +63,29 @@ const SETUP: &str = "
     SELECT set_config(name, '5s', false) FROM pg_settings WHERE name = 'client_connection_check_interval';
 ";
 
-/// A connection that is ready for our statements.
+/// A connection with the store's prepared statements.
 pub(crate) struct Session {
     pub(crate) client: Client,
     statements: Vec<Statement>,
     driver: Driver,
-    /// When it was settled, as [`Seen::generation`] counts.
+    /// The value of [`Seen::generation`] when the session was checked.
     generation: u64,
-    /// The server's process for it.
+    /// The process of the server for this connection.
     pub(crate) process: ServerProcess,
-    /// Set before the connection ends: that takes a moment, in which no query may use it.
+    /// True once the connection is being closed. Closing takes a moment, in which no query may use it.
     abandoned: AtomicBool,
 }
 
 /// A process of the server, which has one for each connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerProcess {
-    /// By which notifications tell whose they are.
+    /// The process number, which notifications include.
     pub(crate) number: i32,
-    /// When it was started, in digits: numbers are used again.
+    /// The start time of the process, in digits, since process numbers are used again.
     pub(crate) started: String,
 }
 
-/// The task that drives a connection; the connection ends with it.
+/// The task that runs a connection. Aborting it closes the connection.
 pub(crate) struct Driver(AbortHandle);
 
 impl Drop for Driver {
@@ -93,18 +95,18 @@ impl Drop for Driver {
 }
 
 impl Session {
-    /// The prepared form of a query.
+    /// The prepared statement of a query.
     pub(crate) fn statement(&self, query: Query) -> &Statement {
         &self.statements[query as usize]
     }
 
-    /// Ends the connection, whatever it is doing: it no longer answers, or leads to the wrong server.
+    /// Closes the connection, even during a query: the server no longer answers, or is the wrong one.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Release);
         self.driver.0.abort();
     }
 
-    /// Returns true if the connection has ended, or is about to.
+    /// Returns true if the connection is closed or being closed.
     fn is_over(&self) -> bool {
         self.abandoned.load(Ordering::Acquire) || self.client.is_closed()
     }
@@ -113,7 +115,7 @@ impl Session {
 /// The reason for which there is no session.
 pub(crate) struct Unreached {
     pub(crate) why: String,
-    /// True where a server was reached that takes no writes.
+    /// True if a server was reached that does not accept writes.
     is_read_only: bool,
 }
 
@@ -127,16 +129,17 @@ impl Unreached {
     }
 }
 
-/// The parts that sessions are made with.
+/// The shared state for creating sessions.
 pub(crate) struct Connector {
     pub(super) config: Config,
     tls: Tls,
-    /// The host that is tried first. One that takes a connection and says nothing, or what can't be believed, gives way to the
-    /// next, so that it does not stand before the others.
+    /// The index of the host that is tried first. If this host accepts connections without answering, or its results
+    /// can't be trusted, the next host becomes the first. Otherwise it would block the other hosts.
     first_host: AtomicUsize,
-    /// Notified of every notification of other servers, by the listening session.
+    /// The listening session notifies this for each notification of another server.
     pub(crate) hint: Arc<Notify>,
-    /// The server's process for our writer, whose notifications say nothing new; 0 while it is not known.
+    /// The server's process for this store's writer. Its notifications are ignored, since its changes are known. 0
+    /// while the process is unknown.
     pub(crate) own_writer: Arc<AtomicI32>,
     pub(crate) seen: Seen,
     pub(crate) counters: Arc<PostgresCounters>,
@@ -157,12 +160,12 @@ impl Connector {
         }
     }
 
-    /// The host that is tried first.
+    /// The index of the host that is tried first.
     pub(super) fn first_host(&self) -> usize {
         self.first_host.load(Ordering::Relaxed)
     }
 
-    /// A connection by these settings that is set up, without our statements.
+    /// Connects with these settings and configures the connection, without preparing the store's statements.
     pub(super) async fn dial(&self, config: &Config) -> Result<(Client, Driver), tokio_postgres::Error> {
         let (client, mut connection) = config.connect(self.tls.clone()).await?;
         let (hint, own_writer) = (self.hint.clone(), self.own_writer.clone());
@@ -173,7 +176,7 @@ impl Connector {
                     hint.notify_one();
                 }
             }
-            // The listener must check whether it still listens.
+            // The task that listens must check if its session still exists.
             hint.notify_one();
         });
         let driver = Driver(driver.abort_handle());
@@ -191,7 +194,7 @@ impl Connector {
         Ok(session)
     }
 
-    /// Tries until there is a session or patience has ended. Says why there is none.
+    /// Repeats `attempt` until it succeeds, fails for good, or the timeout is reached. The error has the reason.
     pub(crate) async fn patiently<T, F>(&self, attempt: impl Fn() -> F) -> Result<T, Unreached>
     where
         F: Future<Output = Result<T, Trouble>>,
@@ -230,28 +233,28 @@ impl Connector {
         }
     }
 
-    /// Begins with the host behind this one from now on, unless another attempt has seen to that.
+    /// Makes the host after this one the first, unless another attempt has already changed the first host.
     fn pass_over(&self, first: usize) {
         let hosts = self.config.get_hosts().len().max(1);
         let next = (first + 1) % hosts;
         let _ = self.first_host.compare_exchange(first, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// Time for a connection, and as much again for a greeting and the making of a session. The crate itself bounds nothing
-    /// behind the connection, but a server whose disk hangs takes connections and says nothing.
+    /// The timeout of one attempt: the time for a connection, and the same time for creating a session on it. The crate
+    /// has no timeout after the connection, but a server whose disk hangs accepts connections and does not answer.
     fn longest_attempt(&self) -> Duration {
         self.config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT).saturating_mul(2)
     }
 
-    /// [`PATIENCE`], and time to find out that each other host does not answer.
+    /// [`PATIENCE`], plus the time to find that each other host does not answer.
     fn patience(&self) -> Duration {
         let others = u32::try_from(self.config.get_hosts().len()).unwrap_or(u32::MAX).saturating_sub(1);
         PATIENCE.saturating_add(self.longest_attempt().saturating_mul(others))
     }
 }
 
-/// Prepares the statements. If a function that they need is missing (a failover has lost it, or an older dump was restored), the
-/// database is set up as at a start.
+/// Prepares the statements. If a function is missing (a failover has lost it, or an older dump was restored), sets up
+/// the database as at a start.
 async fn statements(client: &Client) -> Result<Vec<Statement>, Trouble> {
     let prepare = || try_join_all(Query::ALL.map(|query| client.prepare(query.sql())));
     match prepare().await {
@@ -262,7 +265,7 @@ async fn statements(client: &Client) -> Result<Vec<Statement>, Trouble> {
             tracing::warn!(missing, "a function was missing in the database and has been made again");
             Ok(prepare().await?)
         }
-        // They were there when the store was opened.
+        // The tables existed when the store was opened.
         Err(error) if error.code() == Some(&SqlState::UNDEFINED_TABLE) => Err(exchanged("no tables of keelson")),
         prepared => Ok(prepared?),
     }
@@ -275,7 +278,8 @@ async fn process(client: &Client) -> Result<ServerProcess, Trouble> {
     Ok(ServerProcess { number: row.try_get(0)?, started: row.try_get(1)? })
 }
 
-/// Returns true if the server was reached and will refuse again: a wrong password or certificate, or a missing database.
+/// Returns true if the server was reached and further attempts will fail too: a wrong password or certificate, or a
+/// missing database.
 fn is_final(error: &tokio_postgres::Error) -> bool {
     let source = std::error::Error::source(error).and_then(|source| source.downcast_ref::<std::io::Error>());
     let inner = source.and_then(std::io::Error::get_ref);
@@ -285,15 +289,15 @@ fn is_final(error: &tokio_postgres::Error) -> bool {
     if lacks_password(error) {
         return true;
     }
-    // Class 53: too many connections, which may change.
+    // Class 53, such as too many connections, may change.
     error.code().is_some_and(|code| !code.code().starts_with("53"))
         && matches!(meaning(error), Meaning::Refused | Meaning::Incomplete | Meaning::Unfit)
 }
 
-/// One place for a session, which is made anew when it is broken.
+/// Holds one session, and replaces it when it is broken.
 pub(crate) struct Link {
     connector: Arc<Connector>,
-    /// The timeout of a result.
+    /// The timeout of a query.
     answer: Duration,
     purpose: Purpose,
     held: Mutex<Held>,
@@ -302,7 +306,7 @@ pub(crate) struct Link {
 #[derive(Default)]
 struct Held {
     session: Option<Arc<Session>>,
-    /// When and why it could last not be made.
+    /// The time and error of the last failed attempt to create a session.
     failed: Option<(Instant, StoreError)>,
 }
 
@@ -311,7 +315,7 @@ impl Link {
         Self { connector, answer, purpose, held: Mutex::default() }
     }
 
-    /// The session, made if need be.
+    /// Returns the session. Creates it if necessary.
     pub(crate) async fn session(&self) -> Result<Arc<Session>, StoreError> {
         let mut held = self.held.lock().await;
         let generation = self.connector.seen.generation();
@@ -338,8 +342,8 @@ impl Link {
         }
     }
 
-    /// Waits a moment for the end of a question whose asker has gone, so that the next one need not wait for it. Returns the
-    /// session if it was cut instead.
+    /// Waits briefly for the end of a query whose caller is gone, so that the next query need not wait for it. If the
+    /// query takes longer, closes the connection and returns the session.
     async fn end_question(&self) -> Option<Arc<Session>> {
         let session = self.held.lock().await.session.clone().filter(|session| !session.is_over())?;
         if matches!(timeout(GRACE, session.client.batch_execute("")).await, Ok(Ok(()))) {
@@ -349,7 +353,7 @@ impl Link {
         Some(session)
     }
 
-    /// Asks something that changes nothing, again when the connection breaks meanwhile or the answer can't be believed.
+    /// Runs a query that changes nothing. Repeats it if the connection breaks or the result can't be trusted.
     pub(crate) async fn read<T, E, F>(&self, ask: impl Fn(Arc<Session>) -> F) -> Result<T, StoreError>
     where
         E: Into<Trouble>,
@@ -363,7 +367,7 @@ impl Link {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(Trouble::Sql(error))) => error,
                 Ok(Err(Trouble::Doubt(why))) => {
-                    // The next session is settled before it is asked.
+                    // The next session is checked before it is used.
                     session.abandon();
                     if Instant::now() > deadline {
                         return Err(StoreError::Unavailable(why));
@@ -391,7 +395,7 @@ impl Link {
     }
 }
 
-/// A few links, one for each reader at a time.
+/// Several links, each used by one reader at a time.
 pub(crate) struct Pool {
     idle: Arc<parking_lot::Mutex<Vec<Link>>>,
     permits: Arc<Semaphore>,
@@ -406,7 +410,7 @@ impl Pool {
         Self { idle: Arc::new(parking_lot::Mutex::new(links)), permits: Arc::new(Semaphore::new(size)), size }
     }
 
-    /// As [`Link::read`], on a link of its own.
+    /// Runs a query as [`Link::read`] does, on a link that no other reader uses meanwhile.
     pub(crate) async fn read<T, E, F>(&self, ask: impl Fn(Arc<Session>) -> F) -> Result<T, StoreError>
     where
         E: Into<Trouble>,
@@ -424,7 +428,7 @@ impl Pool {
     }
 }
 
-/// Returns to the pool, also when the reader has gone; then its query is cancelled first.
+/// A link that returns to the pool on drop. If the reader is gone before its result, the query is cancelled first.
 struct Borrowed {
     idle: Arc<parking_lot::Mutex<Vec<Link>>>,
     held: Option<(Link, OwnedSemaphorePermit)>,
@@ -435,7 +439,7 @@ impl Drop for Borrowed {
     fn drop(&mut self) {
         let Some((link, permit)) = self.held.take() else { return };
         let idle = self.idle.clone();
-        // ORDER: the link is back before the permit is.
+        // ORDER: the link returns to the pool before the permit is released.
         let give_back = move |link| {
             idle.lock().push(link);
             drop(permit);
@@ -446,7 +450,7 @@ impl Drop for Borrowed {
                 let connector = link.connector.clone();
                 give_back(link);
                 if let Some(session) = cut {
-                    // The query's result is not needed: a server that notices ends it by itself when the connection is gone.
+                    // The result is not needed. Servers that detect a closed connection end the query by themselves.
                     let cancel = session.client.cancel_token();
                     let _ = timeout(SHORT, cancel.cancel_query(connector.tls.clone())).await;
                 }

@@ -1,11 +1,13 @@
-//! Makes sure that a new session leads to the known history, and begins another where a part of it was lost.
+//! Checks that a new session leads to the known history. If the database has lost a part of it, begins a new history.
 //!
-//! The server that finds a loss raises the revision above all it has seen, under a new incarnation. No client therefore sees a
-//! revision go back, and every earlier watch and token must list again. Changes of others in place of lost ones are written again
-//! above it, so that no other version has a lost one's resourceVersion.
+//! The server that finds a loss raises the revision above all revisions that it has read, under a new incarnation. So
+//! no client sees a lower revision than before, and every earlier watch and token must list again. Changes that other
+//! servers wrote in place of lost ones are written again above that revision. So no version has the same
+//! resourceVersion as a lost version.
 //!
-//! Several servers may find it at once: one of them raises, the others find another history above what they saw, or raise again. A
-//! database that was emptied, or that holds another store, is neither raised nor trusted.
+//! Several servers may find a loss at the same time. One of them raises the revision. The others then find another
+//! history above the revisions that they have read, or raise it again. If a database is empty or has another store, its
+//! revision is not raised, and it is not used.
 
 use futures::future::try_join;
 use keelson_meta::Revision;
@@ -22,20 +24,22 @@ use super::statements::number;
 use super::stats::{PostgresCounters, count};
 use crate::tail::BATCH_BYTES;
 
-/// The number of times that a database is checked again because the known history has changed meanwhile, or was just raised.
+/// The maximum number of checks of one session. A check is repeated if the known history has changed meanwhile, or
+/// after the revision was raised.
 const LOOKS: usize = 8;
 
-/// The cluster, and its timeline. Not every hosted database reports them.
+/// The cluster and its timeline. Not every hosted database reports them.
 const LINE: &str = "SELECT c.system_identifier::text, \
     ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::integer FROM pg_control_system() c";
 
-/// The first step of another history: locks the state, unless another server has begun one, and returns the revision above which it
-/// begins. Later statements see the commits of the lock's previous holder. Joins use hashes where possible, since expiring keys
-/// have no index by path.
+/// The first step of a new history. Locks the state, unless another server has begun a new history, and returns the
+/// revision above which the new one begins. Later statements see the commits of the lock's previous holder. Joins use
+/// hashes if possible, since expiries have no index by path.
 const BEGIN: &str = "BEGIN; SET LOCAL enable_nestloop = off";
 const ABOVE: &str = "SELECT greatest(revision, $2) + 1000000000 FROM keelson_state WHERE incarnation = $1 FOR UPDATE";
 
-/// Writes again what the last changes after a revision have left, with when it ends, and says how many versions that were.
+/// Writes the versions again that the last changes after a revision have left, with their expiries. Returns the number
+/// of versions.
 const AGAIN: &str = "WITH again AS MATERIALIZED (\
         SELECT n.path, n.revision AS previous, n.value, $1 + row_number() OVER (ORDER BY n.revision) AS revision FROM (\
             SELECT h.*, sum(octet_length(h.value)) OVER (ORDER BY h.revision DESC ROWS UNBOUNDED PRECEDING) AS bytes \
@@ -53,15 +57,16 @@ const AGAIN: &str = "WITH again AS MATERIALIZED (\
         FROM again a JOIN keelson_expiry e ON e.path = a.path AND e.revision = a.previous\
     ) SELECT count(*) FROM again";
 
-/// The most that is written again: that many changes are looked at, and their values together have so many bytes. Some
-/// tenths of a second, and far more than others write until a loss is found.
+/// The limits of writing again: the number of changes that are examined, and the bytes of their values. Within them it
+/// takes some tenths of a second. They are far above the number of changes that other servers write until a loss is
+/// found.
 const AGAIN_CHANGES: i64 = 10_000;
 const AGAIN_BYTES: i64 = 32 * 1024 * 1024;
 
 const EXCHANGE: &str = "UPDATE keelson_state SET incarnation = hashtextextended(gen_random_uuid()::text, 0), \
     revision = $1, oldest = $1";
 
-/// Settles a session. Returns its generation.
+/// Checks a session. Returns its generation.
 pub(crate) async fn settle(session: &Session, seen: &Seen, counters: &PostgresCounters) -> Result<u64, Trouble> {
     let (line, name) = try_join(line(session), name(session)).await?;
     for _ in 0..LOOKS {
@@ -76,15 +81,15 @@ pub(crate) async fn settle(session: &Session, seen: &Seen, counters: &PostgresCo
                 let begin = found.state.oldest.max(Revision::new(newest));
                 let range = (begin, Some(found.state.revision));
                 let (state, changes) = read::changes(session, range, (WITNESSES, BATCH_BYTES)).await?;
-                // Exchanged or compacted again meanwhile, some of the changes may be gone already.
+                // If the history was exchanged or compacted meanwhile, some of the changes may be gone.
                 let whole = state.incarnation == found.state.incarnation && state.oldest <= begin;
                 whole.then(|| seen.adopt(&expected, &found, begin, changes)).flatten()
             }
             Verdict::Lost(_) if !holds_objects(session).await? => return Err(exchanged("no objects")),
             Verdict::Foreign => return Err(exchanged("another store")),
             Verdict::Lost(loss) => {
-                // Commits that a failover has lost leave no gap. Rows missing between others are another loss, which clients do not
-                // see as deletions.
+                // Commits that a failover has lost leave no gap. If rows between others are missing, the loss is of
+                // another kind, which clients must not see as deletions.
                 if let Some(loss) = rows::loss(&session.client).await? {
                     error_repeated!(""; loss, "rows of the history are gone, and nothing of keelson has deleted them");
                     return Err(Trouble::Unready(loss));
@@ -107,7 +112,7 @@ pub(crate) async fn settle(session: &Session, seen: &Seen, counters: &PostgresCo
     Err(Trouble::Doubt("its history is exchanged again and again".to_owned()))
 }
 
-/// The refusal of a database in which something else is than this server has read.
+/// The error for a database that has other content than this server has read.
 pub(super) fn exchanged(holds: &str) -> Trouble {
     let why = format!(
         "the database holds {holds} in place of the store that this server has read: restore its backup, or stop all servers, and start \
@@ -117,7 +122,7 @@ pub(super) fn exchanged(holds: &str) -> Trouble {
     Trouble::Unready(why)
 }
 
-/// The name of the store. An older release made none.
+/// The name of the store. Stores of older releases have none.
 async fn name(session: &Session) -> Result<Option<String>, Trouble> {
     match session.client.query_opt("SELECT name FROM keelson_name", &[]).await {
         Ok(row) => Ok(row.map(|row| row.try_get(0)).transpose()?),
@@ -139,7 +144,7 @@ async fn line(session: &Session) -> Result<Line, Trouble> {
     }
 }
 
-/// Begins another history above this one, unless another server has.
+/// Begins a new history above this one, unless another server has done so.
 async fn raise(session: &Session, found: &Found, loss: &Loss, counters: &PostgresCounters) -> Result<(), Trouble> {
     let client = &session.client;
     client.batch_execute(BEGIN).await?;

@@ -1,7 +1,7 @@
-//! The tables: created when they are absent, converted to the present format, and recognized as a copy when they are one.
+//! The tables: creates them, converts them to the current format, and detects a copy of a database.
 //!
-//! Servers that start at the same time take turns here. A copy (a restored dump, another cluster) begins a history of its own above
-//! its origin's, so that no client ever sees a revision go back.
+//! Servers that start at the same time run this one after another. A copy (a restored dump, another cluster) begins a
+//! new history above the revisions of its origin, so that no client sees a lower revision than before.
 
 use bytes::Bytes;
 use keelson_meta::Revision;
@@ -13,13 +13,13 @@ use super::error::{PostgresError, text};
 use super::rows;
 use super::statements::number;
 
-/// The steps from each form of the tables to the next. The newest form is their number.
+/// The steps from each format of the tables to the next. The number of steps is the newest format.
 const STEPS: [&str; 1] = [include_str!("schema_1.sql")];
 
-/// Tables that newer code has beside a form's own, by name, with the condition under which they are made. Older code does not mind them.
+/// Additional tables of newer releases, by name, each with the condition for creating it. Older releases ignore them.
 const TABLES: [(&str, &str, &str); 2] = [
     ("keelson_name", "true", include_str!("name.sql")),
-    // A function is replaced with it, which takes its owner.
+    // The table comes with a replaced function, which only the owner may replace.
     (
         "keelson_rows",
         "(SELECT pg_has_role(p.proowner, 'USAGE') FROM pg_proc p WHERE p.oid = 'keelson_sweep_1'::regproc)",
@@ -27,17 +27,17 @@ const TABLES: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// Functions that newer code needs beside a form's own, by name. Older code does not mind them, so they are no step.
+/// Additional functions of newer releases, by name. Older releases ignore them, so they do not need a new format.
 const FUNCTIONS: [(&str, &str); 1] = [("keelson_commit_3", include_str!("commit_3.sql"))];
 
-/// The lock under which tables are made and changed: "KLSN".
+/// The lock for creating and changing tables: "KLSN".
 const SETUP_LOCK: i32 = i32::from_be_bytes(*b"KLSN");
 
-/// The oldest PostgreSQL that has the functions we use.
+/// The oldest PostgreSQL that has the functions used here.
 const OLDEST_SERVER: i32 = 130_000;
 
-/// Makes the tables and functions ready, and raises the newest revision to at least `least`. A database without tables is refused
-/// where they have to be there already.
+/// Creates or updates the tables and functions, and raises the newest revision to at least `least`. If `existing` is
+/// true, a database without tables is an error.
 pub(crate) async fn prepare(
     client: &Client,
     least: Revision,
@@ -58,8 +58,9 @@ pub(crate) async fn prepare(
     if existing && !formed {
         return Err(PostgresError::NoStore);
     }
-    // ORDER: under the lock, since a look at tables that another server is making is remembered. And before a copy begins a history of
-    // its own, behind which nothing of before is compared.
+    // ORDER: the rows are counted under the lock, since a session caches the result of looking at tables that another
+    // server is creating. They are counted before a copy begins a new history, since rows before the new history are
+    // not compared any more.
     let accepted = formed && check_rows(client, accept_loss).await?;
     let found: i32 = if formed { one(client, "SELECT format FROM keelson_state").await? } else { 0 };
     let step = usize::try_from(found).unwrap_or_default();
@@ -79,7 +80,7 @@ pub(crate) async fn prepare(
             run(client, sql).await?;
         }
     }
-    // A role that may make no tables leaves the store without a name.
+    // If the role may not create tables, the store stays without a name.
     if one(client, "SELECT has_schema_privilege(current_schema(), 'CREATE')").await? {
         for (name, condition, sql) in TABLES {
             if one(client, &format!("SELECT to_regclass('{name}') IS NULL AND {condition}")).await? {
@@ -98,7 +99,7 @@ pub(crate) async fn prepare(
     run(client, "COMMIT").await
 }
 
-/// Counts the rows of a database that has tables, in a transaction. Returns true for a loss that is accepted.
+/// Counts the rows of a database that has tables, in a transaction. Returns true for an accepted loss.
 async fn check_rows(client: &Client, accept_loss: bool) -> Result<bool, PostgresError> {
     run(client, "SAVEPOINT counting").await?;
     match rows::loss(client).await {
@@ -108,7 +109,7 @@ async fn check_rows(client: &Client, accept_loss: bool) -> Result<bool, Postgres
             Ok(true)
         }
         Ok(Some(loss)) => Err(PostgresError::Lost(loss)),
-        // Very many rows on a slow disk take longer than a statement may.
+        // If there are very many rows and the disk is slow, the count takes longer than a statement may.
         Err(error) => {
             tracing::warn!(
                 error = text(&error),
@@ -120,7 +121,7 @@ async fn check_rows(client: &Client, accept_loss: bool) -> Result<bool, Postgres
     }
 }
 
-/// Puts the first object of a new store.
+/// Writes the first object of a new store.
 async fn put_first(client: &Client, (key, value): &(StoreKey, Bytes)) -> Result<(), PostgresError> {
     let statement = "WITH raised AS (UPDATE keelson_state SET revision = revision + 1 RETURNING revision) \
         INSERT INTO keelson_history (revision, path, previous, deleted, value) \
@@ -129,7 +130,7 @@ async fn put_first(client: &Client, (key, value): &(StoreKey, Bytes)) -> Result<
     put.map(|_| ()).map_err(|error| failed(&error))
 }
 
-/// Looks whether a database that takes no writes needs none before its tables can be used.
+/// Checks that the tables of a read-only database can be used without a write.
 async fn check_read_only(client: &Client, least: Revision, cluster: &str) -> Result<(), PostgresError> {
     let known = i32::try_from(STEPS.len()).unwrap_or(i32::MAX);
     if one(client, "SELECT to_regclass('keelson_state') IS NULL").await? {
@@ -173,13 +174,13 @@ async fn check_server(client: &Client) -> Result<(), PostgresError> {
     Ok(())
 }
 
-/// The cluster and the database. Replicas belong to the same cluster, whichever leads.
+/// The identity of the cluster and of the database. All replicas belong to the same cluster.
 async fn cluster(client: &Client) -> Result<String, PostgresError> {
     let statement = "SELECT c.system_identifier || '/' || d.oid FROM pg_control_system() c, pg_database d \
         WHERE d.datname = current_database()";
     match client.query_one(statement, &[]).await {
         Ok(row) => Ok(row.get(0)),
-        // Some hosted databases keep it to themselves; then the database's number must do.
+        // Some hosted databases do not report the cluster. Then only the number of the database is used.
         Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
             one(client, "SELECT '?/' || oid FROM pg_database WHERE datname = current_database()").await
         }
@@ -187,7 +188,7 @@ async fn cluster(client: &Client) -> Result<String, PostgresError> {
     }
 }
 
-/// Notes where the tables are, and begins a new history when they were made elsewhere.
+/// Records the location of the tables. If they were created in another location, begins a new history.
 async fn note_home(client: &Client, cluster: &str) -> Result<(), PostgresError> {
     let Some((home, here)) = home(client, cluster).await? else { return Ok(()) };
     if !home.is_empty() {
@@ -198,7 +199,7 @@ async fn note_home(client: &Client, cluster: &str) -> Result<(), PostgresError> 
     noted.map(|_| ()).map_err(|error| failed(&error))
 }
 
-/// The noted home of the tables and the one where they are; none where both are the same.
+/// Returns the recorded location of the tables and the current one. None if both are the same.
 async fn home(client: &Client, cluster: &str) -> Result<Option<(String, String)>, PostgresError> {
     let table: String = one(client, "SELECT 'keelson_state'::regclass::oid::text").await?;
     let here = format!("{cluster}/{table}");

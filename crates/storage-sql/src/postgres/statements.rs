@@ -1,38 +1,39 @@
-//! The queries. Each returns the state that it was read in, so that the caller knows its validity.
+//! The queries. Each also returns the state of the history, so that the caller can check that the result is valid.
 //!
-//! One statement sees one snapshot: the state's row and the history up to its revision, never one without the other.
+//! One statement sees one snapshot, which has both the row of the state and the history up to its revision.
 
 use keelson_meta::Revision;
 use keelson_storage::StoreKey;
 
-/// The queries. The numbers are their places in [`Query::ALL`].
+/// The queries. Their numbers are the indexes in [`Query::ALL`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Query {
-    /// Incarnation, revision, oldest.
+    /// Returns incarnation, revision and oldest revision: the state.
     State,
-    /// The state; revision and value of a path, or nulls.
+    /// Returns the state, and the revision and value of a path, or nulls.
     Get,
-    /// The state; path, revision and value of each entry, or nulls.
+    /// Returns the state, and the path, revision and value of each entry, or nulls.
     Range,
-    /// The state; of some ranges at a revision the revision of the newest row of each path, deleted or not, or null.
+    /// Returns the state, and the revision of the newest row of each path of some ranges at a revision, or null. The
+    /// row may be a delete.
     Newest,
-    /// The state; revision, path and value of each entry that was written by some revisions, or nulls.
+    /// Returns the state, and the revision, path and value of each entry that was written at some revisions, or nulls.
     Rows,
-    /// The state; a number.
+    /// Returns the state and a count.
     Count,
-    /// The state; revision, path and value of each change after one revision up to another, or nulls.
+    /// Returns the state, and the revision, path and value of each change after one revision up to another, or nulls.
     Changes,
-    /// The state; revision, path and SHA-256 of the value of each of some changes, or nulls.
+    /// Returns the state, and the revision, path and SHA-256 of the value of each of some changes, or nulls.
     Witnesses,
-    /// A group of transactions.
+    /// Applies a group of transactions.
     Commit,
     /// Raises the oldest revision.
     Compact,
-    /// Deletes some of what was compacted.
+    /// Deletes some of the compacted rows.
     Sweep,
-    /// Paths and revisions that have ended, and whether the version is still the newest.
+    /// Returns the paths and revisions of expired versions, and true if the version is the newest of its path.
     Ended,
-    /// Forgets that they end.
+    /// Deletes expiries.
     ForgetEnded,
 }
 
@@ -61,7 +62,7 @@ impl Query {
                  LEFT JOIN LATERAL (SELECT h.revision, h.value FROM keelson_history h WHERE h.path = $1 \
                  ORDER BY h.revision DESC LIMIT 1) n ON n.value IS NOT NULL"
             }
-            // DISTINCT ON walks the index and stops at the limit: what is read is the versions of the chunk's paths.
+            // DISTINCT ON walks the index and stops at the limit, so it reads only the versions of the chunk's paths.
             Self::Range => {
                 "SELECT s.incarnation, s.revision, s.oldest, r.path, r.revision, r.value FROM keelson_state s \
                  LEFT JOIN LATERAL (SELECT n.path, n.revision, n.value FROM \
@@ -69,7 +70,7 @@ impl Query {
                  WHERE h.path >= $1 AND h.path < $2 AND h.revision <= coalesce($3, s.revision) \
                  ORDER BY h.path, h.revision DESC) n WHERE NOT n.deleted LIMIT $4) r ON true"
             }
-            // Answered by the index alone where the table was vacuumed since.
+            // The index alone answers this for pages that were vacuumed since their last change.
             Self::Newest => {
                 "SELECT s.incarnation, s.revision, s.oldest, n.revision FROM keelson_state s LEFT JOIN LATERAL \
                  (SELECT p.revision FROM unnest($1::text[], $2::text[]) AS w (first, behind) CROSS JOIN LATERAL \
@@ -86,7 +87,7 @@ impl Query {
                  WHERE h.path >= $1 AND h.path < $2 AND h.revision <= coalesce($3, s.revision) \
                  ORDER BY h.path, h.revision DESC) n WHERE NOT n.deleted LIMIT $4) c) FROM keelson_state s"
             }
-            // The sum is of sizes, which are known without reading the values.
+            // The sum adds sizes, which are known without reading the values.
             Self::Changes => {
                 "SELECT s.incarnation, s.revision, s.oldest, c.revision, c.path, c.value FROM keelson_state s \
                  LEFT JOIN LATERAL (SELECT b.* FROM (SELECT h.revision, h.path, h.value, \
@@ -117,20 +118,21 @@ impl Query {
     }
 }
 
-/// A revision as the database holds it.
+/// A revision as an integer of the database.
 ///
-/// Revisions past 2^63 can't be reached by counting writes; one from a forged token stands for "far in the future".
+/// A revision above 2^63 can't be reached by counting writes. One from a forged token becomes the largest integer,
+/// which is in the far future.
 pub(crate) fn number(revision: Revision) -> i64 {
     i64::try_from(revision.get()).unwrap_or(i64::MAX)
 }
 
-/// The revision in a column. The tables hold none below zero.
+/// A revision from a column. The tables have no negative ones.
 pub(crate) fn revision(number: i64) -> Revision {
     Revision::new(number.unsigned_abs())
 }
 
-/// A bound of a range as the database can hold it, which is without a zero byte. Stored paths have none either, so the
-/// first string behind the zero byte's place bounds the same paths.
+/// A limit of a range as a text of the database, which can't contain a zero byte. Stored paths contain none either, so
+/// the first text after the part before the zero byte separates the same paths.
 pub(crate) fn bound(key: &StoreKey) -> String {
     match key.as_str().split_once('\0') {
         None => key.as_str().to_owned(),
@@ -138,7 +140,7 @@ pub(crate) fn bound(key: &StoreKey) -> String {
     }
 }
 
-/// Returns true if a path can be stored.
+/// Returns true if the database can store a path.
 pub(crate) fn is_storable(key: &StoreKey) -> bool {
     !key.as_str().contains('\0')
 }

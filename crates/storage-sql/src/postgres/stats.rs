@@ -1,33 +1,33 @@
-//! Counters of what happened on the way to PostgreSQL, for metrics.
+//! Counters of the calls to PostgreSQL, for metrics.
 //!
-//! They only grow, and are read at each scrape.
+//! Counters only grow. Each scrape reads them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The counts of calls to PostgreSQL so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PostgresStats {
-    /// Connections that were made and set up, the first ones included.
+    /// Connections that were created and configured, including the first ones.
     pub connections: u64,
-    /// Questions and commits that were sent again, since they certainly had no effect.
+    /// Queries and commits that were sent again, since the first attempt certainly had no effect.
     pub retries: u64,
     /// Groups that were committed.
     pub groups: u64,
-    /// Transactions in those groups; together they shared so many fewer commits.
+    /// Transactions in those groups.
     pub transactions: u64,
-    /// Groups whose connection broke while they were committed: their outcome is unknown.
+    /// Groups whose connection broke during the commit, so that their outcome is unknown.
     pub unknown: u64,
-    /// The number of times that the database had lost commits that this server had seen, and this one noticed first.
+    /// The number of times that this server was the first to find that the database had lost commits.
     pub losses: u64,
-    /// Groups that were refused, since the server has no room or takes no writes.
+    /// Groups that the server refused, since its disk is full or it does not accept writes.
     pub refused: u64,
-    /// True from a refused group on until one is committed.
+    /// True after a refused group, until a group is committed.
     pub refusing: bool,
     /// The number of times that this server changed to another history, after a loss or a restore.
     pub exchanges: u64,
 }
 
-/// The counters, which outlive the store for their readers.
+/// The counters. Readers may keep them after the store is dropped.
 #[derive(Debug, Default)]
 pub struct PostgresCounters {
     pub(crate) connections: AtomicU64,
@@ -42,7 +42,7 @@ pub struct PostgresCounters {
 }
 
 impl PostgresCounters {
-    /// The present values.
+    /// The current values.
     pub fn read(&self) -> PostgresStats {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         PostgresStats {

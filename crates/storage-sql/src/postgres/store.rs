@@ -1,7 +1,7 @@
-//! The contract, kept by one writer task, one that follows the table, and a few connections that read.
+//! The store: one task that writes, one that follows the table, and a few connections for reads.
 //!
-//! Writes of all callers wait in one queue, and share a commit as `batch` puts them together. Which database it is was
-//! checked by `setup`.
+//! The writes of all callers wait in one queue, and `batch` combines them into groups with one commit. `setup` has
+//! checked the identity of the database.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -35,35 +35,35 @@ use super::stats::PostgresCounters;
 use super::writer::{Job, Writer};
 use crate::tail;
 
-/// The number of transactions that may wait for the writer; further callers wait for a place.
+/// The number of transactions that may wait for the writer. Further callers wait for space in the queue.
 const QUEUE: usize = 1024;
 
-/// The timeout of a health check, which is shorter than others because its caller wants a result now.
+/// The timeout of a health check. It is short, because the caller needs a result now.
 const CHECK: Duration = Duration::from_secs(2);
 
 /// A store in one PostgreSQL database, which other servers may use at the same time.
 ///
-/// Dropping it finishes the writes that wait; tails end with an error.
+/// Dropping it finishes the waiting writes. Tails end with an error.
 pub struct PostgresStore {
     pub(super) shared: Arc<Shared>,
     jobs: mpsc::Sender<Job>,
     following: AbortHandle,
-    /// Cancelled when the tasks are to end.
+    /// Cancelled when the tasks must end.
     closing: CancellationToken,
 }
 
 /// The state that tasks, readers and tails share.
 pub(crate) struct Shared {
     pub(crate) connector: Arc<Connector>,
-    /// For short questions, many at a time on one connection.
+    /// The link for short queries. Many share one connection.
     front: Link,
     pub(crate) readers: Pool,
     pub(crate) maintenance: Link,
-    /// The refusal of writes, if there is one.
+    /// The state of refused writes.
     pub(crate) refusal: Refusal,
-    /// The rows that are gone, if any are.
+    /// The loss of rows, if one was found.
     pub(crate) loss: FoundLoss,
-    /// The state of the writer, for readers that should follow it.
+    /// The state of the writer. Some readers wait for the end of its group.
     pub(crate) turn: watch::Sender<Turn>,
 }
 
@@ -81,7 +81,7 @@ impl Shared {
         &self.connector.seen
     }
 
-    /// An answer of the history that is known, no older than what was seen before the question.
+    /// Returns a result if it belongs to the known history and is not older than the highest revision before the query.
     pub(super) async fn believed<T>(
         &self,
         asked: impl Future<Output = Result<(State, T), tokio_postgres::Error>>,
@@ -94,12 +94,12 @@ impl Shared {
 }
 
 impl PostgresStore {
-    /// Opens the store; an empty database is made one. Needs a Tokio runtime, on which it leaves two tasks.
+    /// Opens the store. Creates the tables in an empty database. Needs a Tokio runtime, and starts two tasks on it.
     ///
     /// # Errors
-    /// When the database can't be reached within some seconds, was written by a newer keelson, or refuses.
+    /// The database can't be reached within some seconds, was written by a newer keelson, or refuses the connection.
     pub fn open(config: PostgresConfig) -> BoxFuture<'static, Result<Self, PostgresError>> {
-        // Boxed, so that the client of PostgreSQL is compiled into this crate alone.
+        // The future is boxed, so that the PostgreSQL client is compiled into this crate only.
         Box::pin(Self::connect(config))
     }
 
@@ -119,7 +119,7 @@ impl PostgresStore {
             turn: watch::Sender::default(),
             connector,
         });
-        // ORDER: before any read. The first session finds out which history this is.
+        // ORDER: before any read, the first session determines the history of the database.
         shared.front.session().await.map_err(|error| PostgresError::Connect(error.to_string()))?;
         let (jobs, waiting) = mpsc::channel(QUEUE);
         let closing = CancellationToken::new();
@@ -129,7 +129,7 @@ impl PostgresStore {
         Ok(Self { shared, jobs, following, closing })
     }
 
-    /// The counts of calls to PostgreSQL; they live as long as the store.
+    /// The counters of calls to PostgreSQL.
     pub fn counters(&self) -> Arc<PostgresCounters> {
         self.shared.connector.counters.clone()
     }
@@ -141,7 +141,7 @@ impl PostgresStore {
         Ok(self.shared.front.read(asked).await?.0)
     }
 
-    /// Has the writer do a transaction. Once it is queued it is done, even if the caller stops waiting.
+    /// Sends a transaction to the writer. Once it is queued, it is executed even if the caller stops waiting.
     pub(super) async fn queue(
         &self,
         transaction: Transaction,
@@ -168,7 +168,7 @@ impl Store for PostgresStore {
             let error = StoreError::Corrupt("PostgreSQL can't hold a key with a zero byte".to_owned());
             return Err(error.into());
         }
-        // The writer has given up on it, or has ended, in the middle of it.
+        // The writer has ended, or has stopped waiting for the result, while the transaction was in flight.
         self.queue(transaction).await?.await.map_err(|_| CommitError::from(unheard()))?
     }
 
@@ -186,7 +186,8 @@ impl Store for PostgresStore {
         let asked = |session: Arc<Session>| self.shared.believed(async move { read::range(&session, request).await });
         let (state, (entries, more)) = self.shared.readers.read(asked).await?;
         let revision = request.revision.unwrap_or(state.revision);
-        // The rows are of the same moment as the state: what it allows to be read was there.
+        // The rows and the state belong to one snapshot. If the revision is readable in this state, its rows were all
+        // there.
         state.check_readable(revision)?;
         Ok(RangePage { entries, revision, more })
     }

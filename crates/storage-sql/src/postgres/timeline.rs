@@ -1,7 +1,8 @@
-//! Recent changes in revision order, put together from the groups that this server has committed and what it reads of others'.
+//! Recent changes in revision order: the groups that this server has committed, and the changes of other servers that
+//! it reads.
 //!
-//! The values of our own groups are in memory already, so only other servers' changes are read. A group waits here until
-//! everything before it is known.
+//! The values of this server's groups are already in memory, so it reads only the changes of other servers. A group
+//! waits here until all changes before it are known.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +13,12 @@ use keelson_storage::StoreEvent;
 use crate::recent::Recent;
 use crate::tail::{BATCH_EVENTS, Changes};
 
-/// A run of changes without a gap, and groups of ours that are above the gap.
+/// The changes without a gap, and groups of this server above a gap.
 pub(crate) struct Timeline {
     recent: Recent,
-    /// Every change up to here has been in `recent`.
+    /// `recent` has had every change up to this revision.
     newest: Revision,
-    /// Our groups above, by the revision before their first.
+    /// The groups of this server above the gap, by the revision before their first change.
     own: BTreeMap<Revision, Vec<StoreEvent>>,
     own_bytes: usize,
     max_bytes: usize,
@@ -33,12 +34,12 @@ impl Timeline {
         self.newest
     }
 
-    /// The next range to read: the changes after the first revision, up to the second if there is one.
+    /// The next range to read: the changes after the first revision, up to the second one if there is one.
     pub(crate) fn gap(&self) -> (Revision, Option<Revision>) {
         (self.newest, self.own.keys().next().copied())
     }
 
-    /// Adds a group of ours whose first change comes after `base`.
+    /// Adds a group of this server. `base` is the revision before its first change.
     pub(crate) fn add_own(&mut self, base: Revision, events: Vec<StoreEvent>) {
         if events.last().is_none_or(|last| last.revision <= self.newest) {
             return;
@@ -46,7 +47,8 @@ impl Timeline {
         self.own_bytes += bytes(&events);
         self.own.insert(base, events);
         self.join();
-        // Dropped events are read from the table, as others' changes. The last group stays: it is a witness.
+        // Dropped groups are read from the table, like changes of other servers. The last group stays, since it is a
+        // witness.
         while self.own_bytes > self.max_bytes
             && self.own.len() > 1
             && let Some((_, dropped)) = self.own.pop_first()
@@ -55,7 +57,7 @@ impl Timeline {
         }
     }
 
-    /// Adds what was read of the table: everything after `after` up to `reached`.
+    /// Adds changes that were read from the table: all after `after` up to `reached`.
     pub(crate) fn add_read(&mut self, after: Revision, events: Vec<StoreEvent>, reached: Revision) {
         if after > self.newest || reached <= self.newest {
             return;
@@ -66,26 +68,26 @@ impl Timeline {
         self.join();
     }
 
-    /// Begins again at a revision, when what comes before it can no longer be read.
+    /// Restarts at a revision, when earlier changes can no longer be read.
     pub(crate) fn begin_at(&mut self, revision: Revision) {
         if revision > self.newest {
             *self = Self::new(revision, self.max_bytes);
         }
     }
 
-    /// The newest changes that were seen, those above a gap too, ascending.
+    /// The newest changes that are known, including groups above a gap, ascending.
     pub(crate) fn newest_events(&self, count: usize) -> Vec<StoreEvent> {
         let own: Vec<&StoreEvent> = self.own.values().flatten().collect();
         let own = &own[own.len().saturating_sub(count)..];
         self.recent.newest(count - own.len()).chain(own.iter().copied()).cloned().collect()
     }
 
-    /// Changes from memory, as [`Recent::between`].
+    /// Changes from memory: see [`Recent::between`].
     pub(crate) fn between(&self, after: Revision, until: Revision) -> Option<Changes> {
         self.recent.between(after, until, BATCH_EVENTS)
     }
 
-    /// Takes our groups in that the gap has closed before.
+    /// Moves the groups whose gap is closed to the recent changes.
     fn join(&mut self) {
         while let Some(group) = self.own.first_entry().filter(|group| *group.key() <= self.newest) {
             let events = group.remove();
@@ -129,7 +131,7 @@ mod tests {
         assert_eq!(timeline.gap(), (at(3), Some(at(5))));
         timeline.add_read(at(3), events(4..=5), at(5));
         assert_eq!(timeline.gap(), (at(7), Some(at(9))));
-        // A read that was sent before our group closes the gap too, and no event is published twice.
+        // A read that was sent before the group of this server also closes the gap, and no event is published twice.
         timeline.add_read(at(7), events(8..=11), at(11));
         assert_eq!(timeline.gap(), (at(11), None));
         timeline.add_own(at(9), events(10..=10));

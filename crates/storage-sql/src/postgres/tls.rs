@@ -1,7 +1,7 @@
-//! TLS to PostgreSQL: rustls under tokio-postgres, with libpq's meanings of how much is verified.
+//! TLS to PostgreSQL: rustls under tokio-postgres, with libpq's modes of verification.
 //!
-//! The provider of the cryptography is named, not the process default: two linked providers without a default would fail
-//! at run time.
+//! The code names the crypto provider instead of using the process default. If two providers are linked without a
+//! default, rustls would fail at run time.
 
 use std::future::Future;
 use std::io;
@@ -27,13 +27,13 @@ use super::error::PostgresError;
 pub(crate) enum TlsMode {
     /// No TLS.
     Disable,
-    /// TLS if the server has it; its certificate is not looked at.
+    /// TLS if the server supports it. The certificate is not verified.
     Prefer,
-    /// TLS; the certificate is not looked at.
+    /// TLS. The certificate is not verified.
     Require,
-    /// The certificate must be signed by one of the roots.
+    /// One of the roots must have signed the certificate.
     VerifyCa,
-    /// It must be the host's, too.
+    /// In addition, the certificate must be for the name of the host.
     VerifyFull,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Tls {
     config: Arc<ClientConfig>,
 }
 
-/// A file's name and what is in it.
+/// The name and the content of a file.
 type Named = (String, Vec<u8>);
 
 impl Tls {
@@ -101,10 +101,10 @@ impl Tls {
     }
 }
 
-/// Looks at the server's certificate as far as the mode wants.
+/// Verifies the server's certificate as the mode requires.
 #[derive(Debug)]
 struct Verifier {
-    /// None accepts every certificate: encryption without authentication.
+    /// The verifier. None accepts every certificate, which gives encryption without authentication.
     checked: Option<Arc<WebPkiServerVerifier>>,
     by_name: bool,
     provider: Arc<CryptoProvider>,
@@ -121,7 +121,7 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, rustls::Error> {
         let Some(checked) = &self.checked else { return Ok(ServerCertVerified::assertion()) };
         match checked.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
-            // The name is looked at last, so the chain holds.
+            // The name is verified last, so the chain is valid.
             Err(rustls::Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if !self.by_name => Ok(ServerCertVerified::assertion()),
@@ -162,7 +162,7 @@ impl MakeTlsConnect<Socket> for Tls {
     }
 }
 
-/// A handshake to come.
+/// A TLS handshake that has not started.
 pub(crate) struct ToHost {
     name: ServerName<'static>,
     config: Arc<ClientConfig>,
@@ -181,7 +181,7 @@ impl TlsConnect<Socket> for ToHost {
     }
 }
 
-/// A connection under TLS.
+/// A connection with TLS.
 pub(crate) struct Encrypted(Box<tokio_rustls::client::TlsStream<Socket>>);
 
 impl TlsStream for Encrypted {

@@ -1,9 +1,9 @@
-//! The outcome of a group whose answer was lost: committed, or certainly not.
+//! Finds the outcome of a group whose result was lost: committed, or certainly not.
 //!
-//! The server process of the lost connection may still work on the group, so it is terminated first, and waited for. From then on
-//! the table is final. A group is one transaction of the database, whose number is on each of its rows. One of our values among the
-//! newer rows shows that number, and with it everything that the group wrote. Transactions without a row were refused, or never
-//! executed, and may be sent again.
+//! The server process of the broken connection may still work on the group. So the process is terminated first, and the
+//! search waits for its end. From then on the rows do not change. A group is one transaction of the database, whose
+//! number is on each of its rows. If a newer row has a value of the group, its number identifies all rows of the group.
+//! Transactions without a row were refused, or never executed, and may be sent again.
 
 use std::time::Duration;
 
@@ -18,28 +18,28 @@ use super::read;
 use super::session::{ServerProcess, Session};
 use super::statements::{number, revision};
 
-/// The interval of checks whether the process has ended.
+/// The interval between checks that the process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// The time that it may take to end. It ends at once unless it waits for the disk.
+/// The maximum time until its end. It ends at once unless it waits for the disk.
 const END: Duration = Duration::from_secs(5);
 
-/// Ends a process of ours, and says how many there are of it.
+/// Terminates a process of this store, and returns the number of such processes.
 const END_PROCESS: &str = "SELECT count(pg_terminate_backend(a.pid)) FROM pg_stat_get_activity($1) a \
     WHERE to_char(a.backend_start AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS') = $2";
 
-/// The rows of some paths after a revision, with the transaction of the database that wrote them.
+/// The rows of some paths after a revision, with the number of the database transaction that wrote each.
 const ROWS: &str = "SELECT h.revision, h.path, sha256(h.value), h.xmin::text FROM keelson_history h \
     WHERE h.path = ANY ($1::text[]) AND h.revision > $2 ORDER BY h.revision";
 
-/// A group that was sent, and whose answer was lost.
+/// A group that was sent and whose result was lost.
 pub(super) struct Lost {
-    /// Whose connection it was sent on.
+    /// The server process of the connection on which it was sent.
     pub(super) process: ServerProcess,
-    /// The history that it was meant for.
+    /// The history for which it was sent.
     pub(super) incarnation: i64,
-    /// The highest revision that was seen before it was sent.
+    /// The highest revision that was read before it was sent.
     pub(super) before: Revision,
-    /// For the operator.
+    /// The error for the operator.
     pub(super) reason: String,
 }
 
@@ -48,16 +48,17 @@ pub(super) struct Lost {
 struct Row {
     revision: Revision,
     path: String,
-    /// SHA-256 of the value; none of a delete.
+    /// SHA-256 of the value. None for a delete.
     digest: Option<Vec<u8>>,
-    /// Which transaction of the database wrote it.
+    /// The number of the database transaction that wrote it.
     by: String,
 }
 
-/// The outcome of each transaction, in the order of sending: `None` for one that took no effect and never will.
+/// Returns the outcome of each transaction, in the order of sending. `None` is a transaction that had no effect and
+/// never will.
 ///
 /// # Errors
-/// The outcome cannot be found.
+/// The outcome can't be found.
 pub(super) async fn find(
     session: &Session,
     lost: &Lost,
@@ -73,7 +74,7 @@ pub(super) async fn find(
         Ok::<_, tokio_postgres::Error>(Row { revision, path, digest: row.try_get(2)?, by })
     });
     let rows = rows.collect::<Result<Vec<_>, _>>()?;
-    // ORDER: after the rows, for a compaction may have deleted some before they were read.
+    // ORDER: the state is read after the rows, since a compaction may have deleted some of them before.
     let state = read::state(session).await?;
     if state.incarnation != lost.incarnation {
         return Err(Trouble::Doubt("the history was exchanged meanwhile".to_owned()));
@@ -84,7 +85,7 @@ pub(super) async fn find(
     judge(transactions, &rows).ok_or_else(|| Trouble::Doubt("it has only deleted, and others may have".to_owned()))
 }
 
-/// Ends the process that the group was sent to, and waits until it is gone.
+/// Terminates the process that the group was sent to, and waits until it has ended.
 async fn end_process(session: &Session, process: &ServerProcess) -> Result<(), Trouble> {
     let deadline = Instant::now() + END;
     loop {
@@ -100,7 +101,8 @@ async fn end_process(session: &Session, process: &ServerProcess) -> Result<(), T
     }
 }
 
-/// As [`find`], of the rows alone. None when they do not tell: the one who deleted may have been another.
+/// Finds the outcome from the rows alone. Returns None if they do not show it: if the group only deletes, the deletes
+/// may be those of another server.
 fn judge(transactions: &[&Transaction], rows: &[Row]) -> Option<Vec<Option<Committed>>> {
     let writes = transactions.iter().flat_map(|transaction| &transaction.writes);
     let by = writes.clone().find_map(|write| match write {
@@ -119,13 +121,13 @@ fn judge(transactions: &[&Transaction], rows: &[Row]) -> Option<Vec<Option<Commi
         for write in &transaction.writes {
             match left.next_if(|row| row.is_of(write)) {
                 Some(row) => reached = row.revision,
-                // The key was absent, or the whole transaction was refused, which shows by its puts.
+                // The key was absent, or the whole transaction was refused. In the second case its puts have no rows.
                 None if matches!(write, Write::Delete { .. }) => {}
                 None => return None,
             }
             revisions.push(reached);
         }
-        // A transaction without a row may have been refused: sending it again gives the same.
+        // A transaction without a row may have been refused. Sending it again gives the same result.
         if reached == newest {
             return None;
         }
@@ -176,7 +178,7 @@ mod tests {
     #[test]
     fn what_left_no_row_took_no_effect() {
         check(&[put("a", "1"), delete("b")], &[], Some(&[None, None]));
-        // Others have written the same path since.
+        // Another server has written the same path since.
         check(&[put("a", "1")], &[row(9, "a", Some("2"), "x")], Some(&[None]));
     }
 

@@ -1,8 +1,9 @@
-//! The task that commits: all waiting transactions are one group, one round trip and one durable commit.
+//! The task that commits: all waiting transactions form one group, with one round trip and one durable commit.
 //!
-//! A group that certainly had no effect (a deadlock, a server that became a replica) is sent again. After a broken connection the
-//! outcome is found first (`unknown.rs`): callers get it, and only transactions without effect are sent again. If it cannot be
-//! found in time, callers get an unknown outcome. Tails read the group as changes of others.
+//! A group that certainly had no effect (a deadlock, a server that became a replica) is sent again. After a broken
+//! connection, the writer first finds the outcome (`unknown.rs`). Callers get the outcome, and only transactions
+//! without effect are sent again. If the outcome can't be found in time, callers get an unknown outcome. Tails then
+//! read the group like changes of other servers.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -28,22 +29,23 @@ use super::stats::{PostgresCounters, add, count};
 use super::store::{Shared, Turn};
 use super::unknown::{self, Lost};
 
-/// The largest number of transactions in a commit.
+/// The maximum number of transactions in a group.
 const MAX_GROUP: usize = 256;
-/// The timeout of a group, after which its outcome must be found.
+/// The timeout of a group. After it, the writer searches for the outcome.
 const ANSWER: Duration = Duration::from_secs(20);
-/// Longest time for finding that out.
+/// The maximum time of that search.
 const FIND_OUT: Duration = Duration::from_secs(10);
-/// The waits before a group is sent a third time and again, which double: one that was set back twice would be at once once more.
+/// The minimum and maximum wait before a group is sent for the third time and again. It doubles each time. Without a
+/// wait, a group that has failed twice would soon fail again.
 const SET_BACK: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
-/// The number of lost answers to one transaction before its caller gets an error.
+/// The number of lost results of one transaction before its caller gets an error.
 const LOSSES: usize = 4;
-/// The size of values that makes a group full, in bytes.
+/// The size of values at which a group is full, in bytes.
 const MAX_GROUP_BYTES: usize = 8 * 1024 * 1024;
-/// The largest number of waves of a group. Further transactions wait for the next group.
+/// The maximum number of waves of a group. Further transactions wait for the next group.
 const MAX_WAVES: usize = 16;
 
-/// A transaction, and the channel of its answer. It is executed even if its caller has gone.
+/// A transaction, and the channel for its result. It is executed even if its caller is gone.
 pub(crate) struct Job {
     pub(crate) transaction: Transaction,
     pub(crate) answer: oneshot::Sender<Result<Committed, CommitError>>,
@@ -63,7 +65,7 @@ impl Job {
     }
 }
 
-/// Jobs by wave, in order within each.
+/// Jobs by wave, in order within each wave.
 type Group = Vec<Vec<Job>>;
 
 pub(crate) struct Writer {
@@ -72,7 +74,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Works until the store is dropped and everything that waited is done.
+    /// Runs until the store is dropped and all waiting jobs are done.
     pub(crate) async fn run(mut self) {
         let link = Link::new(self.shared.connector.clone(), ANSWER, Purpose::Write);
         let mut waiting = VecDeque::new();
@@ -84,7 +86,7 @@ impl Writer {
                 }
                 waiting.extend(first);
             }
-            // Other tasks that are about to write join this group, at the cost of one turn of the runtime.
+            // Other tasks that are about to write can join this group. This costs one turn of the runtime.
             yield_now().await;
             while waiting.len() < MAX_GROUP
                 && let Ok(job) = self.jobs.try_recv()
@@ -97,7 +99,7 @@ impl Writer {
         }
     }
 
-    /// Commits a group and answers its jobs. Its answer may be lost so many times.
+    /// Commits a group and answers its jobs. `losses` is the number of results that may still be lost.
     async fn commit(&self, link: &Link, group: Group, losses: usize) {
         match self.send(link, &group).await {
             Ok(outcomes) => self.answer(group, outcomes),
@@ -107,14 +109,14 @@ impl Writer {
                 fail(group, &error);
             }
             Err(Failure::Unfit(error)) if group.iter().flatten().count() == 1 => fail(group, &error),
-            // The fault is one transaction's; the others must not suffer for it.
+            // One of the transactions can't be stored. The others are committed individually.
             Err(Failure::Unfit(_)) => {
                 for job in group.into_iter().flatten() {
                     Box::pin(self.commit(link, vec![vec![job]], losses)).await;
                 }
             }
             Err(Failure::Lost(lost)) => {
-                // Callers who wait are dropped otherwise, and learn so that nothing is known.
+                // If the search times out, the jobs are dropped, and their callers get an unknown outcome.
                 let Ok(left) = timeout(FIND_OUT, self.find_out(link, &lost, group)).await else { return };
                 match losses.checked_sub(1) {
                     _ if left.is_empty() => {}
@@ -125,7 +127,7 @@ impl Writer {
         }
     }
 
-    /// Answers the jobs of a group whose answer was lost, as far as it can be known what they became, and returns those that
+    /// Answers the jobs of a group whose result was lost, as far as their outcome can be found. Returns the jobs that
     /// certainly had no effect.
     async fn find_out(&self, link: &Link, lost: &Lost, group: Group) -> Group {
         let unknown = |why: String| StoreError::Unknown(format!("{}; {why}", lost.reason));
@@ -165,7 +167,7 @@ impl Writer {
     async fn send(&self, link: &Link, group: &Group) -> Result<Vec<Outcome>, Failure> {
         let deadline = Instant::now() + ANSWER;
         let mut pause = Duration::ZERO;
-        // The words of a server that takes reads alone.
+        // The message of a server that accepts only reads.
         let mut read_only: Option<String> = None;
         loop {
             let session = match (link.session().await, read_only.take()) {
@@ -176,7 +178,7 @@ impl Writer {
             };
             let seen = self.shared.seen();
             let (incarnation, before) = (seen.incarnation(), seen.highest());
-            // Its notifications say nothing new: what it commits is known here.
+            // The notifications of this process are ignored, since its commits are known here.
             self.shared.connector.own_writer.store(session.process.number, Ordering::Relaxed);
             let lost = |reason| {
                 self.lose(&session);
@@ -202,7 +204,7 @@ impl Writer {
                 Meaning::Full | Meaning::Refused => return Err(Failure::Refused(store_error(&error))),
                 Meaning::Lost => return Err(lost(text(&error))),
                 Meaning::Exchanged | Meaning::Incomplete => {
-                    // The next session finds out which history it is, or makes what is missing.
+                    // The next session determines the history, or creates the missing function.
                     session.abandon();
                     return Err(Failure::Group(store_error(&error)));
                 }
@@ -229,11 +231,11 @@ impl Writer {
         rows.iter().zip(&waves).map(|(row, wave)| outcome(row, wave)).collect()
     }
 
-    /// The connection has failed in the middle of a group.
+    /// Handles a connection that broke during a group.
     fn lose(&self, session: &Session) {
         session.abandon();
         count(&self.counters().unknown);
-        // If it has committed, its changes arrive as those of others.
+        // If the group was committed, its changes arrive like those of other servers.
         self.shared.connector.own_writer.store(0, Ordering::Relaxed);
         self.shared.connector.hint.notify_one();
     }
@@ -258,7 +260,7 @@ impl Writer {
             self.shared.seen().saw(last.revision);
             self.shared.seen().tell(|timeline| timeline.add_own(base, events));
             if self.shared.seen().gap().1.is_some() {
-                // Others' changes are between; the feed fetches them.
+                // Changes of other servers lie between, and the feed reads them.
                 self.shared.connector.hint.notify_one();
             }
         }
@@ -266,15 +268,15 @@ impl Writer {
     }
 }
 
-/// The reason why a group was not committed.
+/// The reason for which a group was not committed.
 enum Failure {
-    /// Nothing that has to do with what is in it.
+    /// The failure does not depend on the content of the group.
     Group(StoreError),
-    /// The server takes no writes.
+    /// The server does not accept writes.
     Refused(StoreError),
-    /// One of its transactions can't be stored.
+    /// One of the transactions can't be stored.
     Unfit(StoreError),
-    /// It may have been committed.
+    /// The group may have been committed.
     Lost(Lost),
 }
 
@@ -282,7 +284,7 @@ fn fail(group: Group, error: &StoreError) {
     group.into_iter().flatten().for_each(|job| job.answer(Err(error.clone().into())));
 }
 
-/// Takes jobs for one group off the queue, at least one.
+/// Removes the jobs for one group from the queue, at least one.
 fn group(waiting: &mut VecDeque<Job>) -> Group {
     let mut group = Group::new();
     let mut waves = Waves::default();
@@ -308,7 +310,7 @@ async fn ask(session: &Session, arguments: &Arguments<'_>) -> Result<Row, tokio_
     session.client.query_one(session.statement(Query::Commit), &arguments.parameters()).await
 }
 
-/// Sends everything at once, in order, and waits for all answers: still one round trip.
+/// Sends all statements at once, in order, and waits for all results, which is still one round trip.
 async fn in_one_transaction(session: &Session, waves: &[Arguments<'_>]) -> Result<Vec<Row>, tokio_postgres::Error> {
     type StatementFuture<'a> = Pin<Box<dyn Future<Output = Result<Option<Row>, tokio_postgres::Error>> + Send + 'a>>;
     async fn bare(client: &Client, statement: &str) -> Result<Option<Row>, tokio_postgres::Error> {
@@ -319,8 +321,8 @@ async fn in_one_transaction(session: &Session, waves: &[Arguments<'_>]) -> Resul
         steps.push(Box::pin(async move { ask(session, arguments).await.map(Some) }));
     }
     steps.push(Box::pin(bare(&session.client, "COMMIT")));
-    // ORDER: a statement is sent when it is first polled, so they are polled in order. A COMMIT after one that failed
-    // undoes everything, and the failure is what is reported.
+    // ORDER: a statement is sent when it is first polled, so the statements are polled in order. If one fails, the
+    // COMMIT after it rolls back the transaction, and the failure is returned.
     let mut answers: Vec<Option<Result<Option<Row>, tokio_postgres::Error>>> = steps.iter().map(|_| None).collect();
     poll_fn(|cx| {
         let mut pending = false;

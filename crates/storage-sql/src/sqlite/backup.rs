@@ -1,8 +1,8 @@
-//! Copies of a store, and stores made of copies.
+//! Backups of a store, and restores.
 //!
-//! A backup is taken beside a running server: it reads one snapshot, and writes continue. A restored store starts above every
-//! revision that the lost one can have used, so that no client sees a revision go back. It refuses reads below: watches and
-//! continue tokens from before the loss are too old.
+//! A backup may be made while a server runs: it reads one snapshot, and writes continue. A restored store starts above
+//! every revision that the lost store can have used, so that no client sees a lower revision than before. It refuses
+//! reads below this revision: watches and continue tokens from before the loss are too old.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -21,13 +21,13 @@ use crate::sqlite::open::{
 use crate::sqlite::private::{self, beside};
 use crate::sqlite::schema;
 
-/// Copies the store in `data_dir`, whether or not a server runs on it, to `file`, which appears when the copy is whole
-/// and durable, readable by its owner alone.
+/// Copies the store in `data_dir` to `file`, whether or not a server has it open. `file` appears when the copy is
+/// complete and durable. Only its owner can read it.
 ///
-/// The copy is of one moment: everything that was acknowledged before the call is in it.
+/// The copy is of one moment, and contains everything that was acknowledged before the call.
 ///
 /// # Errors
-/// When there is no store, or the file exists or can't be written.
+/// There is no store, or the file exists or can't be written.
 pub fn backup(data_dir: &Path, file: &Path) -> Result<(), OpenError> {
     check_there(data_dir)?;
     refuse_existing(file)?;
@@ -36,22 +36,23 @@ pub fn backup(data_dir: &Path, file: &Path) -> Result<(), OpenError> {
     remove_partial(&partial)?;
     whole_or_absent(&partial, || {
         copy(&source, &partial)?;
-        // A copy of what is damaged would only be found out when it is needed.
+        // Damage in a copy would otherwise be found only when the copy is needed.
         refuse_damaged(&partial)?;
         forget_server(&partial).map_err(OpenError::sqlite(&partial))?;
         put_in_place(&partial, file)
     })
 }
 
-/// Opens a store. Refuses one without a server that has lost acknowledged writes: a backup of it would pass for a whole one.
+/// Opens a store. Fails if no server has it open and it has lost acknowledged writes, since its backup would look
+/// complete.
 fn open_whole(data_dir: &Path) -> Result<Connection, OpenError> {
     let lock = match DirectoryLock::take(data_dir) {
         Ok(lock) => Some(lock),
-        // A running server has looked at it, and its log grows meanwhile.
+        // A running server has checked the store, and its log changes meanwhile.
         Err(OpenError::InUse { .. }) => None,
         Err(other) => return Err(other),
     };
-    // ORDER: before SQLite opens the files. It would roll a journal back that is none of this store.
+    // ORDER: this runs before SQLite opens the files, since SQLite would roll back a journal of another store.
     let losses = lock.as_ref().map(|_| Losses::before_opening(data_dir, false)).transpose()?;
     let source = open_other(data_dir)?;
     check_format(&source, &data_dir.join(DATABASE_FILE))?;
@@ -61,7 +62,7 @@ fn open_whole(data_dir: &Path) -> Result<Connection, OpenError> {
     Ok(source)
 }
 
-/// Makes a copy of an open store one of a store that is closed. One of an older format says neither.
+/// Marks a copy of an open store as a closed store. Stores of an older format have no such mark.
 fn forget_server(file: &Path) -> rusqlite::Result<()> {
     let connection = Connection::open(file)?;
     if schema::format(&connection)? == schema::FORMAT {
@@ -70,12 +71,12 @@ fn forget_server(file: &Path) -> rusqlite::Result<()> {
     connection.close().map_err(|(_, error)| error)
 }
 
-/// Restores a backup into the store of a data directory. Other files of a server there, such as its keys, stay. `bump` is added to
-/// the revision of the copy; it must exceed the number of writes after the backup. Returns the revision at which the restored store
-/// starts.
+/// Restores a backup into the store of a data directory. Other files of a server in that directory, such as its keys,
+/// stay. `bump` is added to the revision of the copy. It must exceed the number of writes after the backup. Returns the
+/// revision at which the restored store starts.
 ///
 /// # Errors
-/// `data_dir` contains a store or is in use, or `file` is not a whole store of a known format.
+/// `data_dir` contains a store or is in use, or `file` is not a complete store of a known format.
 pub fn restore(file: &Path, data_dir: &Path, bump: u64) -> Result<Revision, OpenError> {
     fs::metadata(file).map_err(OpenError::io(file))?;
     let source =
@@ -86,19 +87,19 @@ pub fn restore(file: &Path, data_dir: &Path, bump: u64) -> Result<Revision, Open
     let lock = DirectoryLock::take(data_dir)?;
     restore_into(data_dir, &source, bump).inspect_err(|_| {
         if is_new {
-            // The first error is the one to report.
+            // The first error is returned.
             let _ = lock.remove(data_dir);
         }
     })
 }
 
-/// Makes the store of a directory that has none.
+/// Creates the store of a directory that has none.
 fn restore_into(data_dir: &Path, source: &Connection, bump: u64) -> Result<Revision, OpenError> {
     let (target, marked) = (data_dir.join(DATABASE_FILE), beside(&data_dir.join(DATABASE_FILE), MARK));
     for entry in fs::read_dir(data_dir).map_err(OpenError::io(data_dir))? {
         let name = entry.map_err(OpenError::io(data_dir))?.file_name();
-        // The database, its log and its index, whichever of them is left. The mark of the lost store says which revisions it gave out,
-        // and a part of a store is of a restore that was interrupted.
+        // The database, its log and the index of the log must not exist. The mark of the lost store may, and shows the
+        // revisions that the store has used. A partial file is from an interrupted restore.
         let is_of_store = name.to_string_lossy().starts_with(DATABASE_FILE);
         let is_partial = name.to_string_lossy().starts_with(&format!("{DATABASE_FILE}{PARTIAL}"));
         if is_of_store && !is_partial && Some(name.as_os_str()) != marked.file_name() {
@@ -115,7 +116,7 @@ fn restore_into(data_dir: &Path, source: &Connection, bump: u64) -> Result<Revis
         copy(source, &partial)?;
         refuse_damaged(&partial)?;
         let revision = make_new_store(&partial, given_out, bump).map_err(OpenError::sqlite(&partial))?;
-        // ORDER: the mark goes before the store is there, which would be below it otherwise.
+        // ORDER: the mark is removed before the store exists. The store would otherwise be below the mark.
         remove_if_there(&marked)?;
         put_in_place(&partial, &target)?;
         Ok(revision)
@@ -134,7 +135,7 @@ fn check_whole(source: &Connection, file: &Path) -> Result<(), OpenError> {
     if finding == "ok" { Ok(()) } else { Err(OpenError::Damaged { file: file.into(), finding }) }
 }
 
-/// Refuses a copy with a row that does not fit its checksum, or that is gone.
+/// Fails if a row of a copy does not match its checksum or is missing.
 fn refuse_damaged(file: &Path) -> Result<(), OpenError> {
     let connection =
         Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(OpenError::sqlite(file))?;
@@ -145,15 +146,15 @@ fn refuse_damaged(file: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Does what makes a file of `partial`, which is gone again if that fails.
+/// Runs the code that creates the file `partial`. Removes the file if the code fails.
 fn whole_or_absent<T>(partial: &Path, make: impl FnOnce() -> Result<T, OpenError>) -> Result<T, OpenError> {
     make().inspect_err(|_| {
-        // The first error counts; a partial file is only in the way.
+        // The first error is returned. A partial file is of no use.
         let _ = remove_partial(partial);
     })
 }
 
-/// Copies a database into a new file that needs no log beside it.
+/// Copies a database into a new file that needs no log.
 fn copy(source: &Connection, file: &Path) -> Result<(), OpenError> {
     private::make_file(file).map_err(OpenError::io(file))?;
     copy_pages(source, file).map_err(OpenError::sqlite(file))
@@ -161,13 +162,15 @@ fn copy(source: &Connection, file: &Path) -> Result<(), OpenError> {
 
 fn copy_pages(source: &Connection, file: &Path) -> rusqlite::Result<()> {
     let mut target = Connection::open(file)?;
-    // All pages in one step: a copy in several starts anew whenever the server has written between two of them.
+    // All pages are copied in one step: a copy in several steps restarts whenever the server writes between two of
+    // them.
     Backup::new(source, &mut target)?.step(-1)?;
     target.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(()))?;
     target.close().map_err(|(_, error)| error)
 }
 
-/// Makes a copy a store of its own, above the revisions of the copy and above those that a lost store has given out.
+/// Converts a copy to a separate store. Its revisions start above those of the copy and those that the lost store has
+/// used.
 fn make_new_store(file: &Path, given_out: Revision, bump: u64) -> rusqlite::Result<Revision> {
     let mut connection = Connection::open(file)?;
     schema::bring_up(&mut connection)?;
@@ -179,7 +182,7 @@ fn make_new_store(file: &Path, given_out: Revision, bump: u64) -> rusqlite::Resu
     Ok(revision)
 }
 
-/// An older backup is never lost to a mistyped name.
+/// Fails if the file exists, so that a mistyped name does not overwrite an older backup.
 fn refuse_existing(file: &Path) -> Result<(), OpenError> {
     match fs::symlink_metadata(file) {
         Ok(_) => Err(OpenError::Exists { file: file.into() }),
@@ -188,7 +191,8 @@ fn refuse_existing(file: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Removes a file that is not whole, and what SQLite keeps beside it: a journal would be rolled back into the next one of its name.
+/// Removes an incomplete file and SQLite's files beside it. SQLite would roll back a journal into the next file of this
+/// name.
 fn remove_partial(partial: &Path) -> Result<(), OpenError> {
     ["-journal", LOG, "-shm"].iter().try_for_each(|end| remove_if_there(&beside(partial, end)))?;
     remove_if_there(partial)
@@ -201,7 +205,7 @@ fn remove_if_there(file: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Makes a whole file durable and gives it its name.
+/// Makes a complete file durable and renames it.
 fn put_in_place(partial: &Path, file: &Path) -> Result<(), OpenError> {
     File::open(partial).and_then(|opened| opened.sync_all()).map_err(OpenError::io(partial))?;
     fs::rename(partial, file).map_err(OpenError::io(file))?;

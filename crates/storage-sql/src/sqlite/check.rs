@@ -1,7 +1,9 @@
-//! Verifying a store: the log, the pages, every row, and that none is gone. Changes nothing. Files that are not as its server left them
-//! are the only finding: SQLite would change them when it opens them.
+//! Verifies a store: the log, the pages, every row, and that no row is missing. Changes nothing. If the files differ
+//! from the state in which the server left them, this is the only finding, since SQLite would change the files when it
+//! opens them.
 //!
-//! Works beside a running server too, at one moment of its store; its log is being written then, and is not looked at.
+//! The check may run while a server runs, and then reads one snapshot. The log is not read in that case, since the
+//! server writes it.
 
 use std::path::Path;
 
@@ -15,7 +17,7 @@ use crate::sqlite::open::{DATABASE_FILE, DirectoryLock, check_format, check_ther
 use crate::sqlite::schema::{self, Fact, number, revision_at};
 use crate::sqlite::sum::{self, Damage};
 
-/// The largest number of findings; a store with more is not repaired by reading on.
+/// The maximum number of findings. More findings of the same store do not help to repair it.
 const FINDINGS: usize = 100;
 
 /// The result of a check.
@@ -25,19 +27,19 @@ pub struct Checked {
     pub rows: u64,
     /// The newest revision.
     pub revision: Revision,
-    /// True if a server runs on it, whose log was not read.
+    /// True if a server has the store open. Its log was not read.
     pub in_use: bool,
-    /// The damage found, at most a hundred findings; empty for a whole store.
+    /// The damage found, at most a hundred findings. Empty for an undamaged store.
     pub findings: Vec<String>,
 }
 
 /// Verifies the store in `data_dir`.
 ///
 /// # Errors
-/// When there is no store, or it can't be read at all.
+/// There is no store, or it can't be read at all.
 pub fn check(data_dir: &Path) -> Result<Checked, OpenError> {
     let file = data_dir.join(DATABASE_FILE);
-    // ORDER: before the directory is locked, which would make it.
+    // ORDER: this runs before the directory is locked, since locking creates the directory.
     check_there(data_dir)?;
     let mut checked = Checked::default();
     let lock = match DirectoryLock::take(data_dir) {
@@ -46,7 +48,7 @@ pub fn check(data_dir: &Path) -> Result<Checked, OpenError> {
         Err(other) => return Err(other),
     };
     checked.in_use = lock.is_none();
-    // ORDER: before SQLite opens the files. It would roll a journal back that is none of this store.
+    // ORDER: this runs before SQLite opens the files, since SQLite would roll back a journal of another store.
     let losses = match lock.as_ref().map(|_| Losses::before_opening(data_dir, false)).transpose() {
         Ok(losses) => losses,
         Err(lost) => {
@@ -62,7 +64,7 @@ pub fn check(data_dir: &Path) -> Result<Checked, OpenError> {
     match examine(&connection, &mut checked) {
         Ok(()) => Ok(checked),
         Err(error) => {
-            // SQLite could not go on: that is a finding, too.
+            // A fatal error of SQLite is also a finding.
             checked.findings.push(Damage::of(&error).map_or_else(|| error.to_string(), ToString::to_string));
             Ok(checked)
         }
@@ -70,7 +72,7 @@ pub fn check(data_dir: &Path) -> Result<Checked, OpenError> {
 }
 
 fn examine(connection: &Connection, checked: &mut Checked) -> rusqlite::Result<()> {
-    // One moment for all of it.
+    // All statements read one snapshot.
     connection.execute_batch("BEGIN")?;
     let pages = {
         let mut pages = connection.prepare("PRAGMA integrity_check(100)")?;
@@ -87,8 +89,8 @@ fn examine(connection: &Connection, checked: &mut Checked) -> rusqlite::Result<(
     connection.execute_batch("COMMIT")
 }
 
-/// The faults of rows: those that do not match their checksums, and missing ones. A store of a format without checksums is not
-/// compared.
+/// Returns the faults of rows: rows that do not match their checksums, and missing ones. In a format without checksums,
+/// rows are not compared.
 pub(crate) fn rows(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let format: i32 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if format < schema::FORMAT {

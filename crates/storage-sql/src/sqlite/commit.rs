@@ -1,7 +1,6 @@
-//! One transaction of the contract, inside the database transaction of its group.
+//! Executes one transaction of the store inside the database transaction of its group.
 //!
-//! Compares are answered and writes appended as if each transaction were alone; the group becomes durable as a whole
-//! afterwards.
+//! Compares and writes behave as if each transaction ran alone. The group becomes durable as a whole afterwards.
 
 use std::collections::HashSet;
 
@@ -15,33 +14,33 @@ use crate::sqlite::relief::Puts;
 use crate::sqlite::schema::number;
 use crate::sqlite::sum;
 
-/// The writes of a group so far. They are invisible before the group is durable.
+/// The writes of a group so far. They are invisible until the group is durable.
 pub(crate) struct Group {
-    /// The newest revision, counting the group's writes.
+    /// The newest revision, including the group's writes.
     pub(crate) revision: Revision,
     /// The group's writes, in order.
     pub(crate) events: Vec<StoreEvent>,
-    /// The bytes of their values.
+    /// The bytes of the values of these writes.
     pub(crate) bytes: u64,
-    /// The bytes of the values that they have superseded, as far as these were compared or deleted.
+    /// The bytes of superseded values, as far as these were compared or deleted.
     pub(crate) superseded: u64,
-    /// The bytes of its puts, and of what they replace.
+    /// The bytes of the group's puts, and of the values that they replace.
     pub(crate) puts: Puts,
 }
 
-/// The number of writes from which on their keys are looked up rather than compared one by one.
+/// The number of writes at which their keys are put into a set. Fewer keys are compared one by one.
 const MANY_WRITES: usize = 5;
 
 impl Group {
-    /// A group that has written nothing yet, behind this revision.
+    /// A group without writes, after this revision.
     pub(crate) const fn behind(revision: Revision) -> Self {
         Self { revision, events: Vec::new(), bytes: 0, superseded: 0, puts: Puts::none() }
     }
 }
 
-/// Does a transaction, or refuses it without having written anything. All compares come before the first write, so a
-/// refusal needs no undoing and leaves the rest of the group alone. A transaction whose compares hold needs room: `admit`, which gets the
-/// puts of the group before it and its own, refuses it where there is none.
+/// Executes a transaction, or refuses it before it writes anything. All compares precede the first write, so a refusal
+/// needs no rollback and does not affect the rest of the group. If the compares hold, `admit` checks that there is
+/// space. It gets the puts of the group before the transaction, and those of the transaction.
 pub(crate) fn apply(
     connection: &Connection,
     group: &mut Group,
@@ -85,7 +84,7 @@ fn put_key(write: &Write) -> Option<&StoreKey> {
 }
 
 impl Group {
-    /// Does one write; a delete of an absent key does nothing and returns the newest revision.
+    /// Executes one write. A delete of an absent key does nothing and returns the newest revision.
     fn write(&mut self, connection: &Connection, write: Write) -> rusqlite::Result<Revision> {
         match write {
             Write::Put { key, value, expires } => {
@@ -101,7 +100,7 @@ impl Group {
         }
     }
 
-    /// Deletes a key, if it is there.
+    /// Deletes a key if it exists.
     pub(crate) fn delete(&mut self, connection: &Connection, key: StoreKey) -> rusqlite::Result<Revision> {
         match read::newest(connection, &key)? {
             Some(Newest { bytes: Some(bytes), .. }) => {
@@ -130,7 +129,7 @@ fn sum_of(event: &StoreEvent) -> i64 {
     sum::of_row(event.revision, event.key.as_str(), event.value.as_deref())
 }
 
-/// Seconds since the epoch as SQLite holds them. A time past 2^63 never comes.
+/// Seconds since the epoch as an integer of SQLite. A time above 2^63 becomes the largest integer.
 pub(crate) fn seconds(time: u64) -> i64 {
     i64::try_from(time).unwrap_or(i64::MAX)
 }

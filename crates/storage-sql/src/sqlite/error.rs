@@ -1,6 +1,6 @@
-//! The errors of a data directory and of SQLite, for the operator.
+//! The errors of a data directory and of SQLite, for operators.
 //!
-//! They name the file and the way out. Clients see only the kind of the `StoreError`.
+//! They name the file and the remedy. Clients see only the kind of the `StoreError`.
 
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
@@ -10,18 +10,18 @@ use rusqlite::ErrorCode;
 
 use crate::sqlite::sum::{ADVICE, Damage};
 
-/// The reason why a data directory cannot be opened, backed up or restored.
+/// The reason for which a data directory can't be opened, backed up or restored.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another server works on the directory. Two would destroy each other's data.
+    /// Another server uses the directory. Two servers would destroy each other's data.
     #[error("the data directory {} is in use by another keelson server{}", directory.display(), process_of(owner))]
     InUse {
         /// The data directory.
         directory: PathBuf,
-        /// The process number that the other server has noted, if it can be read.
+        /// The process number that the other server has written to the lock file, if it can be read.
         owner: Option<u32>,
     },
-    /// The store was written by a newer keelson, in a form that this one does not know.
+    /// A newer keelson wrote the store in a format that this one does not know.
     #[error(
         "{} has storage format {found}, and this keelson knows formats up to {known}: start the newer keelson that \
          wrote it, or restore a backup made by this version",
@@ -30,18 +30,18 @@ pub enum OpenError {
     NewerFormat {
         /// The database file.
         file: PathBuf,
-        /// The format it has.
+        /// The format of the store.
         found: i32,
-        /// The newest format that this code knows.
+        /// The newest format that this release knows.
         known: i32,
     },
-    /// The file is a database of something else.
+    /// The file is a database of another program.
     #[error("{} is not a keelson store", file.display())]
     NotAStore {
         /// The file.
         file: PathBuf,
     },
-    /// Restoring would write over what is there.
+    /// A restore would overwrite a store.
     #[error(
         "the data directory {} holds a store ({file}): move it away, or restore the backup into another directory",
         directory.display()
@@ -49,13 +49,13 @@ pub enum OpenError {
     HoldsStore {
         /// The data directory.
         directory: PathBuf,
-        /// The file of the store that is there.
+        /// The file of the existing store.
         file: String,
     },
-    /// A backup would write over what is there.
+    /// A backup would overwrite a file.
     #[error("{} exists already: a backup is written to a new file", file.display())]
     Exists {
-        /// The file that was to be written.
+        /// The existing file.
         file: PathBuf,
     },
     /// The file is damaged.
@@ -63,10 +63,10 @@ pub enum OpenError {
     Damaged {
         /// The database file.
         file: PathBuf,
-        /// The fault, and the way out.
+        /// The fault, and the remedy.
         finding: String,
     },
-    /// The end of the log is lost behind a damaged place.
+    /// A damaged place in the log makes the rest of the log unreadable.
     #[error(
         "{}: {finding}; what they wrote was acknowledged and is lost: restore a backup with `keelson storage restore`, or start \
          with --accept-loss to go on without it",
@@ -75,10 +75,10 @@ pub enum OpenError {
     Torn {
         /// The log.
         file: PathBuf,
-        /// The place of the damage.
+        /// The damaged place.
         finding: String,
     },
-    /// Acknowledged writes are gone, or a file that records them is.
+    /// Acknowledged writes are missing, or a file that records them is.
     #[error(
         "the store in {} has lost something: {finding}; put the missing files back, restore a backup with `keelson storage restore`, or \
          start with --accept-loss to go on without what is lost",
@@ -87,7 +87,7 @@ pub enum OpenError {
     Lost {
         /// The data directory.
         directory: PathBuf,
-        /// The loss, and the sign of it.
+        /// The loss, and the evidence of it.
         finding: String,
     },
     /// A restore was interrupted.
@@ -99,7 +99,7 @@ pub enum OpenError {
         /// The data directory.
         directory: PathBuf,
     },
-    /// A copy was interrupted before it had made its store.
+    /// A copy was interrupted before it had created its store.
     #[error(
         "a copy into this store did not finish: give `keelson storage copy` again, or remove {} to begin with an empty one",
         directory.display()
@@ -108,15 +108,15 @@ pub enum OpenError {
         /// The data directory.
         directory: PathBuf,
     },
-    /// There is no store where one was to be read.
+    /// A store had to exist, and there is none.
     #[error("there is no embedded store in {}: {} is {}", directory.display(), crate::sqlite::open::DATABASE_FILE, absent(*empty))]
     NoStore {
         /// The data directory.
         directory: PathBuf,
-        /// Set where the database's file is there and has no byte.
+        /// True if the database file exists and is empty.
         empty: bool,
     },
-    /// The file system refused.
+    /// An operation of the file system failed.
     #[error("{}: {source}", path.display())]
     Io {
         /// The file or directory.
@@ -124,7 +124,7 @@ pub enum OpenError {
         /// The cause.
         source: io::Error,
     },
-    /// SQLite refused.
+    /// A call of SQLite failed.
     #[error("{}: {source}", path.display())]
     Sqlite {
         /// The database file.
@@ -190,14 +190,14 @@ pub(crate) fn store_error(error: &rusqlite::Error) -> StoreError {
     }
 }
 
-/// The error of a write for which the reserve of the disk has no room either.
+/// The error of a write for which even the reserve has no space.
 pub(crate) fn disk_full() -> StoreError {
     StoreError::Full(
         "the disk is full, and so is its reserve: nothing is written before there is room on the disk".to_owned(),
     )
 }
 
-/// Returns true for the error of a disk without room, or of a quota without room on it.
+/// Returns true for the error of a full disk, or of an exceeded disk quota.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
@@ -207,7 +207,7 @@ pub(crate) fn stopped() -> StoreError {
     StoreError::Unavailable("the store has been closed".to_owned())
 }
 
-/// Returns true if the file itself is damaged, so that a retry cannot help.
+/// Returns true if the file itself is damaged, so that a retry does not help.
 fn is_damage(error: &rusqlite::Error) -> bool {
     match error {
         rusqlite::Error::SqliteFailure(failure, _) => {

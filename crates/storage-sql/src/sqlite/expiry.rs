@@ -1,7 +1,7 @@
-//! Times to live, kept in a table of their own, ordered by when they end.
+//! Times to live, in a separate table that is ordered by expiry.
 //!
-//! A row says that one version of a key ends. When the key has a newer version, the row means nothing any more; it is
-//! dropped when its time comes, so that ordinary writes need not look for it.
+//! A row has the expiry of one version of a key. When the key has a newer version, the row has no meaning any more. It
+//! is deleted when its time comes, so ordinary writes need not look for it.
 
 use keelson_meta::Revision;
 use keelson_storage::StoreKey;
@@ -11,7 +11,7 @@ use crate::sqlite::commit::{Group, seconds};
 use crate::sqlite::read::{self, key_at};
 use crate::sqlite::schema::{number, revision_at};
 
-/// The number of rows of one step: a few milliseconds in which other writes wait.
+/// The number of rows in one step: a few milliseconds in which other writes wait.
 const STEP_ROWS: u32 = 256;
 
 /// The result of one step.
@@ -19,11 +19,11 @@ const STEP_ROWS: u32 = 256;
 pub(crate) struct Expired {
     /// The number of deleted keys.
     pub(crate) count: usize,
-    /// True if more may be due.
+    /// True if more keys may have expired.
     pub(crate) more: bool,
 }
 
-/// Deletes some of the keys that ended at or before `now` (seconds since the epoch).
+/// Deletes some of the keys that expired at or before `now` (seconds since the epoch).
 pub(crate) fn step(connection: &Connection, group: &mut Group, now: u64) -> rusqlite::Result<Expired> {
     let due = due(connection, now)?;
     let more = due.len() == STEP_ROWS as usize;

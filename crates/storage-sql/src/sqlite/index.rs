@@ -1,7 +1,7 @@
-//! The index over the paths as a whole: whether it has all rows, in order, and where its middle is.
+//! The whole index over the paths: checks that it has all rows, in order, and finds its middle.
 //!
-//! All of it is read when a store is opened, and again when everything is loaded. Both take as long as the rest of a start
-//! where objects were written often, so each is done in two halves at the same time.
+//! The whole index is read when a store is opened, and again when all objects are loaded. If objects were written
+//! often, each of the two takes as long as the rest of a start. So each reads two halves at the same time.
 
 use std::cmp::Ordering;
 
@@ -14,13 +14,13 @@ use crate::sqlite::sum::{self, Damage};
 /// The number of rows sampled to find the middle of the index.
 const SAMPLED_ROWS: u64 = 63;
 
-/// Compares the rows of the path index with their count, and checks their order: a search in an unordered index would miss rows.
-/// Reads the whole index and nothing else.
+/// Compares the number of rows in the path index with their recorded number, and checks their order: a search in an
+/// unordered index would miss rows. Reads the whole index and nothing else.
 pub(crate) fn check(connection: &Connection) -> rusqlite::Result<()> {
     compare(connection, &[Stretch::read(connection, Bound::None)?])
 }
 
-/// As [`check`], for a store without a writer, with another connection that reads the second half meanwhile.
+/// Does the same as [`check`] for a store without a writer. A second connection reads the second half at the same time.
 pub(crate) fn check_with(connection: &Connection, other: Connection) -> rusqlite::Result<()> {
     let Some(middle) = middle(connection) else { return check(connection) };
     let (before, behind) = std::thread::scope(|scope| {
@@ -31,8 +31,8 @@ pub(crate) fn check_with(connection: &Connection, other: Connection) -> rusqlite
     compare(connection, &[before?, behind?])
 }
 
-/// A path about in the middle of the index: about as many rows stand before it as behind. There is none in a store of few rows,
-/// or where rows can't be read, which those tell of who need them.
+/// A path near the middle of the index. `None` if the store has few rows, or if rows can't be read. Reads that need
+/// these rows report the error.
 pub(crate) fn middle(connection: &Connection) -> Option<String> {
     let newest = newest_row(connection).ok().filter(|newest| newest.get() > SAMPLED_ROWS)?;
     let mut path_of = connection.prepare_cached("SELECT path FROM history WHERE revision >= ?1 LIMIT 1").ok()?;
@@ -43,22 +43,22 @@ pub(crate) fn middle(connection: &Connection) -> Option<String> {
     Some(paths.swap_remove(paths.len() / 2))
 }
 
-/// Which part of the index is read.
+/// The part of the index to read.
 #[derive(Clone, Copy)]
 enum Bound<'a> {
-    /// All of it.
+    /// The whole index.
     None,
     Before(&'a str),
     From(&'a str),
 }
 
-/// A stretch of neighbouring entries of the index.
+/// A range of adjacent entries of the index.
 struct Stretch {
-    /// The first and the last of them.
+    /// The first and the last entry.
     ends: Option<[(String, Revision); 2]>,
-    /// The number of entries up to the revision of the count.
+    /// The number of entries up to the revision of the recorded number.
     old: u64,
-    /// The number of entries after it.
+    /// The number of entries after that revision.
     new: u64,
     newest: Revision,
 }
@@ -100,7 +100,7 @@ fn out_of_order(path: &str) -> rusqlite::Error {
     Damage(format!("the index of paths is out of order at {path:?}")).into()
 }
 
-/// Compares what neighbouring parts have, which are the whole index, with what was counted.
+/// Compares the entries of all parts of the index with the recorded number.
 fn compare(connection: &Connection, parts: &[Stretch]) -> rusqlite::Result<()> {
     Fact::check(connection)?;
     let ends: Vec<_> = parts.iter().filter_map(|part| part.ends.as_ref()).collect();

@@ -1,9 +1,9 @@
-//! Checks the write-ahead log before SQLite reads it: it must end where it was last written, and not in the middle.
+//! Checks the write-ahead log before SQLite reads it: damage is allowed only at its end.
 //!
-//! SQLite reads the log up to the first frame that does not fit the chain of checksums, and ignores the rest. After a power loss
-//! that is right: unsynced frames may be torn. But each commit is synced before the next one begins, so at most the end of one
-//! commit is behind the torn place. If more valid frames follow, acknowledged commits are damaged, and SQLite would lose them
-//! silently.
+//! SQLite reads the log up to the first frame that does not fit the chain of checksums, and ignores the rest. After a
+//! power loss this is correct, since unsynced frames may be incomplete. But each commit is synced before the next one
+//! begins, so at most the end of one commit follows the first invalid frame. If more valid frames follow, acknowledged
+//! commits are damaged, and SQLite would lose them silently.
 //!
 //! Only SQLite writes the log; its format is described in <https://www.sqlite.org/fileformat2.html#walformat>.
 
@@ -12,14 +12,14 @@ use std::io::{self, BufReader, ErrorKind, Read};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
-/// The log's own header, and that of each frame, in bytes.
+/// The size of the log's header and of the header of each frame, in bytes.
 const HEADER: usize = 32;
 const FRAME_HEADER: usize = 24;
-/// The first bytes of a log; the last bit gives the byte order of checksums.
+/// The first bytes of a log. The last bit determines the byte order of checksums.
 const MAGIC: u32 = 0x377f_0682;
-/// Pages are between these sizes, in bytes.
+/// The valid sizes of a page, in bytes.
 const PAGES: std::ops::RangeInclusive<usize> = 512..=65536;
-/// The number of commits that may follow the first invalid frame: the one that was being written.
+/// The number of commits that may follow the first invalid frame: the commit that was being written.
 const COMMITS_BEHIND: usize = 1;
 /// The size of a read, in bytes.
 const BUFFER: usize = 1 << 20;
@@ -27,9 +27,9 @@ const BUFFER: usize = 1 << 20;
 /// The damage of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Torn {
-    /// The frame, from 0, that does not fit; none for the log's header.
+    /// The number of the invalid frame, from 0. None for the header of the log.
     pub(crate) frame: Option<u64>,
-    /// The number of whole commits behind it.
+    /// The number of complete commits after it.
     pub(crate) commits: usize,
 }
 
@@ -45,30 +45,30 @@ impl std::fmt::Display for Torn {
     }
 }
 
-/// The two numbers that all frames of a log carry. The first counts how often the log has started over, from a random number on; the
-/// second is random each time.
+/// The two numbers in every frame of a log. The first increases each time the log starts over, from a random number.
+/// The second is random each time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Salts(pub(crate) u32, pub(crate) u32);
 
 impl Salts {
-    /// Their place in the log's header, in bytes.
+    /// The offset of the salts in the header of the log, in bytes.
     const PLACE: usize = 16;
 
-    /// Reads the salts of a log, also while it is written.
+    /// Reads the salts of a log. The log may be written meanwhile.
     pub(crate) fn of(log: &File) -> io::Result<Self> {
         let mut salts = [0; 8];
         log.read_exact_at(&mut salts, Self::PLACE as u64)?;
         Ok(Self(field(&salts, 0), field(&salts, 4)))
     }
 
-    /// Returns true for the log that had `noted`, and for the same log after it started over once: a power loss can come before that
-    /// is noted.
+    /// Returns true if these are the salts `noted`, or those of the same log after it started over once. A power loss
+    /// can happen before the new salts are recorded.
     pub(crate) fn follow(self, noted: Self) -> bool {
         self == noted || self.0 == noted.0.wrapping_add(1)
     }
 }
 
-/// The salts of the log in this file; none where it has no frame, or is not there.
+/// The salts of the log in a file. None if the log has no frame or the file is missing.
 pub(crate) fn salts(log: &Path) -> io::Result<Option<Salts>> {
     let file = match File::open(log) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -76,15 +76,15 @@ pub(crate) fn salts(log: &Path) -> io::Result<Option<Salts>> {
     };
     let smallest = (HEADER + FRAME_HEADER + PAGES.start()) as u64;
     let salts = if file.metadata()?.len() < smallest { None } else { Some(Salts::of(&file)?) };
-    // A header of zeros was made and never written.
+    // A header of zeros was allocated and never written.
     Ok(salts.filter(|salts| *salts != Salts::default()))
 }
 
-/// Looks whether a log, if there is one, is damaged before its end.
+/// Checks that a log, if it exists, is not damaged before its end.
 pub(crate) fn check(log: &Path) -> io::Result<Option<Torn>> {
     match File::open(log) {
         Ok(file) => match examine(BufReader::with_capacity(BUFFER, file)) {
-            // It ends in the middle of a frame, as a write does that was cut off.
+            // The log ends within a frame, as after an interrupted write.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
             examined => examined,
         },
@@ -114,7 +114,7 @@ impl Chain {
     }
 }
 
-/// A number of a header; they are big-endian, whatever the checksums are.
+/// A number of a header. These are always big-endian, also if the checksums are not.
 fn field(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
@@ -123,7 +123,7 @@ fn examine(mut log: impl Read) -> io::Result<Option<Torn>> {
     let mut header = [0; HEADER];
     log.read_exact(&mut header)?;
     if header == [0; HEADER] {
-        // It was made and never written.
+        // The header was allocated and never written.
         return Ok(None);
     }
     let page = field(&header, 8) as usize;
@@ -131,13 +131,14 @@ fn examine(mut log: impl Read) -> io::Result<Option<Torn>> {
     let is_log = field(&header, 0) | 1 == MAGIC | 1 && PAGES.contains(&page) && page.is_power_of_two();
     let whole = is_log && start.sums == (field(&header, 24), field(&header, 28));
     if !whole {
-        // It is written and synced alone, and fits into the smallest unit that disks write.
+        // The header is written and synced alone, and fits into the smallest unit that disks write. So an invalid
+        // header is damage.
         return Ok(Some(Torn { frame: None, commits: 0 }));
     }
     let salts = &header[16..24];
     let mut frame = vec![0; FRAME_HEADER + page];
     let mut torn: Option<Torn> = None;
-    // The checksum chain up to the frame before; none where that is not of this log.
+    // The checksum up to the frame before. None if that frame does not belong to this log.
     let mut before = Some(start);
     for number in 0.. {
         match log.read_exact(&mut frame) {
@@ -151,7 +152,7 @@ fn examine(mut log: impl Read) -> io::Result<Option<Torn>> {
         before = ours.then_some(Chain { sums: told, ..start });
         match &mut torn {
             None if !fits => torn = Some(Torn { frame: Some(number), commits: 0 }),
-            // The last frame of a commit says how large the database is behind it.
+            // The last frame of a commit has the size of the database after the commit.
             Some(torn) if fits && field(&frame, 4) != 0 => torn.commits += 1,
             _ => {}
         }
@@ -166,7 +167,7 @@ mod tests {
 
     use super::*;
 
-    /// A log of eight commits, as SQLite leaves it behind when its process dies.
+    /// A log of eight commits, as a killed process leaves it.
     fn log() -> Vec<u8> {
         let directory = TempDir::new().unwrap();
         let connection = Connection::open(directory.path().join("db")).unwrap();
@@ -192,7 +193,7 @@ mod tests {
         for cut in 1..6000 {
             check(&whole[..whole.len() - cut], false);
         }
-        // Of what was not synced, any part may be missing.
+        // Any part of the unsynced data may be missing.
         let mut torn = whole.clone();
         let last = torn.len() - 2 * 4120;
         torn[last..last + 4120].fill(0);
@@ -203,7 +204,7 @@ mod tests {
     #[test]
     fn damage_before_the_last_commits_is_noticed_wherever_it_is() {
         let whole = log();
-        // The first commit that is followed by two more, and the header.
+        // Damage in the header, or in a commit that two more commits follow.
         for at in (0..whole.len() - 8 * 4120).step_by(97) {
             let mut damaged = whole.clone();
             damaged[at] ^= 0x10;

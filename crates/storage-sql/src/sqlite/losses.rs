@@ -1,10 +1,11 @@
-//! Losses that the files of a store show when it is opened: acknowledged writes that are gone, and files of another store.
+//! Losses that the files of a store show when it is opened: missing acknowledged writes, and files of another store.
 //!
-//! While a server has the store open, the database itself says so, the log has at least one frame, and the [mark](super::mark) records
-//! the newest acknowledged revision. So an empty log, a database below the mark, and a missing mark are known for losses.
-//! A power loss takes only what was not synced, which was not acknowledged, and leaves all three as they should be.
+//! While a server has the store open, three things hold. The database has a fact that says so, the log has at least one
+//! frame, and the [mark](super::mark) records the newest acknowledged revision. So an empty log, a database below the
+//! mark, and a missing mark show a loss. A power loss removes only unsynced data, which was not acknowledged, so all
+//! three still hold.
 //!
-//! A store whose loss is accepted continues at a revision above every one that it can have given out.
+//! If a loss is accepted, the store continues at a revision above all those that it can have used.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -21,33 +22,34 @@ use crate::sqlite::open::{DATABASE_FILE, LOG, empty_log};
 use crate::sqlite::private::beside;
 use crate::sqlite::schema::{self, Fact};
 
-/// The end of the name of a rollback journal. Only a store that is being made has one.
+/// The suffix of a rollback journal. Only a store that is being created has one.
 const JOURNAL: &str = "-journal";
-/// The end of the new name of a file that is not one of this store.
+/// The suffix of the new name for a file of another store.
 const SET_ASIDE: &str = ".set-aside";
-/// The number that is added to revisions when a loss is accepted. More revisions can't have been given out since the mark was synced, or
-/// since a database without one was written.
+/// The number that is added to the revision when a loss is accepted. Since the last sync of the mark, or since a
+/// database without a mark was written, the store can't have used more revisions.
 pub const ACCEPTED_LOSS_MARGIN: u64 = 1_000_000_000;
 
-/// The finding of a database beside a mark of another one.
+/// The finding for a database and a mark of different stores.
 const DIFFERENT_STORES: &str = "keelson.db and keelson.db-mark are of different stores";
 
-/// The state of a store's files before it is opened, and whether a loss was accepted.
+/// The state of a store's files before it is opened, and if a loss was accepted.
 pub(crate) struct Losses {
     directory: PathBuf,
     accept: bool,
     mark: Found,
-    /// The salts of the log before the opening; none for a log that is missing or empty.
+    /// The salts of the log before the store was opened. None if the log is missing or empty.
     log: Option<Salts>,
-    /// Set once a loss was found and accepted.
+    /// True after a loss was found and accepted.
     accepted: bool,
 }
 
 impl Losses {
-    /// Looks at the files, before SQLite does. Changes nothing unless a loss is accepted: then it puts files of other stores aside.
+    /// Checks the files before SQLite opens them. Changes nothing, except after an accepted loss: then it renames files
+    /// of other stores.
     ///
     /// # Errors
-    /// When something is lost, and that is not accepted, or a file can't be read.
+    /// There is a loss that is not accepted, or a file can't be read.
     pub(crate) fn before_opening(directory: &Path, accept: bool) -> Result<Self, OpenError> {
         let database = directory.join(DATABASE_FILE);
         let (marked, wal, journal) = (beside(&database, MARK), beside(&database, LOG), beside(&database, JOURNAL));
@@ -87,13 +89,14 @@ impl Losses {
         Ok(losses)
     }
 
-    /// Returns false where the database, read without its log, says that the mark is one of another store. The log may be right then.
+    /// Returns false if the database, read without its log, shows that the mark belongs to another store. The log may
+    /// still be valid.
     fn is_mark_of(&self, database: &Path) -> bool {
         let store = without_log(database).and_then(|read| Fact::Store.get(&read)).map_or(0, Revision::get);
         store == 0 || self.mark.mark().is_some_and(|mark| mark.store == store)
     }
 
-    /// A log that is damaged before its end, or whose database is gone.
+    /// Finds a log that is damaged before its end, or whose database is missing.
     fn check_log(&mut self, database: &Path, wal: &Path) -> Result<(), OpenError> {
         let orphaned = length(database)? == 0 && length(wal)? > 0;
         let finding = match log::check(wal).map_err(OpenError::io(wal))? {
@@ -111,7 +114,7 @@ impl Losses {
     /// Compares the content with the mark.
     ///
     /// # Errors
-    /// When something is lost, and that is not accepted.
+    /// There is a loss that is not accepted.
     pub(crate) fn check_content(&mut self, connection: &Connection) -> Result<(), OpenError> {
         match self.finding(connection).map_err(OpenError::sqlite(self.directory.join(DATABASE_FILE)))? {
             Some(finding) => self.found(finding),
@@ -161,10 +164,10 @@ impl Losses {
         self.accepted = true;
     }
 
-    /// Raises the revision where a loss was accepted. The caller still has to note that a server has the store open.
+    /// Raises the revision after an accepted loss. The caller still has to record that a server has the store open.
     ///
     /// # Errors
-    /// When the raise can't be made durable.
+    /// The new revision can't be made durable.
     pub(crate) fn begin(self, connection: &mut Connection) -> Result<Noting, OpenError> {
         let database = self.directory.join(DATABASE_FILE);
         let sqlite = || OpenError::sqlite(&database);
@@ -181,7 +184,7 @@ impl Losses {
     }
 }
 
-/// The facts by which a database and the log beside it are held against each other.
+/// The facts of a database that are compared with and without its log.
 struct Facts {
     store: u64,
     start: u64,
@@ -201,7 +204,7 @@ impl Facts {
         })
     }
 
-    /// The losses of the database with its log, which is not moved.
+    /// The facts of the database with its log, which is not moved.
     fn with_log(database: &Path) -> rusqlite::Result<Self> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(database, flags)?;
@@ -209,8 +212,9 @@ impl Facts {
         Self::of(&connection)
     }
 
-    /// Returns true where the log would set the database back: what a log holds is newer than what was moved out of it. A clean stop
-    /// leaves no log, so one beside a closed database is of a later start, or has its end. Files that can't be read are for others.
+    /// Returns true if the log would reset the database to an older state. A valid log is newer than the content that
+    /// was moved out of it. A server that stops in order leaves no log. So a log beside a closed database must belong
+    /// to a later start, or have the last writes. Files that can't be read are left to other checks.
     fn is_set_back(database: &Path) -> bool {
         let (Ok(alone), Ok(with_log)) =
             (without_log(database).and_then(|read| Self::of(&read)), Self::with_log(database))
@@ -229,27 +233,28 @@ impl Facts {
     }
 }
 
-/// Opens a database to be read as if it had no log.
+/// Opens a database for reading as if it had no log.
 fn without_log(database: &Path) -> rusqlite::Result<Connection> {
     let escaped = database.display().to_string().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
     Connection::open_with_flags(format!("file:{escaped}?immutable=1"), flags)
 }
 
-/// Says that the store was closed in order, and moves all of the log into the database.
+/// Records that the store was closed in order, and moves all of the log into the database.
 pub(crate) fn end(connection: &Connection, mark: Option<MarkFile>) -> rusqlite::Result<()> {
     forget(connection, false)?;
     empty_log(connection)?;
-    // ORDER: as long as the log has frames, the mark names it.
+    // ORDER: while the log has frames, the mark has its salts.
     if let Some(mark) = mark {
         mark.close();
     }
     Ok(())
 }
 
-/// Says that no server has the store open. A copy that takes the place of the store that it was made of is given another name too.
+/// Records that no server has the store open. `is_new_store` is true for a copy that replaces its original, and also
+/// removes the name.
 pub(crate) fn forget(connection: &Connection, is_new_store: bool) -> rusqlite::Result<()> {
-    // ORDER: one transaction, since a fact and the checksum over all of them are two writes.
+    // ORDER: one transaction, since setting a fact also writes the checksum of all facts.
     let transaction = connection.unchecked_transaction()?;
     Fact::Open.set(&transaction, Revision::ZERO)?;
     if is_new_store {

@@ -1,10 +1,11 @@
-//! `keelson.db-mark`: the newest acknowledged revision, in a small file beside the database.
+//! `keelson.db-mark`: a small file beside the database with the newest acknowledged revision.
 //!
-//! The writer overwrites it after each group of writes and before their answers, without a sync. So the kernel has it when the process
-//! is killed, and a store that ends below it has lost acknowledged writes. A power loss can take it back to its last sync: at an
-//! opening, a clean stop, and each time the log starts over. It never names a revision that was not durable before.
+//! The writer overwrites it after each group of writes and before it answers, without a sync. The kernel has the new
+//! content even if the process is killed. So a store whose newest revision is below the mark has lost acknowledged
+//! writes. A power loss can reset the file to its last sync. It is synced when the store is opened, at a clean stop,
+//! and each time the log starts over. It never has a revision that was not yet durable.
 //!
-//! It also names the store and the log, so that a file of another store is not taken for one of this.
+//! The file also identifies the store and the log, so that a file of another store is detected.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -16,28 +17,30 @@ use keelson_meta::Revision;
 use crate::sqlite::log::Salts;
 use crate::sqlite::private;
 
-/// The end of the file's name, behind the database's name.
+/// The suffix of the file's name after the name of the database.
 pub(crate) const MARK: &str = "-mark";
 
-/// The first words of the file: its name, and the version of its form.
+/// The first words of the file: its name and the version of its format.
 const TITLE: &str = "keelson-mark 1";
-/// The text before the checksum, in bytes: the title, the store, the start, the revision and the log, each behind a space.
+/// The text before the checksum, in bytes: the title, the store, the start, the revision and the log, with a space
+/// before each.
 const TEXT: usize = TITLE.len() + 17 + 17 + 21 + 17;
-/// The largest file that is read, in bytes.
+/// The maximum size of a file that is read, in bytes.
 const MOST_BYTES: u64 = 4096;
-/// The whole file, in bytes: the text, a space, the checksum and a newline. Smaller than what disks write at once.
+/// The size of the file in bytes: the text, a space, the checksum and a newline. Disks write this size at once.
 const LENGTH: usize = TEXT + 1 + 8 + 1;
 
 /// The content of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
-    /// The store, as its facts name it.
+    /// The name of the store in its facts.
     pub(crate) store: u64,
-    /// The number of the start by which a server had the store open.
+    /// The number of the start since which a server has the store open.
     pub(crate) start: u64,
     /// The newest acknowledged revision.
     pub(crate) revision: Revision,
-    /// The log that the server writes; none where none may be expected: after a clean stop, and while a server starts.
+    /// The salts of the log that the server writes. None if a log may be missing: after a clean stop, and while a
+    /// server starts.
     pub(crate) log: Option<Salts>,
 }
 
@@ -45,7 +48,7 @@ pub(crate) struct Mark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Nothing,
-    /// Something that is no mark, or only a part of one.
+    /// The content is not a mark, or only a part of one.
     Damaged,
     Mark(Mark),
 }
@@ -97,27 +100,27 @@ impl Mark {
     }
 }
 
-/// The bytes of a file. Of one that is no regular file, which might never end, or is larger than a mark, there are none.
+/// Reads a file. Returns no bytes if it is not a regular file, which might never end, or is larger than a mark.
 fn read_regular(file: &Path) -> io::Result<Vec<u8>> {
     let found = std::fs::metadata(file)?;
     let is_fit = found.is_dir() || (found.is_file() && found.len() <= MOST_BYTES);
     if is_fit { std::fs::read(file) } else { Ok(Vec::new()) }
 }
 
-/// The file of a store that is open. Only the writer has it.
+/// The mark of an open store. Only the writer has it.
 pub(crate) struct MarkFile {
     file: File,
-    /// None where the database could not be made to say that it is open.
+    /// The log. None if the database could not record that it is open.
     log: Option<File>,
     mark: Mark,
-    /// The log that the file names on the disk, by its last sync.
+    /// The salts in the file at its last sync.
     synced: Option<Salts>,
-    /// Set while writes fail, so that the failure is logged once.
+    /// True while writes fail, so that the failure is logged once.
     failing: bool,
 }
 
 impl MarkFile {
-    /// Makes the file durable with a mark that names no log. Its directory is not synced.
+    /// Writes and syncs the file, with a mark without a log. Does not sync the directory.
     pub(crate) fn make(path: &Path, mark: Mark) -> io::Result<Self> {
         let file = private::open_file(path)?;
         let marking = Self { file, log: None, mark: Mark { log: None, ..mark }, synced: None, failing: false };
@@ -127,14 +130,14 @@ impl MarkFile {
         Ok(marking)
     }
 
-    /// Names this start and this log from now on, whenever the log starts over.
+    /// From now on, the mark has this start and the salts of this log, also after the log starts over.
     pub(crate) fn follow(&mut self, start: u64, log: File) {
         self.log = Some(log);
         self.mark.start = start;
         self.note(self.mark.revision);
     }
 
-    /// Notes a revision that is durable. A failure leaves an older mark, which is right and says less.
+    /// Records a durable revision. After a failure the file has an older mark, which is still valid.
     pub(crate) fn note(&mut self, revision: Revision) {
         let log = self.log.as_ref().and_then(|log| Salts::of(log).ok()).or(self.mark.log);
         let is_new_log = self.synced != log;
@@ -145,7 +148,7 @@ impl MarkFile {
         self.write(is_new_log);
     }
 
-    /// Notes that the log may be gone: all of it is in the database.
+    /// Records that the log may be missing, since all of it is in the database.
     pub(crate) fn close(mut self) {
         self.mark.log = None;
         self.write(true);
@@ -196,7 +199,7 @@ mod tests {
         let mut header = [0; 32];
         header[16..24].copy_from_slice(&[0, 0, 0, 3, 0, 0, 0, 4]);
         std::fs::write(&log, header).unwrap();
-        // Nothing can be written by way of this one.
+        // A file that is open only for reading, so that writes fail.
         let writable = std::mem::replace(&mut file.file, File::open(&path).unwrap());
         file.follow(9, File::open(&log).unwrap());
         assert_eq!(Mark::read(&path).unwrap().mark().unwrap().log, None);

@@ -1,8 +1,8 @@
-//! The note that a server has a store open: in the database itself, and in the [mark](super::mark). A later start knows by it what the
-//! files have lost.
+//! Records that a server has a store open, in the database itself and in the [mark](super::mark). By this record, a
+//! later start detects losses of the files.
 //!
-//! A disk without room takes neither, or the first alone. Nothing is written to the log before the database says that it is open, so a
-//! log is never taken for one of an earlier time. The mark follows as soon as there is room.
+//! A full disk has space for neither, or only for the first. The log gets no writes before the database records that it
+//! is open, so the log is never taken for an older one. The mark follows as soon as there is space.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -17,17 +17,17 @@ use crate::sqlite::open::{DATABASE_FILE, LOG, sync_directory};
 use crate::sqlite::private::beside;
 use crate::sqlite::schema::{self, Fact};
 
-/// The number of the start in a database that is open without a mark.
+/// The start number in a database that is open without a mark.
 pub(crate) const UNMARKED: Revision = Revision::new(i64::MAX.unsigned_abs());
 
-/// The note of one start, which is still to be made.
+/// The record of one start that is not yet complete.
 #[derive(Debug)]
 pub(crate) struct Noting {
     directory: PathBuf,
-    /// The store, as its facts name it.
+    /// The name of the store in its facts.
     store: u64,
     start: u64,
-    /// True once the database says that it is open.
+    /// True once the database records that it is open.
     said: bool,
 }
 
@@ -36,21 +36,21 @@ impl Noting {
         Self { directory, store, start, said: false }
     }
 
-    /// Returns true where writes may go to the log: a later start knows that they are of this one.
+    /// Returns true if the log may get writes: a later start recognizes them as writes of this start.
     pub(crate) const fn may_write(&self) -> bool {
         self.said
     }
 
-    /// Makes the note, as far as the disk has room for it. Returns the mark once it is whole.
+    /// Writes the record, as far as the disk has space. Returns the mark once the record is complete.
     ///
     /// # Errors
-    /// When the disk refuses for another reason than a want of room.
+    /// The disk fails for another reason than missing space.
     pub(crate) fn make(&mut self, connection: &Connection) -> Result<Option<MarkFile>, OpenError> {
         let database = self.directory.join(DATABASE_FILE);
         let path = beside(&database, MARK);
         let revision = schema::newest_revision(connection).map_err(OpenError::sqlite(&database))?;
         let mark = Mark { store: self.store, start: self.start - 1, revision, log: None };
-        // ORDER: the mark is durable before the database says that there is one.
+        // ORDER: the mark is durable before the database records that there is one.
         let made = MarkFile::make(&path, mark);
         let (open, made) = match made {
             Ok(made) => {
@@ -85,19 +85,21 @@ impl Noting {
         Ok(Some(mark))
     }
 
-    /// Says in the database that it is open, in its file too and not in the log alone. The log has a frame from then on.
+    /// Records in the database that it is open, and moves the record into the database file. The log has a frame from
+    /// then on.
     fn say_open(&self, connection: &Connection, open: Revision) -> rusqlite::Result<()> {
         let transaction = connection.unchecked_transaction()?;
         Fact::Store.set(&transaction, Revision::new(self.store))?;
         Fact::Starts.set(&transaction, Revision::new(self.start))?;
         Fact::Open.set(&transaction, open)?;
         transaction.commit()?;
-        // ORDER: the log keeps its frames; one that was cut to nothing here would look like a lost one after a crash.
+        // ORDER: the log keeps its frames. If it were truncated here, it would look like a lost log after a crash.
         connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
     }
 }
 
-/// Takes away the mark of an earlier start, whose log this one does not keep to. The database does not expect it any more.
+/// Removes the mark of an earlier start, which does not fit the log of this one. The database does not expect a mark
+/// any more.
 fn remove_mark(path: &Path) {
     if let Err(error) = fs::remove_file(path)
         && error.kind() != ErrorKind::NotFound

@@ -1,7 +1,8 @@
-//! Opening a data directory: exclusive ownership, the format's version, what is damaged, and connections set up for
-//! durability.
+//! Opens a data directory: takes exclusive ownership, checks the version of the format, detects damage, and configures
+//! durable connections.
 //!
-//! A directory is one server's: a lock keeps others out. Damage is refused by name, unless the operator accepts what is lost.
+//! One server owns a directory: a lock excludes others. Damage is an error that names the damaged file, unless the
+//! operator accepts the loss.
 
 use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Seek as _, Write as _};
@@ -29,46 +30,46 @@ use crate::sqlite::shrink;
 /// The database's file in the data directory.
 pub(crate) const DATABASE_FILE: &str = "keelson.db";
 
-/// The file with the number of the process that owns the directory, locked by it too.
+/// The file with the number of the process that owns the directory. The process also locks this file.
 const LOCK_FILE: &str = "keelson.lock";
 
 /// The suffix of the database's log.
 pub(crate) const LOG: &str = "-wal";
 
-/// The end of the name of a file that is not whole yet.
+/// The suffix of an incomplete file.
 pub(crate) const PARTIAL: &str = ".partial";
-/// The end of the name of the file that notes a copy which has not made its store yet.
+/// The suffix of the file that records an unfinished copy without a store.
 const COPIED: &str = ".copied";
 
-/// The time that a statement waits for another process's lock (a backup's, briefly), in milliseconds.
+/// The time that a statement waits for the lock of another process, in milliseconds. A backup holds it briefly.
 const BUSY_TIMEOUT_MS: u64 = 5_000;
 
 /// The number of prepared statements that a connection keeps.
 const STATEMENT_CACHE: usize = 32;
 
-/// The page cache of the writer's connection, in KiB: the upper index pages of a large store. SQLite walks all of it at each commit
-/// once a page was moved, because its rebalancing gives one a number far beyond the file's end. A larger cache would slow every
-/// write.
+/// The page cache of the writer's connection, in KiB. It has space for the upper index pages of a large store. After a
+/// page was moved, SQLite walks all of the cache at each commit, because its rebalancing gives a page a number far
+/// beyond the end of the file. So a larger cache would slow every write.
 const WRITER_CACHE_KIB: i64 = 1024;
 
 /// The page cache of each other connection, in KiB.
 const READER_CACHE_KIB: i64 = 4 * 1024;
 
-/// The log file is cut back to this many bytes when it starts over.
+/// The log file is truncated to this size in bytes when it starts over.
 const LOG_KEPT_BYTES: i64 = 64 * 1024 * 1024;
 
 /// The default for [`SqliteConfig::history_bytes`].
 pub const DEFAULT_HISTORY_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 
-/// The room on the disk that a file needs to be written anew, in multiples of its size.
+/// The space on the disk that rewriting a file needs, in multiples of its size.
 const CONVERSION_ROOM: u64 = 3;
 
 /// The place of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SqlitePath {
-    /// In this directory, which is made for the owner alone if it is absent.
+    /// In this directory. If it is absent, it is created for the owner only.
     Directory(PathBuf),
-    /// Nowhere: the contents end with the store.
+    /// In memory. The contents are lost when the store is dropped.
     InMemory,
 }
 
@@ -77,33 +78,36 @@ pub enum SqlitePath {
 pub struct SqliteConfig {
     /// The place of the store.
     pub path: SqlitePath,
-    /// The number of concurrent reads. In memory there is one connection in any case.
+    /// The number of concurrent reads. A store in memory always has a single connection.
     pub readers: usize,
-    /// The size of recent changes kept in memory for tails, in bytes; older ones are read from the table.
+    /// The size of recent changes that are kept in memory for tails, in bytes. Older changes are read from the table.
     pub recent_bytes: usize,
-    /// The newest revision is raised to this one where it is smaller: for a store that takes another's place.
+    /// The newest revision is raised to this one if it is smaller. Set for a store that replaces another one.
     pub least_revision: Revision,
-    /// About how long the write-ahead log gets before it is moved into the database, in bytes. Longer costs disk and
-    /// time to start after a crash; shorter costs more writing, for pages that change often are moved more often.
+    /// The approximate size of the write-ahead log at which it is moved into the database, in bytes. A longer log needs
+    /// more disk space, and more time to start after a crash. A shorter log causes more writes, since pages that change
+    /// often are moved more often.
     pub log_bytes: usize,
-    /// The most bytes of the database, free pages aside; `None` for as many as the disk has. A store at its quota refuses new data and
-    /// takes deletions.
+    /// The maximum size of the database without free pages, in bytes; `None` for all of the disk. A store at this quota
+    /// refuses new data and accepts deletions.
     pub quota_bytes: Option<u64>,
-    /// The most bytes of versions that only reads of the past see; a quarter of the room at the most.
+    /// The maximum size of superseded versions in bytes, and at most a quarter of the space.
     pub history_bytes: u64,
-    /// The size of the reserve on the disk, in bytes; `None` is a sixteenth of the disk, between 4 and 64 MiB. 0 is no reserve.
+    /// The size of the reserve on the disk, in bytes. `None` is a sixteenth of the disk, between 4 and 64 MiB. 0 is no
+    /// reserve.
     pub reserve_bytes: Option<u64>,
     /// The disk that the directory is on.
     pub disk: Arc<dyn Disk>,
-    /// Accepts a loss, and continues at a revision far above, rather than to refuse the store.
+    /// Accepts a loss and continues at a far higher revision instead of refusing to open the store.
     pub accept_loss: bool,
-    /// Refuses a directory without a store, rather than to make an empty one.
+    /// Refuses a directory without a store instead of creating an empty store.
     pub existing: bool,
-    /// The first object of a store that is made, in one step with it.
+    /// The first object of a new store, which is created in one transaction with it.
     pub first: Option<(StoreKey, Bytes)>,
-    /// Acknowledges commits before they are on the disk. A crash of the machine may damage the store, one of the process does not.
+    /// Acknowledges commits before they are on the disk. A crash of the machine may then damage the store. A crash of
+    /// the process does not.
     pub unsafe_no_fsync: bool,
-    /// Notified when the store cannot continue: its writer has died, or the disk has failed.
+    /// Is notified when the store can't continue: its writer has ended, or the disk has failed.
     pub supervisor: Supervisor,
 }
 
@@ -134,7 +138,7 @@ impl SqliteConfig {
         Self::new(SqlitePath::Directory(path.into()))
     }
 
-    /// The file that a store in a data directory is.
+    /// The file of a store in a data directory.
     pub fn file_in(directory: &Path) -> PathBuf {
         directory.join(DATABASE_FILE)
     }
@@ -145,22 +149,22 @@ impl SqliteConfig {
     }
 }
 
-/// The ownership of a data directory; released when dropped, and when the process is killed.
+/// The ownership of a data directory. It ends when this is dropped, and when the process is killed.
 ///
-/// The directory itself is locked, since a file in it may be removed and created anew under another lock. The file is locked too,
-/// for older versions, and names the owner.
+/// The directory itself is locked, since a file in it could be removed, created again, and locked by another process.
+/// The file is locked too, for older releases, and has the number of the owner's process.
 #[derive(Debug)]
 pub struct DirectoryLock {
     _directory: Option<File>,
-    /// None where the directory is shared.
+    /// None if the directory is shared.
     file: Option<File>,
 }
 
 impl DirectoryLock {
-    /// Makes the directory if it is absent and takes it.
+    /// Creates the directory if it is absent, and locks it.
     ///
     /// # Errors
-    /// When another server has it, or the file system refuses.
+    /// Another server owns the directory, or the file system fails.
     pub fn take(directory: &Path) -> Result<Self, OpenError> {
         private::make_directory(directory).map_err(OpenError::io(directory))?;
         let path = directory.join(LOCK_FILE);
@@ -173,32 +177,33 @@ impl DirectoryLock {
             Err(TryLockError::Error(source)) => return Err(OpenError::Io { path, source }),
         }
         match note_process(&mut file) {
-            // On a full disk only the number is missing.
+            // If the disk is full, only the process number is missing.
             Err(error) if error.kind() != ErrorKind::StorageFull => return Err(OpenError::Io { path, source: error }),
             Ok(()) | Err(_) => {}
         }
         Ok(Self { _directory: locked, file: Some(file) })
     }
 
-    /// Makes the directory if it is absent and takes it together with others who share it: servers whose store is elsewhere.
+    /// Creates the directory if it is absent, and locks it together with other servers that share it. The store of such
+    /// servers is elsewhere.
     ///
     /// # Errors
-    /// When a server has it for itself, or the file system refuses.
+    /// Another server owns the directory, or the file system fails.
     pub fn share(directory: &Path) -> Result<Self, OpenError> {
         private::make_directory(directory).map_err(OpenError::io(directory))?;
         let opened = File::open(directory).map_err(OpenError::io(directory))?;
         let locked = Self::locked(directory, opened, File::try_lock_shared)?;
-        // The process that is noted there has ended.
+        // The process whose number is in the file has ended.
         match File::options().write(true).open(directory.join(LOCK_FILE)).and_then(|file| file.set_len(0)) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(OpenError::io(directory)(error)),
             _ => Ok(Self { _directory: locked, file: None }),
         }
     }
 
-    /// Gives up a directory in which nothing else was made, and removes it with the file of the lock.
+    /// Removes a directory that contains only the lock file, and ends the ownership.
     ///
     /// # Errors
-    /// When the directory holds something else, or the file system refuses.
+    /// The directory contains other files, or the file system fails.
     pub fn remove(self, directory: &Path) -> std::io::Result<()> {
         if self.file.is_some() {
             std::fs::remove_file(directory.join(LOCK_FILE))?;
@@ -222,7 +227,7 @@ impl DirectoryLock {
     }
 }
 
-/// The number of the owner only helps the operator find the process; without it the message is still right.
+/// The number of the owner only helps the operator to find the process. The message is valid without it.
 fn in_use(directory: &Path) -> OpenError {
     let noted = std::fs::read_to_string(directory.join(LOCK_FILE)).unwrap_or_default();
     OpenError::InUse { directory: directory.into(), owner: noted.trim().parse().ok() }
@@ -234,22 +239,23 @@ fn note_process(file: &mut File) -> std::io::Result<()> {
     writeln!(file, "{}", std::process::id())
 }
 
-/// The settings of an opening.
+/// Settings for opening a store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening<'a> {
     pub(crate) accept_loss: bool,
-    /// The first object of a store that is made.
+    /// The first object of a new store.
     pub(crate) first: Option<&'a (StoreKey, Bytes)>,
     pub(crate) unsafe_no_fsync: bool,
 }
 
-/// Opens the writer's connection, also on a full disk: the reserve has the room for that. Takes the reserve if the disk has room.
+/// Opens the writer's connection, even if the disk is full: then it releases the reserve to get space. Allocates the
+/// reserve again if the disk has space.
 pub(crate) fn open_roomy(
     directory: &Path,
     how: Opening<'_>,
     reserve: &mut Reserve,
 ) -> Result<(Connection, Noted), OpenError> {
-    // The log is moved into the database, and the index of the log is made anew.
+    // The start moves the log into the database, and creates the index of the log again.
     if reserve.is_held() && reserve.room().is_ok_and(|room| room.free < reserve.bytes() / 2) {
         tracing::warn!("the disk is almost full: its reserve is given up to start");
         reserve.give_up();
@@ -289,19 +295,20 @@ pub(crate) fn open_roomy(
     Ok((opened, noted))
 }
 
-/// The result of noting that the store is open.
+/// The state of the record that the store is open.
 pub(crate) enum Noted {
-    /// All of it is noted.
+    /// The record is complete.
     Whole(MarkFile),
-    /// The disk has no room for all of it.
+    /// The disk has no space for the whole record.
     Pending(Noting),
 }
 
-/// Brings a small file of an older release to the form that gives room back to the disk.
+/// Converts a small file of an older release to the format that can return free pages to the disk.
 fn make_shrinkable(connection: &Connection, file: &Path, reserve: &Reserve) -> rusqlite::Result<()> {
     let (Ok(found), Ok(room)) = (file.metadata(), reserve.room()) else { return Ok(()) };
     let is_small = found.len() <= shrink::CONVERTED_BYTES && room.free >= found.len().saturating_mul(CONVERSION_ROOM);
-    // Writing it anew makes the index anew, from the table alone: damage that the two show together would show no more.
+    // Rewriting creates the index again from the table. Damage that only a comparison of both shows could not be found
+    // any more.
     if !is_small || shrink::is_possible(connection)? || !check::rows(connection)?.is_empty() {
         return Ok(());
     }
@@ -309,7 +316,7 @@ fn make_shrinkable(connection: &Connection, file: &Path, reserve: &Reserve) -> r
     move_all_of_log(connection)
 }
 
-/// Refuses a directory without a store, and makes nothing there.
+/// Fails if a directory has no store. Creates nothing.
 pub(crate) fn check_there(directory: &Path) -> Result<(), OpenError> {
     let file = directory.join(DATABASE_FILE);
     match file.metadata() {
@@ -322,7 +329,8 @@ pub(crate) fn check_there(directory: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Refuses a directory in which a restore or a copy was interrupted before there was a store. Notes a copy that begins.
+/// Fails if a restore or a copy into the directory was interrupted before there was a store. If a copy begins, records
+/// this.
 fn check_begun(directory: &Path, how: Opening<'_>) -> Result<(), OpenError> {
     let file = directory.join(DATABASE_FILE);
     let (is_made, copied) = (file.metadata().is_ok_and(|found| found.len() > 0), beside(&file, COPIED));
@@ -333,14 +341,14 @@ fn check_begun(directory: &Path, how: Opening<'_>) -> Result<(), OpenError> {
         return Err(OpenError::UnfinishedCopy { directory: directory.into() });
     }
     if how.first.is_some() && !is_made {
-        // ORDER: before the database, whose first transaction may be cut off.
+        // ORDER: this file is written before the database, whose first transaction may be interrupted.
         private::open_file(&copied).map_err(OpenError::io(&copied))?;
         sync_directory(directory)?;
     }
     Ok(())
 }
 
-/// Takes the note of a copy away: the store that was made says so itself.
+/// Removes the record of a copy. From now on the store itself records that the copy is unfinished.
 fn end_begun(directory: &Path, how: Opening<'_>) -> Result<(), OpenError> {
     let copied = beside(&directory.join(DATABASE_FILE), COPIED);
     match how.first.map(|_| std::fs::remove_file(&copied)) {
@@ -349,8 +357,8 @@ fn end_begun(directory: &Path, how: Opening<'_>) -> Result<(), OpenError> {
     }
 }
 
-/// Opens the writer's connection to the database in a directory, and makes the database if it is absent. That it is open is still to be
-/// noted.
+/// Opens the writer's connection to the database in a directory. Creates the database if it is absent. The caller still
+/// has to record that the store is open.
 fn open_writer(directory: &Path, how: Opening<'_>) -> Result<(Connection, Noting), OpenError> {
     let file = directory.join(DATABASE_FILE);
     let sqlite = || OpenError::sqlite(&file);
@@ -367,11 +375,12 @@ fn open_writer(directory: &Path, how: Opening<'_>) -> Result<(Connection, Noting
     losses.check_content(&connection)?;
     let is_current = schema::format(&connection).map_err(sqlite())? == FORMAT;
     if is_current {
-        // ORDER: before the log is moved. The log of another store would overwrite the database.
+        // ORDER: the index is checked before the log is moved, since the log of another store would overwrite the
+        // database.
         index::check_with(&connection, open_other(directory)?).map_err(sqlite())?;
     }
-    // The log begins anew with the next write, over what a commit that was cut off has left. It is not cut: an empty log beside a
-    // database that says it is open is a lost one.
+    // The next write starts the log over, and overwrites the rest of an interrupted commit. The log is not truncated,
+    // since an empty log beside an open database counts as lost.
     move_all_of_log(&connection).map_err(sqlite())?;
     if !is_current {
         schema::bring_up(&mut connection).map_err(sqlite())?;
@@ -379,7 +388,7 @@ fn open_writer(directory: &Path, how: Opening<'_>) -> Result<(Connection, Noting
     }
     let noting = losses.begin(&mut connection)?;
     end_begun(directory, how)?;
-    // A new file must be in its directory after a power loss, not only have its content.
+    // After a power loss, a new file must still be in its directory.
     sync_directory(directory)?;
     Ok((connection, noting))
 }
@@ -412,7 +421,7 @@ pub(crate) fn open_other(directory: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
-/// Checks that the file is a store in a form that we know, and makes an empty file one.
+/// Checks that the file is a store in a known format. Creates the tables in an empty file.
 fn prepare_database(
     connection: &mut Connection,
     file: &Path,
@@ -429,17 +438,17 @@ fn prepare_database(
     if tables == 0 {
         let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0)).map_err(sqlite())?;
         if pages > 0 {
-            // A store is made in one transaction: it has its tables, or not a page.
+            // A store is created in one transaction, so it has either its tables or no page.
             return Err(OpenError::NotAStore { file: file.into() });
         }
-        // The size of pages can only be chosen before anything is written.
+        // The page size can only be set before the first write.
         connection.pragma_update(None, "page_size", PAGE_SIZE).map_err(sqlite())?;
         return schema::create(connection, first).map_err(sqlite());
     }
     check_format(connection, file)
 }
 
-/// Refuses files that are not a store, or one from the future.
+/// Fails for a file that is not a store, or that has a newer format.
 pub(crate) fn check_format(connection: &Connection, file: &Path) -> Result<(), OpenError> {
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     if pragma("application_id").map_err(OpenError::sqlite(file))? != APPLICATION_ID {
@@ -456,25 +465,25 @@ fn set_up(connection: &Connection, cache_kib: i64, unsafe_no_fsync: bool) -> rus
     connection.busy_timeout(std::time::Duration::from_millis(BUSY_TIMEOUT_MS))?;
     keep_statements(connection)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    // Every commit reaches the disk before it is acknowledged, unless the operator gives that up.
+    // Every commit is on the disk before it is acknowledged, unless the operator disables this.
     connection.pragma_update(None, "synchronous", if unsafe_no_fsync { "OFF" } else { "FULL" })?;
     connection.pragma_update(None, "cache_size", -cache_kib)?;
-    // Checkpoints have a thread of their own: they must not happen inside a commit.
+    // Checkpoints have a separate thread, and must not run inside a commit.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
-    // A connection that closes has written everything: after a disk has failed nothing more is written.
+    // A connection must not write when it is closed, since nothing may be written after the disk has failed.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.pragma_update(None, "journal_size_limit", LOG_KEPT_BYTES)?;
     connection.pragma_update(None, "temp_store", "MEMORY")
 }
 
-/// Has statements prepared once. SQLite would plan those anew whose parameters it looked at, which takes longer than to run
-/// them, and the plans here depend on no value.
+/// Prepares statements once. Otherwise SQLite would plan a statement again after it has used the parameters for
+/// planning. That takes longer than the statement itself, and the plans here do not depend on values.
 fn keep_statements(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE);
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(|_| ())
 }
 
-/// Makes the names in a directory durable.
+/// Makes the entries of a directory durable.
 pub(crate) fn sync_directory(directory: &Path) -> Result<(), OpenError> {
     File::open(directory).and_then(|opened| opened.sync_all()).map_err(OpenError::io(directory))
 }

@@ -1,5 +1,5 @@
-//! The files of an open store under their names. A store whose files were removed or exchanged continues in files that no name leads to,
-//! and its later writes would end with the process.
+//! Checks that the files of an open store still have their names. If the files are removed or replaced, the server
+//! continues to write to files without names, and loses these writes when the process ends.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -23,7 +23,7 @@ struct Place {
 }
 
 impl Places {
-    /// Notes the database and its log. Both are there from the opening on.
+    /// Records the database and its log. Both exist once the store is open.
     pub(crate) fn note(directory: &Path) -> io::Result<Self> {
         let database = directory.join(DATABASE_FILE);
         let places = [database.clone(), beside(&database, LOG)].map(|path| {
@@ -33,12 +33,12 @@ impl Places {
         places.into_iter().collect::<io::Result<_>>().map(Self)
     }
 
-    /// Looks whether the names still lead to the files.
+    /// Checks that the names still refer to the files.
     ///
-    /// Cost: a question to the file system for each.
+    /// Cost: one system call for each file.
     ///
     /// # Errors
-    /// Names the file, and the way out.
+    /// The file and the remedy.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.0.iter().try_for_each(|place| match place.finding() {
             Some(finding) => Err(refusal(&place.path, finding)),
@@ -52,10 +52,10 @@ impl Place {
         let is_this = |found: &Metadata| found.dev() == self.device && found.ino() == self.number;
         match self.path.metadata() {
             Ok(found) if !is_this(&found) => Some("was replaced"),
-            // A database has pages, and a log that was emptied in order is of the writer itself.
+            // A database always has pages. The writer itself may empty the log.
             Ok(found) if found.len() == 0 && self.path.ends_with(DATABASE_FILE) => Some("was emptied"),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Some("was removed"),
-            // The file system says nothing of the file.
+            // The file system returns no information about the file.
             Ok(_) | Err(_) => None,
         }
     }

@@ -1,7 +1,7 @@
-//! The queries: the newest value of a key, a range at a revision, a stretch of history.
+//! The queries: the newest value of a key, a range at a revision, a part of the history.
 //!
-//! Every read names the revision it reads at. Rows above it may already be in the table, written by a group that is
-//! not published yet, and are left out.
+//! Every read has a revision. The table may already have rows above it, of a group that is not published yet. Reads
+//! omit these rows.
 
 use bytes::Bytes;
 use keelson_meta::Revision;
@@ -14,7 +14,7 @@ use crate::sqlite::sum;
 /// A key's newest row.
 pub(crate) struct Newest {
     pub(crate) revision: Revision,
-    /// The length of its value; none for a deletion.
+    /// The length of its value. None for a deletion.
     pub(crate) bytes: Option<u64>,
 }
 
@@ -24,7 +24,7 @@ impl Newest {
     }
 }
 
-// The length stands in the row's head: the value is not read for it.
+// The length is in the header of the row, so the value is not read.
 const NEWEST: &str = "SELECT revision, length(value) FROM history WHERE path = ?1 ORDER BY revision DESC LIMIT 1";
 
 /// The newest row of a key, without its value.
@@ -46,9 +46,10 @@ pub(crate) fn get(connection: &Connection, key: &StoreKey, at: Revision) -> rusq
     Ok(row.and_then(|change| Some(KeyValue::new(key.clone(), change.value?, change.revision))))
 }
 
-/// The entries in `[from, to)` at a revision, at most `limit`, and whether there are more.
+/// Returns at most `limit` entries in `[from, to)` at a revision, and true if there are more.
 ///
-/// The index alone finds the newest version of each path; only those rows are then fetched, however long the history.
+/// The index alone finds the newest version of each path, and only these rows are fetched. So the cost does not depend
+/// on the length of the history.
 pub(crate) fn range(
     connection: &Connection,
     (from, to): (&StoreKey, &StoreKey),
@@ -69,7 +70,7 @@ pub(crate) fn range(
             check_oldest(connection, path, oldest)?;
         }
         let change = row_of.query_row([number(revision)], change_at).optional()?;
-        // The index and the table are damaged apart from each other.
+        // The index and the table may be damaged independently.
         let Some(change) = change.filter(|change| change.key.as_str() == path) else {
             return Err(sum::missing(revision).into());
         };
@@ -82,25 +83,26 @@ pub(crate) fn range(
     Ok((entries, false))
 }
 
-/// Checks that the oldest version in the index of a path is its own: a damaged entry hides among those of another path, and is
-/// missing in its own.
+/// Checks that the oldest version in the index of a path belongs to the path. A damaged entry has the path of another
+/// key, and is missing under its own.
 ///
-/// The entries of a path are adjacent, and a damaged one stays in its place. It is therefore the first of those among which it
-/// hides, or the last of them, whose row is read anyway; no entry of another path is between two of a path's own.
+/// The entries of a path are adjacent, and a damaged entry keeps its position. Under the wrong path, it is therefore
+/// the first entry or the last one. The row of the last one is read anyway, so only the first needs a check.
 fn check_oldest(connection: &Connection, path: &str, oldest: Revision) -> rusqlite::Result<()> {
     let mut path_of = connection.prepare_cached("SELECT path FROM history WHERE revision = ?1")?;
     let own = path_of.query_row([number(oldest)], |row| Ok(row.get_ref(0)?.as_str()? == path)).optional()?;
     if own == Some(true) { Ok(()) } else { Err(sum::missing(oldest).into()) }
 }
 
-/// The number of entries that [`range`] finds.
+/// Returns the number of entries that [`range`] would return, at most `limit`.
 pub(crate) fn count(
     connection: &Connection,
     (from, to): (&StoreKey, &StoreKey),
     at: Revision,
     limit: usize,
 ) -> rusqlite::Result<u64> {
-    // CROSS JOIN keeps the order of the two: for each newest version, whether its row is a deletion.
+    // CROSS JOIN keeps the order of the two tables, so the row of each newest version is read to see if it is a
+    // deletion.
     let mut statement = connection.prepare_cached(
         "SELECT COUNT(*) FROM (SELECT 1 FROM \
          (SELECT MAX(revision) AS newest FROM history WHERE path >= ?1 AND path < ?2 AND revision <= ?3 GROUP BY path) \
@@ -111,8 +113,9 @@ pub(crate) fn count(
     Ok(count.unsigned_abs())
 }
 
-/// The changes after `after` up to `until`, and how far they reach: `until`, or less when the bounds on their number
-/// and bytes cut them short. Every revision has one: the caller sees to it that nothing behind `after` is compacted.
+/// Returns the changes after `after` up to `until`, and the revision that they reach. This is below `until` if a limit
+/// on their number or bytes ends them. Every revision has a change: the caller ensures that nothing after `after` is
+/// compacted.
 pub(crate) fn history(
     connection: &Connection,
     after: Revision,
@@ -124,7 +127,8 @@ pub(crate) fn history(
     )?;
     let mut rows = statement.query(params![number(after), number(until)])?;
     let mut events = Vec::new();
-    // Up to the floor revisions were only counted on: that of an empty store, and those that were given to another one.
+    // Revisions up to the floor may have no rows: the revision of an empty store, and those that another store has
+    // used.
     let floor = Fact::Floor.get(connection)?;
     let (mut bytes, mut expected) = (0, after.max(floor).next());
     while let Some(row) = rows.next()? {
@@ -145,7 +149,7 @@ pub(crate) fn history(
     if expected <= until { Err(sum::missing(expected).into()) } else { Ok((events, until)) }
 }
 
-/// A row with its number, path, value and checksum, which it fits.
+/// Returns the change of a row with revision, path, value and checksum. Fails if the checksum does not match.
 pub(crate) fn change_at(row: &Row<'_>) -> rusqlite::Result<StoreEvent> {
     let (revision, path) = (revision_at(row, 0)?, row.get_ref(1)?.as_str()?);
     let value = row.get_ref(2)?.as_blob_or_null()?;

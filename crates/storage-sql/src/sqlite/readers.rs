@@ -1,7 +1,7 @@
 //! The connections that read.
 //!
-//! On disk each read borrows one of a few connections and runs on Tokio's blocking threads. In memory there is one
-//! connection for everything, and a read waits for the writer's group to end.
+//! On disk, each read uses one of a few connections and runs on Tokio's blocking threads. In memory there is one
+//! connection for all reads and writes, and a read waits for the end of the writer's group.
 
 use std::sync::Arc;
 
@@ -12,22 +12,22 @@ use tokio::sync::Semaphore;
 
 use crate::sqlite::error::{stopped, store_error};
 
-/// Hands out connections.
+/// The connections for reads.
 pub(crate) enum Readers {
-    /// Connections of their own.
+    /// Separate connections.
     Pool {
-        /// The unused connections: never fewer than the free permits, until the pool is closed.
+        /// The unused connections. There are never fewer than free permits, until the pool is closed.
         idle: Mutex<Vec<Connection>>,
-        /// One for each connection.
+        /// One permit for each connection.
         permits: Arc<Semaphore>,
         /// The number of connections.
         connections: usize,
     },
-    /// The writer's.
+    /// The connection of the writer.
     Shared {
         /// The only connection.
         connection: Arc<Mutex<Connection>>,
-        /// Keeps readers from filling Tokio's blocking threads while they wait for the connection.
+        /// Limits the readers that wait for the connection, so that they do not occupy all of Tokio's blocking threads.
         permits: Arc<Semaphore>,
     },
 }
@@ -81,7 +81,7 @@ impl Readers {
         }
     }
 
-    /// Closes the connections; reads that wait or come later fail.
+    /// Closes the connections. Waiting and later reads fail.
     pub(crate) fn close(&self) {
         self.permits().close();
         if let Self::Pool { idle, .. } = self {

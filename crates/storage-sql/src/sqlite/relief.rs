@@ -1,30 +1,30 @@
 //! The budget of puts in a full store: steps of deletions, and upkeep.
 //!
-//! They share the reserve with deletions. Their additions to the live data count from the start of a shortage, and their writes
-//! from one compaction to the next, since replaced versions take room until then. Deletions have the rest, and the live data that
-//! they remove may be added again.
+//! These puts use the reserve, and so do deletions. The growth of the live data counts from the start of a shortage.
+//! The written bytes count from one compaction to the next, since replaced versions use space until then. Deletions get
+//! the rest of the reserve, and puts may add as much live data as deletions remove.
 //!
-//! Upkeep may add the budget, and steps of deletions as much again, so that neither stops deletions. The mark that begins a
-//! deletion is always accepted.
+//! Upkeep may add the budget, and steps of deletions the same amount again, so that neither prevents deletions. The put
+//! that begins a deletion is always accepted.
 
 use keelson_storage::{Relief, StoreError, Write};
 
-/// The part of the reserve that the puts may add to the live data: a quarter.
+/// The fraction of the reserve that puts may add to the live data: a quarter.
 const RESERVE_PART: u64 = 4;
-/// The part of the quota that they may add: half of what has to be free for a store with room.
+/// The fraction of the quota that puts may add: half of the free space at which the store is no longer full.
 const QUOTA_PART: u64 = 32;
-/// The smallest budget, in bytes.
+/// The minimum budget, in bytes.
 const SMALLEST: u64 = 1024 * 1024;
-/// The largest transaction that is small, in bytes: a large one must not keep leases from being renewed.
+/// The maximum size of a small transaction, in bytes. A large transaction must not prevent the renewal of leases.
 const SMALL_BYTES: u64 = 8 * 1024;
-/// About how many bytes a row takes beside its value.
+/// The approximate size of a row in addition to its value, in bytes.
 const ROW_BYTES: u64 = 512;
 
 /// The bytes of some puts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Puts {
     written: u64,
-    /// The bytes of the live versions that they replace, and of those that are deleted beside them.
+    /// The bytes of the live versions that the puts replace, and of those that the same transaction deletes.
     replaced: u64,
 }
 
@@ -33,7 +33,7 @@ impl Puts {
         Self { written: 0, replaced: 0 }
     }
 
-    /// The puts among these writes.
+    /// Counts the puts among these writes.
     pub(crate) fn among(writes: &[Write]) -> Self {
         let of = |write: &Write| match write {
             Write::Put { value, .. } => value.len() as u64 + ROW_BYTES,
@@ -42,7 +42,7 @@ impl Puts {
         Self { written: writes.iter().map(of).sum(), replaced: 0 }
     }
 
-    /// A live version of so many bytes is replaced or deleted.
+    /// Counts a live version of this size that is replaced or deleted.
     pub(crate) const fn replace(&mut self, bytes: u64) {
         self.replaced += bytes + ROW_BYTES;
     }
@@ -52,17 +52,17 @@ impl Puts {
     }
 }
 
-/// The reason for a put that has to wait or to fail.
+/// The reason for which a put has to wait or fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exceeded {
-    /// The live data has grown by the whole budget since the shortage began.
+    /// Since the shortage began, the live data has grown by the whole budget.
     Growth,
-    /// So much was written that history has to be given up first.
+    /// So many bytes were written that a compaction is necessary first.
     Writes,
 }
 
 impl Exceeded {
-    /// The error, where the store is full for this reason.
+    /// The error of a full store for this reason.
     pub(crate) fn error(self, shortage: &dyn std::fmt::Display) -> StoreError {
         match self {
             Self::Growth => StoreError::Full(format!("{shortage}; what upkeep may add to a full store is used up")),
@@ -75,14 +75,14 @@ impl Exceeded {
 #[derive(Debug)]
 pub(crate) struct Budget {
     bytes: u64,
-    /// The bytes that the live data has grown by since the shortage began.
+    /// The growth of the live data since the shortage began, in bytes.
     grown: u64,
-    /// The bytes that were written since the last compaction.
+    /// The bytes written since the last compaction.
     written: u64,
 }
 
 impl Budget {
-    /// The budget of a store with such bounds.
+    /// The budget of a store with this quota and reserve, in bytes.
     pub(crate) fn of(quota: Option<u64>, reserve: Option<u64>) -> Self {
         let reserve = reserve.filter(|bytes| *bytes > 0).map(|bytes| bytes / RESERVE_PART);
         let parts = [quota.map(|bytes| bytes / QUOTA_PART), reserve];
@@ -90,23 +90,23 @@ impl Budget {
         Self { bytes, grown: 0, written: 0 }
     }
 
-    /// A shortage begins.
+    /// Starts a new count when a shortage begins.
     pub(crate) const fn begin(&mut self) {
         (self.grown, self.written) = (0, 0);
     }
 
-    /// History has been given up.
+    /// Resets the written bytes after a compaction.
     pub(crate) const fn compacted(&mut self) {
         self.written = 0;
     }
 
-    /// Counts puts that are durable.
+    /// Counts durable puts.
     pub(crate) const fn spend(&mut self, puts: Puts) {
         self.written += puts.written;
         self.grown = (self.grown + puts.written).saturating_sub(puts.replaced);
     }
 
-    /// Checks puts that come behind others of the same group.
+    /// Checks the puts of a transaction. `group` are the earlier puts of its group.
     pub(crate) const fn check(&self, group: Puts, puts: Puts, relief: Relief) -> Result<(), Exceeded> {
         let all = group.and(puts);
         let grown = (self.grown + all.written).saturating_sub(all.replaced);
@@ -193,7 +193,7 @@ mod tests {
         budget.compacted();
         assert_eq!(budget.check(NONE, step, Relief::Step), Err(Exceeded::Growth));
         assert_eq!(budget.check(NONE, step, Relief::Mark), Ok(()));
-        // The bytes of deleted objects may be added again.
+        // Puts may add as many bytes as deletions have removed.
         let mut deleted = NONE;
         deleted.replace(5000);
         budget.spend(deleted);

@@ -1,8 +1,10 @@
-//! A reserve of room on the disk: a file of real blocks beside the database, given up when the disk is full.
+//! A reserve of disk space: a file of allocated blocks beside the database. The store releases it when the disk is
+//! full.
 //!
-//! A deletion takes some room itself: it is appended to the log, and the log is emptied into a database that grows by it. The reserve
-//! has room for both. It is taken when the store is opened, and again when there is room after it was needed. It holds no data, so a
-//! crash at any moment loses nothing: a file of another length is filled up at the next start.
+//! A deletion needs some space itself: it is appended to the log, and moving the log makes the database larger. The
+//! reserve has space for both. It is allocated when the store is opened, and again when there is space after it was
+//! released. It contains no data, so a crash loses nothing at any moment: a file of another length is completed at the
+//! next start.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -18,14 +20,15 @@ use crate::sqlite::private;
 
 /// The file in the data directory.
 const RESERVE_FILE: &str = "keelson.reserve";
-/// The part of a disk that the reserve takes, and its bounds in bytes.
+/// The fraction of a disk that the reserve uses, and its limits in bytes.
 const PART: u64 = 16;
 const SMALLEST: u64 = 4 * 1024 * 1024;
 const LARGEST: u64 = 64 * 1024 * 1024;
-/// The most that it takes of the room that the store can have, whatever is asked for: an eighth. The log is kept as long as the reserve,
-/// and twice the reserve must be free before a full store has room again, so five eighths are left for objects.
+/// The maximum fraction of the store's possible space that the reserve uses, whatever size is configured: an eighth.
+/// The log is limited to the size of the reserve, and a full store must get twice the size of the reserve free before
+/// it accepts new data. So five eighths remain for objects.
 const MOST_PART: u64 = 8;
-/// The smallest reserve on a disk with less room than that, in bytes.
+/// The minimum size of a reserve if the disk has less space than that, in bytes.
 const LEAST: u64 = 1024 * 1024;
 
 /// The reserve of one data directory.
@@ -33,17 +36,17 @@ const LEAST: u64 = 1024 * 1024;
 pub(crate) struct Reserve {
     directory: PathBuf,
     disk: Arc<dyn Disk>,
-    /// Its size where the disk has room for that.
+    /// The configured size, which it gets if the disk has the space.
     wanted: u64,
     bytes: u64,
     held: bool,
-    /// True when it was given up, by this process or one before, and is not taken again.
+    /// True after this process or an earlier one released it, until it is allocated again.
     spent: bool,
 }
 
 impl Reserve {
-    /// The reserve of a directory, as it is there: a larger one is held, and an empty one is spent. `bytes` decides its size; `None` is a
-    /// part of the disk.
+    /// Finds the reserve of a directory. A file that is large enough is an allocated reserve, and an empty file is a
+    /// released one. `bytes` is the configured size; `None` is a fraction of the disk.
     pub(crate) fn find(directory: &Path, disk: Arc<dyn Disk>, bytes: Option<u64>) -> Self {
         let size = || disk.room(directory).map_or(SMALLEST, |room| (room.total / PART).clamp(SMALLEST, LARGEST));
         let wanted = bytes.unwrap_or_else(size);
@@ -62,7 +65,7 @@ impl Reserve {
         reserve
     }
 
-    /// Decides its size by the room that the store can have: what is free, and what its own files take.
+    /// Computes its size from the possible space of the store: the free space and the size of the store's own files.
     fn fit(&mut self) {
         let Ok(room) = self.room() else { return };
         let length = |name: &str| std::fs::metadata(self.directory.join(name)).map_or(0, |found| found.len());
@@ -70,7 +73,7 @@ impl Reserve {
         self.bytes = self.wanted.min(((room.free + own) / MOST_PART).max(LEAST));
     }
 
-    /// Its size when it is held, in bytes.
+    /// Its size when it is allocated, in bytes.
     pub(crate) const fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -79,18 +82,18 @@ impl Reserve {
         self.held
     }
 
-    /// Returns true from when it was given up until it is taken again: the room that it left is for deletions.
+    /// Returns true from its release until it is allocated again. Meanwhile its space is for deletions.
     pub(crate) const fn is_spent(&self) -> bool {
         self.spent
     }
 
-    /// The room of the disk beside the reserve.
+    /// The space of the disk, without the reserve.
     pub(crate) fn room(&self) -> io::Result<DiskRoom> {
         self.disk.room(&self.directory)
     }
 
-    /// Takes the reserve where the disk has room for it and as much again. One that is there gets blocks
-    /// where it has none, as a copy of the directory may have left it, and its size where it has another.
+    /// Allocates the reserve if the disk has twice its size free. An existing file gets the right size, and blocks if
+    /// it has none, for example after a copy of the directory.
     pub(crate) fn take(&mut self) {
         if !self.held {
             self.fit();
@@ -111,12 +114,13 @@ impl Reserve {
                 tracing::debug!(%error, "the disk had no room for the reserve after all");
                 self.give_up();
             }
-            // The disk may have room all the same.
+            // The disk may still have space.
             Err(error) => warn_repeated!(""; %error, "the reserve on the disk can't be taken"),
         }
     }
 
-    /// Takes the reserve where it is not held, and its whole size where a smaller one is held and the disk has room for all of it.
+    /// Allocates the reserve if it is released. If a smaller one is allocated, and the disk now has space for the whole
+    /// size, enlarges it.
     pub(crate) fn keep(&mut self) {
         let before = self.bytes;
         if self.held && before < self.wanted {
@@ -132,7 +136,7 @@ impl Reserve {
         }
     }
 
-    /// Gives the room back to the disk. The file stays, empty: to take it again needs no new entry in the directory.
+    /// Releases the space to the disk. The empty file stays, so that a later allocation needs no new directory entry.
     pub(crate) fn give_up(&mut self) {
         (self.held, self.spent) = (false, self.bytes > 0);
         let path = self.directory.join(RESERVE_FILE);
@@ -153,7 +157,7 @@ mod tests {
 
     use super::*;
 
-    /// A disk of one size, however much of it is used.
+    /// A disk that always reports the same space.
     #[derive(Debug)]
     struct Sized(DiskRoom);
 
@@ -167,7 +171,7 @@ mod tests {
         }
     }
 
-    /// A disk with room that makes no blocks.
+    /// A disk with free space that can't allocate blocks.
     #[derive(Debug)]
     struct Failing(ErrorKind);
 
@@ -235,7 +239,8 @@ mod tests {
         };
         assert_eq!(find(70 << 20, 80 << 20).bytes(), 10 << 20);
         assert_eq!(find(0, 80 << 20).bytes(), 0);
-        // Others have filled the disk since it was given up: it is taken as it fits, and whole when they go.
+        // Other files have filled the disk since the release: the reserve is allocated in a smaller size, and in its
+        // whole size after they are removed.
         let mut spent = find(8 << 20, 80 << 20);
         spent.take();
         spent.give_up();

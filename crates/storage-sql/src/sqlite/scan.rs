@@ -1,8 +1,8 @@
-//! Reading all there is of some ranges, in the order in which it stands in the file.
+//! Reads all entries of some ranges, in the order of their rows in the file.
 //!
-//! The index alone says which rows that takes; they are then fetched by ascending revision, some at a time, on as many
-//! connections as there are. Neighbours in the table share pages, and rows of one time are neighbours: in the order of their
-//! keys each would be looked for by itself. The index and the table are compared as [`read::range`] compares them.
+//! The scan first finds the revisions of the rows in the index alone. Then it fetches the rows by ascending revision,
+//! some at a time, on all connections. Adjacent rows in the table share pages, and rows of one time are adjacent. In
+//! the order of keys, each row would need its own search. The index and the table are compared as in [`read::range`].
 
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use keelson_meta::Revision;
@@ -17,23 +17,23 @@ use crate::sqlite::schema::{number, revision_at};
 use crate::sqlite::store::Shared;
 use crate::sqlite::sum;
 
-/// The number of rows fetched at once.
+/// The number of rows in one fetch.
 const PIECE_ROWS: usize = 512;
 
-/// So many rows are looked for on two connections: it takes a few milliseconds on one.
+/// The number of rows from which on two connections search the index. One connection takes a few milliseconds for it.
 const FEW_ROWS: i64 = 4_096;
 
 /// A row that is needed.
 #[derive(Clone, Copy)]
 struct Wanted {
     revision: Revision,
-    /// Of the path that the index has for it. The paths themselves would take as much memory as a small server.
+    /// The checksum of the path in the index. The paths themselves would use as much memory as a small server.
     path_sum: u32,
-    /// True if it is read. Others are only checked to belong to their path.
+    /// True if the row is returned. Other rows are only checked to belong to their path.
     is_newest: bool,
 }
 
-/// Reads the ranges on all connections that `shared` has.
+/// Reads the ranges on all connections of `shared`.
 pub(crate) fn stream(shared: Arc<Shared>, request: ScanRequest) -> Scan {
     let ScanRequest { ranges, revision } = request;
     let reading = async move {
@@ -45,7 +45,8 @@ pub(crate) fn stream(shared: Arc<Shared>, request: ScanRequest) -> Scan {
             let shared = shared.clone();
             async move {
                 let found = shared.readers.read(move |connection| fetch(connection, &piece)).await;
-                // ORDER: after the read, for a compaction may have deleted rows while it ran, which then are rightly gone.
+                // ORDER: this check follows the read. A compaction may have deleted rows while the read ran, and these
+                // rows are not lost.
                 shared.check_not_compacted(revision)?;
                 found
             }
@@ -55,8 +56,8 @@ pub(crate) fn stream(shared: Arc<Shared>, request: ScanRequest) -> Scan {
     stream::once(reading).try_flatten().boxed()
 }
 
-/// The rows of the ranges at a revision, ascending; searched in two halves with another connection, unless they are few. Most
-/// ranges that are read while a server runs are those of a new collection, and empty.
+/// Finds the rows of the ranges at a revision, ascending. Unless there are few rows, a second connection searches the
+/// second half. Most ranges that are read while a server runs belong to a new collection, and are empty.
 async fn in_halves(shared: &Shared, ranges: Ranges, revision: Revision) -> Result<Vec<Wanted>, StoreError> {
     let (connections, all) = (shared.readers.connections(), ranges.clone());
     let looked = shared.readers.read(move |connection| {
@@ -83,7 +84,7 @@ async fn in_halves(shared: &Shared, ranges: Ranges, revision: Revision) -> Resul
     Ok(rows)
 }
 
-/// Returns true if the ranges have so many rows that sharing them pays.
+/// Returns true if the ranges have so many rows that a second connection saves time.
 fn has_many_rows(connection: &Connection, ranges: &[(StoreKey, StoreKey)]) -> rusqlite::Result<bool> {
     let mut counted = connection
         .prepare_cached("SELECT count(*) FROM (SELECT 1 FROM history WHERE path >= ?1 AND path < ?2 LIMIT ?3)")?;
@@ -97,7 +98,7 @@ fn has_many_rows(connection: &Connection, ranges: &[(StoreKey, StoreKey)]) -> ru
     Ok(false)
 }
 
-/// The rows that show the ranges at a revision.
+/// Returns the rows to read for the ranges at a revision.
 fn wanted(connection: &Connection, ranges: &[(StoreKey, StoreKey)], at: Revision) -> rusqlite::Result<Vec<Wanted>> {
     let mut versions = connection.prepare_cached(
         "SELECT path, revision FROM history WHERE path >= ?1 AND path < ?2 AND revision <= ?3 ORDER BY path, revision",
@@ -125,16 +126,16 @@ fn wanted(connection: &Connection, ranges: &[(StoreKey, StoreKey)], at: Revision
     Ok(rows)
 }
 
-/// The newest row of a path, and its oldest if that is another, for the reason that [`read::check_oldest`] gives.
+/// Returns the newest row of a path, and its oldest row for the check of [`read::check_oldest`].
 fn rows_of(path: &str, (oldest, newest): (Revision, Revision)) -> impl Iterator<Item = Wanted> + use<> {
     let path_sum = crc32fast::hash(path.as_bytes());
     let row = move |revision, is_newest| Wanted { revision, path_sum, is_newest };
     (oldest < newest).then(|| row(oldest, false)).into_iter().chain([row(newest, true)])
 }
 
-/// The entries of these rows that are no deletions.
+/// Returns the entries of these rows, without deletions.
 fn fetch(connection: &Connection, rows: &[Wanted]) -> rusqlite::Result<Vec<KeyValue>> {
-    // One transaction for all rows: to begin one takes as long as to find a row.
+    // One transaction for all rows, since beginning a transaction takes as long as finding a row.
     let _reading = connection.unchecked_transaction()?;
     let mut path_of = connection.prepare_cached("SELECT path FROM history WHERE revision = ?1")?;
     let mut row_of = connection.prepare_cached("SELECT revision, path, value, sum FROM history WHERE revision = ?1")?;

@@ -1,11 +1,11 @@
-//! The tables, and the version of their form.
+//! The tables, and the version of their format.
 //!
-//! `history` holds every change: the revision is the row's number, a NULL value is a delete. The index over the path
-//! ends in the row's number, as every SQLite index does, so it orders a path's versions too. Text is compared bytewise
-//! (SQLite's BINARY collation), which is the order that lists need.
+//! `history` has every change: the revision is the row's number, and a NULL value is a delete. The index over the path
+//! ends in the row's number, like every index of SQLite, so it also orders the versions of a path. Text is compared
+//! bytewise (SQLite's BINARY collation), which is the order that lists need.
 //!
-//! Invariant: behind the revision up to which rows are counted, every revision has its row, and up to it there are as many rows
-//! as were counted. So a row that is gone is noticed, wherever it was.
+//! Invariant: the facts have a revision and the number of rows up to it, and every later revision has a row. So a
+//! missing row is detected, whatever its revision.
 
 use bytes::Bytes;
 use keelson_meta::Revision;
@@ -15,21 +15,21 @@ use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 use crate::sqlite::shrink;
 use crate::sqlite::sum::{self, Damage};
 
-/// The form of the tables that this code writes. Raise it when an older keelson could not read them any more, or would write
-/// what this one can't.
+/// The format that this release writes. Raise it when an older keelson could no longer read the tables, or would write
+/// rows that this one can't read.
 pub(crate) const FORMAT: i32 = 2;
 
 /// The number of rows that get checksums in one transaction during the conversion from format 1.
 const MIGRATED_ROWS: u32 = 1000;
 
-/// Marks the file as keelson's, in the header field that SQLite keeps for it: "KLSN".
+/// Identifies the file as keelson's, in SQLite's header field for this purpose: "KLSN".
 pub(crate) const APPLICATION_ID: i32 = i32::from_be_bytes(*b"KLSN");
 
-/// The bytes of one database page. Objects of a few KB span two or three; index pages stay small enough that one
-/// write at a random place does not cost much of the log.
+/// The size of a database page in bytes. An object of a few KB uses two or three. Index pages are so small that a write
+/// at a random place adds little to the log.
 pub(crate) const PAGE_SIZE: u32 = 4096;
 
-/// The revision of an empty store. Not 0, which has a meaning of its own as a resourceVersion.
+/// The revision of an empty store. It is not 0, which has another meaning as a resourceVersion.
 pub(crate) const FIRST_REVISION: Revision = Revision::new(1);
 
 const TABLES: &str = "
@@ -55,25 +55,25 @@ const TABLES: &str = "
 /// A number about the whole store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fact {
-    /// The oldest revision that may be read.
+    /// The oldest readable revision.
     Oldest,
-    /// Up to here compaction has deleted what it may.
+    /// Compaction has deleted rows up to this revision.
     Swept,
-    /// The newest revision is at least this, whatever the rows say.
+    /// The minimum of the newest revision, even if no row has it.
     Floor,
-    /// Up to here rows are counted; behind, every revision has one.
+    /// Rows are counted up to this revision. Every later revision has a row.
     Counted,
-    /// The number of rows up to there. A number, not a revision.
+    /// The number of rows up to that revision. This is not a revision.
     Rows,
-    /// The number of attempts to write to a full disk. Only a changed value is written.
+    /// The number of attempts to write to a full disk. SQLite writes a page only if a value changes.
     Probes,
-    /// The number of the start in which a server has the store open; 0 after an orderly stop.
+    /// The number of the start since which a server has the store open. 0 after a clean stop.
     Open,
-    /// The number of starts so far, by which an older database is known from today's.
+    /// The number of starts so far. It distinguishes an older copy of the database from the current one.
     Starts,
-    /// A random number that the store is known by; 0 before its first start by a keelson that gives it one.
+    /// A random number that identifies the store. 0 until a release that assigns one has opened the store.
     Store,
-    /// A checksum over all the others.
+    /// A checksum of all other facts.
     Sum,
 }
 
@@ -93,7 +93,7 @@ impl Fact {
         }
     }
 
-    /// The fact's value; 0 when it was never set.
+    /// Returns the value of the fact. 0 if it was never set.
     pub(crate) fn get(self, connection: &Connection) -> rusqlite::Result<Revision> {
         let mut statement = connection.prepare_cached("SELECT value FROM facts WHERE name = ?1")?;
         let value = statement.query_row([self.name()], |row| revision_at(row, 0)).optional()?;
@@ -108,7 +108,7 @@ impl Fact {
         Ok(())
     }
 
-    /// The checksum over all facts.
+    /// Computes the checksum of all facts.
     fn sum(connection: &Connection) -> rusqlite::Result<i64> {
         let mut statement =
             connection.prepare_cached("SELECT name, value FROM facts WHERE name <> 'sum' ORDER BY name")?;
@@ -127,10 +127,11 @@ impl Fact {
     }
 }
 
-/// Makes the tables of a new store, with its first object if there is to be one.
+/// Creates the tables of a new store, and its first object if there is one.
 pub(crate) fn create(connection: &mut Connection, first: Option<&(StoreKey, Bytes)>) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
-    // ORDER: before the tables, and in one step with them. It writes the first page, and a file with a page and no tables is no store.
+    // ORDER: this comes before the tables, and in one transaction with them. It writes the first page, and a file with
+    // a page and no tables is not a store.
     shrink::prepare(&transaction)?;
     transaction.execute_batch(TABLES)?;
     Fact::Floor.set(&transaction, FIRST_REVISION)?;
@@ -146,26 +147,26 @@ pub(crate) fn create(connection: &mut Connection, first: Option<&(StoreKey, Byte
     transaction.commit()
 }
 
-/// The newest revision that the tables know of. Compaction may have deleted the newest row, when it was a delete.
+/// The newest revision of the tables. If the newest row was a delete, compaction may have deleted it.
 pub(crate) fn newest_revision(connection: &Connection) -> rusqlite::Result<Revision> {
     Ok(newest_row(connection)?.max(Fact::Oldest.get(connection)?).max(Fact::Floor.get(connection)?))
 }
 
-/// Raises the newest revision to at least this one. Revisions below can no longer be read.
+/// Raises the newest revision to at least `least`. Lower revisions can't be read any more.
 pub(crate) fn raise_revision(connection: &mut Connection, least: Revision) -> rusqlite::Result<Revision> {
     let transaction = connection.transaction()?;
     let newest = newest_revision(&transaction)?;
     if newest < least {
         Fact::Floor.set(&transaction, least)?;
         Fact::Oldest.set(&transaction, least)?;
-        // The revisions between have no rows.
+        // The revisions in between have no rows.
         count_rows(&transaction, least)?;
     }
     transaction.commit()?;
     Ok(newest.max(least))
 }
 
-/// Notes how many rows there are, all of them at or below `newest`.
+/// Records the number of rows. All of them are at or below `newest`.
 fn count_rows(transaction: &Transaction<'_>, newest: Revision) -> rusqlite::Result<()> {
     let rows: i64 = transaction.query_row("SELECT COUNT(*) FROM history", [], |row| row.get(0))?;
     Fact::Counted.set(transaction, newest)?;
@@ -177,8 +178,8 @@ pub(crate) fn format(connection: &Connection) -> rusqlite::Result<i32> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-/// Converts the tables of an older format to this one. An interrupted conversion keeps its progress, and the older keelson can
-/// continue with the tables until it is complete.
+/// Converts the tables of an older format to this one. An interrupted conversion keeps its progress. Until the
+/// conversion is complete, the older keelson can still use the tables.
 pub(crate) fn bring_up(connection: &mut Connection) -> rusqlite::Result<()> {
     let format = format(connection)?;
     if format >= FORMAT {
@@ -199,7 +200,7 @@ pub(crate) fn bring_up(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-/// Gives some rows after a revision their checksums. Returns the last of them; none when there are no more.
+/// Adds checksums to some rows after a revision. Returns the revision of the last one. None if there are no more rows.
 fn add_sums(connection: &mut Connection, after: Revision) -> rusqlite::Result<Option<Revision>> {
     let transaction = connection.transaction()?;
     let last = {
@@ -226,9 +227,10 @@ pub(crate) fn newest_row(connection: &Connection) -> rusqlite::Result<Revision> 
     connection.query_row("SELECT COALESCE(MAX(revision), 0) FROM history", [], |row| revision_at(row, 0))
 }
 
-/// A revision as SQLite holds it.
+/// A revision as an integer of SQLite.
 ///
-/// Revisions past 2^63 can't be reached by counting writes; one from a forged token stands for "far in the future".
+/// A revision above 2^63 can't be reached by counting writes. One from a forged token becomes the largest integer,
+/// which is in the far future.
 pub(crate) fn number(revision: Revision) -> i64 {
     i64::try_from(revision.get()).unwrap_or(i64::MAX)
 }

@@ -1,21 +1,22 @@
-//! Gives free pages back to the disk, some at a time.
+//! Returns free pages to the disk, some at a time.
 //!
-//! A file that was made with `auto_vacuum=INCREMENTAL` can move its last pages into free ones and end before them. The next checkpoint
-//! cuts the file. Older files are brought to that form when they are opened, if they are small; others keep their free pages for new
-//! rows.
+//! A file that was created with `auto_vacuum=INCREMENTAL` can move its last pages into free ones, and becomes shorter
+//! at the next checkpoint. Small files of older releases are converted to this format when they are opened. Others keep
+//! their free pages for new rows.
 
 use rusqlite::Connection;
 
-/// The most pages that one step frees: a few milliseconds in which other writes wait.
+/// The maximum number of pages that one step frees: a few milliseconds in which other writes wait.
 pub(crate) const STEP_PAGES: u64 = 128;
 
-/// The largest file that is brought to the form at a start, in bytes: it is written anew, in memory first.
+/// The maximum size of a file that is converted at a start, in bytes. The conversion rewrites the file, first in
+/// memory.
 pub(crate) const CONVERTED_BYTES: u64 = 64 * 1024 * 1024;
 
-/// The number of the form in `PRAGMA auto_vacuum`.
+/// The number of this mode in `PRAGMA auto_vacuum`.
 const INCREMENTAL: i64 = 2;
 
-/// Has a file that is not written yet be able to shrink.
+/// Configures a file that has no pages yet to be able to shrink.
 pub(crate) fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "auto_vacuum", INCREMENTAL)
 }
@@ -26,16 +27,16 @@ pub(crate) fn is_possible(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(form == INCREMENTAL)
 }
 
-/// Brings a file of the older form to this one. It is whole at every moment: this is one transaction.
+/// Converts a file so that it can shrink. The file is complete at every moment, since this is one transaction.
 pub(crate) fn convert(connection: &Connection) -> rusqlite::Result<()> {
     prepare(connection)?;
     connection.execute_batch("VACUUM")
 }
 
-/// Frees at most so many pages at the end of the file, and at most [`STEP_PAGES`].
+/// Frees at most `pages` pages at the end of the file, and at most [`STEP_PAGES`].
 pub(crate) fn step(connection: &Connection, pages: u64) -> rusqlite::Result<()> {
     let pages = pages.min(STEP_PAGES);
-    // It frees a page with each row that it returns.
+    // SQLite frees a page for each row that the statement returns.
     let mut freeing = connection.prepare(&format!("PRAGMA incremental_vacuum({pages})"))?;
     let mut freed = freeing.query([])?;
     while freed.next()?.is_some() {}

@@ -1,8 +1,10 @@
-//! The room of the store: the quota, the limit of history, the reserve on the disk.
+//! The space of the store: the quota, the limit of history, and the reserve on the disk.
 //!
-//! The writer measures after some appended bytes, and after each group while there is little room. A store without room refuses new
-//! data and still does deletions, compaction and checkpoints. It takes puts that relieve up to a [budget](super::relief). History gives
-//! way first: it is cut when it takes more than its share, which is smaller in a shortage, and given up while the store is full.
+//! The writer measures the space after a number of appended bytes, and after each group while there is little space. A
+//! full store refuses new data, but still executes deletions, compaction and checkpoints. It accepts puts that keep the
+//! cluster alive or continue deletions, within a [budget](super::relief). History is removed before new data is
+//! refused: it is compacted early when it exceeds its limit. The limit is lower in a shortage, and a full store keeps
+//! no history.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,29 +22,29 @@ use crate::sqlite::schema::PAGE_SIZE;
 
 /// The bytes that may be appended between two measurements.
 const MEASURED_BYTES: u64 = 1024 * 1024;
-/// The part of the room that history may take at the most, be its own limit larger.
+/// History uses at most this fraction of the space, even if its configured limit is larger.
 const HISTORY_PART: u64 = 4;
-/// The store has room again when so much of the quota is free: a sixteenth.
+/// A full store accepts new data again when this fraction of the quota is free: a sixteenth.
 const QUOTA_MARGIN_PART: u64 = 16;
-/// The share of history is smaller when less than this part of the quota is free: an eighth.
+/// The limit of history is lower when less than this fraction of the quota is free: an eighth.
 const QUOTA_SHORT_PART: u64 = 8;
-/// The part of the free room that history may take then: half.
+/// The fraction of the free space that history may use then: half.
 const SHORT_HISTORY_PART: u64 = 2;
-/// The part of the free pages that stays in the file for the next writes, in a store with room: a quarter of the file.
+/// The fraction of the file that may be free pages for later writes, in a store with space: a quarter.
 const KEPT_FREE_PART: u64 = 4;
-/// The fewest free pages that stay.
+/// The minimum number of free pages that stay in the file.
 const KEPT_FREE_PAGES: u64 = 1024;
 
-/// The share of a disk that a store may take.
+/// The limits of a store.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
-    /// The most bytes of pages in use; `None` for as many as the disk has.
+    /// The maximum bytes of pages in use; `None` for all of the disk.
     pub(crate) quota: Option<u64>,
-    /// The most bytes of superseded versions.
+    /// The maximum bytes of superseded versions.
     pub(crate) history: u64,
 }
 
-/// Numbers about the room of a store, for metrics. They outlive it.
+/// Gauges of the space of a store, for metrics. They can be read after the store is dropped.
 #[derive(Debug, Default)]
 pub struct SpaceGauges {
     used: AtomicU64,
@@ -53,9 +55,9 @@ pub struct SpaceGauges {
     cuts: AtomicU64,
     refused: AtomicU64,
     full: AtomicBool,
-    /// The bytes that are left for new data, and one more; 0 before the first measurement.
+    /// The bytes available for new data, plus one. 0 before the first measurement.
     left: AtomicU64,
-    /// The reason for which new data is refused.
+    /// The reason for refusing new data, if the store does.
     refusal: Mutex<Option<String>>,
 }
 
@@ -64,29 +66,29 @@ pub struct SpaceGauges {
 pub struct SpaceStats {
     /// The bytes of the pages in use.
     pub used: u64,
-    /// The bytes of the database's file, free pages included.
+    /// The bytes of the database file, including free pages.
     pub file: u64,
-    /// The most that the pages in use may take; 0 for no limit.
+    /// The maximum bytes of pages in use. 0 for no limit.
     pub quota: u64,
-    /// The bytes of versions that only reads of the past see, as far as this process has written them.
+    /// The bytes of superseded versions, as far as this process has written the newer ones.
     pub history: u64,
-    /// The bytes of the reserve on the disk; 0 while it is given up.
+    /// The bytes of the reserve on the disk. 0 while it is released.
     pub reserve: u64,
-    /// The number of compactions before their time.
+    /// The number of early compactions.
     pub cuts: u64,
-    /// The number of transactions that were refused for want of room.
+    /// The number of transactions that were refused because of missing space.
     pub refused: u64,
     /// True while the store refuses new data.
     pub full: bool,
 }
 
 impl SpaceGauges {
-    /// The bytes that are left for new data; `None` before the first measurement.
+    /// The bytes available for new data; `None` before the first measurement.
     pub(crate) fn free(&self) -> Option<u64> {
         self.left.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// The reason for which new data is refused, while it is.
+    /// The reason for refusing new data. None if the store accepts it.
     pub(crate) fn refusal(&self) -> Option<String> {
         self.refusal.lock().clone()
     }
@@ -107,7 +109,7 @@ impl SpaceGauges {
     }
 }
 
-/// The number of pages of the database, and of those without content.
+/// The number of pages of the database, and of those that are free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pages {
     pub(crate) all: u64,
@@ -128,12 +130,12 @@ impl Pages {
     }
 }
 
-/// The reason for a store without room.
+/// The reason for which a store is full.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Shortage {
-    /// The pages in use take what they may.
+    /// The pages in use have reached the quota.
     Quota { used: u64, quota: u64 },
-    /// The disk is full, and so is the file.
+    /// The disk is full, and the file has no free pages.
     Disk { free: u64 },
 }
 
@@ -153,7 +155,7 @@ impl std::fmt::Display for Shortage {
     }
 }
 
-/// Bytes as people read them.
+/// Displays bytes in a readable unit.
 struct Size(u64);
 
 impl std::fmt::Display for Size {
@@ -166,18 +168,18 @@ impl std::fmt::Display for Size {
     }
 }
 
-/// The writer's knowledge of room.
+/// The writer's state about space.
 pub(crate) struct Space {
     allowance: Allowance,
-    /// None in memory.
+    /// The reserve. None in memory.
     reserve: Option<Reserve>,
     history: Superseded,
     unmeasured: u64,
-    /// True when so little is left that each group is followed by a measurement.
+    /// True if so little space is left that each group is followed by a measurement.
     is_near: bool,
     pages: Pages,
     shortage: Option<Shortage>,
-    /// The budget of puts while there is one.
+    /// The budget of puts during a shortage.
     budget: Budget,
     gauges: Arc<SpaceGauges>,
     crowded: Arc<watch::Sender<Revision>>,
@@ -202,7 +204,7 @@ impl Space {
         }
     }
 
-    /// Without bounds, for a store in memory.
+    /// The space of a store in memory, without limits.
     pub(crate) fn unbounded() -> Self {
         Self::new(Allowance { quota: None, history: u64::MAX }, None)
     }
@@ -211,12 +213,12 @@ impl Space {
         self.gauges.clone()
     }
 
-    /// The channel of the revision to compact to before its time.
+    /// The channel for the revision of an early compaction.
     pub(crate) fn crowded(&self) -> Arc<watch::Sender<Revision>> {
         self.crowded.clone()
     }
 
-    /// Refuses a transaction that needs room where there is none. `group` are the puts of its group before it.
+    /// Refuses a transaction that needs space in a full store. `group` are the earlier puts of its group.
     pub(crate) fn admit(&self, transaction: &Transaction, group: Puts, puts: Puts) -> Result<(), StoreError> {
         let Some(shortage) = &self.shortage else { return Ok(()) };
         let admitted = if transaction.needs_no_room() {
@@ -229,7 +231,7 @@ impl Space {
         })
     }
 
-    /// The size of the reserve when it is held, in bytes; 0 for none.
+    /// The size of the reserve when it is allocated, in bytes. 0 for no reserve.
     pub(crate) fn reserve_bytes(&self) -> u64 {
         self.reserve.as_ref().map_or(0, Reserve::bytes)
     }
@@ -238,7 +240,7 @@ impl Space {
         self.shortage.is_some()
     }
 
-    /// Notes what a group has appended, at the revisions up to `newest`, and measures when it is time.
+    /// Counts the bytes that a group has appended at revisions up to `newest`, and measures the space when necessary.
     pub(crate) fn appended(
         &mut self,
         connection: &Connection,
@@ -263,7 +265,7 @@ impl Space {
         }
     }
 
-    /// History up to `oldest` is given up.
+    /// Records a compaction to `oldest`.
     pub(crate) fn compacted(&mut self, oldest: Revision) {
         self.history.compacted(oldest);
         self.budget.compacted();
@@ -273,7 +275,7 @@ impl Space {
         }
     }
 
-    /// A write has met a full disk. Gives up the reserve; returns whether that made room.
+    /// Handles a write that failed because the disk is full. Releases the reserve. Returns true if this freed space.
     pub(crate) fn disk_is_full(&mut self, newest: Revision) -> bool {
         let had = self.reserve.as_mut().is_some_and(|reserve| {
             let held = reserve.is_held();
@@ -286,7 +288,7 @@ impl Space {
         had
     }
 
-    /// Measures the room, and takes the reserve again if the disk has room for it.
+    /// Measures the space. Allocates the reserve again if the disk has space for it.
     pub(crate) fn measure(&mut self, connection: &Connection, newest: Revision) {
         self.unmeasured = 0;
         match Pages::count(connection) {
@@ -319,7 +321,7 @@ impl Space {
         set(&self.gauges.reserve, self.reserve.as_ref().filter(|held| held.is_held()).map_or(0, Reserve::bytes));
     }
 
-    /// The free bytes of the disk. Takes the reserve if the disk has room for it.
+    /// Returns the free bytes of the disk. Allocates the reserve if the disk has space for it.
     fn outside(&mut self) -> Option<u64> {
         let reserve = self.reserve.as_mut()?;
         reserve.keep();
@@ -334,7 +336,7 @@ impl Space {
             }
         }
         let (Some(reserve), Some(free)) = (&self.reserve, outside) else { return None };
-        // Free pages are room too, where the log has some: in what the reserve gave, or beside it.
+        // Free pages in the file are space too, if the log has some: in the released reserve, or outside of it.
         let roomy = inside >= 4 * reserve.bytes();
         let needed = match &self.shortage {
             Some(Shortage::Disk { .. }) => reserve.bytes(),
@@ -344,7 +346,7 @@ impl Space {
         is_short.then_some(Shortage::Disk { free })
     }
 
-    /// Returns true for so little room that history has to give way before new data is refused.
+    /// Returns true if there is so little space that history must be removed before new data is refused.
     fn is_short(&self, used: u64, inside: u64, outside: Option<u64>) -> bool {
         let of_quota = self.allowance.quota.is_some_and(|quota| used >= quota - quota / QUOTA_SHORT_PART);
         let of_disk = self.reserve.as_ref().zip(outside);
@@ -367,7 +369,7 @@ impl Space {
         self.shortage = shortage;
     }
 
-    /// The number of free pages to give back to the disk.
+    /// The number of free pages to return to the disk.
     pub(crate) fn to_give_back(&self, pages: Pages) -> u64 {
         let kept = if matches!(self.shortage, Some(Shortage::Disk { .. })) {
             0

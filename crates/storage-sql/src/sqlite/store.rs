@@ -1,6 +1,7 @@
-//! The contract, kept by one writer thread and a few readers.
+//! The store: one writer thread and a few readers.
 //!
-//! SQLite has one writer anyway; a thread of its own lets all waiting transactions share one fsync. Reads never wait for it.
+//! SQLite allows only one writer. A separate thread lets all waiting transactions share one fsync. Reads never wait for
+//! it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -42,24 +43,24 @@ use crate::sqlite::space::{Allowance, Space, SpaceGauges};
 use crate::sqlite::writer::{Job, WRITER, Writer};
 use crate::tail;
 
-/// The number of jobs that may wait for the writer; further callers wait for a place.
+/// The number of jobs that may wait for the writer. Further callers wait for space in the queue.
 const QUEUE: usize = 1024;
 
 /// A store in one SQLite database.
 ///
-/// Dropping it finishes the writes that wait, closes the database and gives up the data directory; tails end with an
+/// Dropping it finishes the waiting writes, closes the database and unlocks the data directory. Tails end with an
 /// error.
 pub struct SqliteStore {
     shared: Arc<Shared>,
     /// None only while the store is being dropped.
     jobs: Option<mpsc::Sender<Job>>,
     writer: Option<JoinHandle<()>>,
-    /// Cancelled when the writer is to end.
+    /// Cancelled when the writer must end.
     closing: CancellationToken,
     _lock: Option<DirectoryLock>,
 }
 
-/// The parts of a store in a directory beside its connections.
+/// The parts of a store that depend on a directory, without the connections.
 struct OnDisk {
     space: Space,
     checkpoints: Option<Checkpoints>,
@@ -70,7 +71,7 @@ struct OnDisk {
 }
 
 impl OnDisk {
-    /// Of a store in memory.
+    /// The parts of a store in memory.
     const fn none(space: Space) -> Self {
         Self { space, checkpoints: None, mark: None, noting: None, places: None, lock: None }
     }
@@ -83,15 +84,16 @@ pub(crate) struct Shared {
     pub(crate) recent: Mutex<Recent>,
     oldest: AtomicU64,
     gauges: Arc<SpaceGauges>,
-    /// The revision to compact to before its time.
+    /// The revision of an early compaction.
     crowded: Arc<watch::Sender<Revision>>,
 }
 
 impl Shared {
     /// The oldest readable revision.
     ///
-    /// A read below the newest revision must check this after it has read. Rows that only an older revision shows are deleted after
-    /// it was raised, so the result is whole if it has not passed the read's revision by then.
+    /// A read below the newest revision must check this after it has read. Compaction raises this revision before it
+    /// deletes rows that only older revisions need. So the result is complete if this revision is not above the read's
+    /// revision after the read.
     pub(crate) fn oldest(&self) -> Revision {
         Revision::new(self.oldest.load(Ordering::SeqCst))
     }
@@ -124,10 +126,10 @@ impl Shared {
 }
 
 impl SqliteStore {
-    /// Opens the store; an empty one is made where there is none. Needs no runtime.
+    /// Opens the store. Creates an empty one if there is none. Needs no runtime.
     ///
     /// # Errors
-    /// When another server has the directory, the store was written by a newer keelson, or the disk refuses.
+    /// Another server owns the directory, a newer keelson wrote the store, or the disk fails.
     pub fn open(config: SqliteConfig) -> Result<Self, OpenError> {
         let SqliteConfig { path, readers, recent_bytes, least_revision, log_bytes, accept_loss, existing, .. } = config;
         let SqliteConfig {
@@ -145,7 +147,7 @@ impl SqliteStore {
             }
             SqlitePath::Directory(directory) => {
                 if existing {
-                    // ORDER: before the lock, which makes the directory.
+                    // ORDER: this check comes before the lock, which creates the directory.
                     check_there(&directory)?;
                 }
                 let lock = DirectoryLock::take(&directory)?;
@@ -173,7 +175,7 @@ impl SqliteStore {
         }
     }
 
-    /// Numbers about its room; they can be read when it is gone.
+    /// Gauges of the store's space. They can be read after the store is dropped.
     pub fn gauges(&self) -> Arc<SpaceGauges> {
         self.shared.gauges.clone()
     }
@@ -224,7 +226,7 @@ impl SqliteStore {
         Ok(Self { shared, jobs: Some(jobs), writer: Some(writer), closing, _lock: lock })
     }
 
-    /// Asks a query about a range at one revision. Returns that revision too.
+    /// Runs a query about a range at one revision. Returns the revision too.
     async fn read_range<T: Send + 'static>(
         &self,
         request: RangeRequest,
@@ -241,13 +243,14 @@ impl SqliteStore {
             match self.shared.check_not_compacted(revision) {
                 Ok(()) => return Ok((found, revision)),
                 Err(error) if asked.is_some() => return Err(error),
-                // Overtaken by a compaction; the newest revision is never compacted.
+                // A compaction has passed the revision meanwhile. The retry uses the newest revision, which is never
+                // compacted.
                 Err(_) => {}
             }
         }
     }
 
-    /// Has the writer do a job. Once the job is queued it is done, even if the caller stops waiting.
+    /// Sends a job to the writer. Once it is queued, it is executed even if the caller stops waiting.
     async fn ask<T>(&self, job: impl FnOnce(oneshot::Sender<T>) -> Job) -> Result<T, StoreError> {
         let (answer, answered) = oneshot::channel();
         let jobs = self.jobs.as_ref().ok_or_else(stopped)?;
@@ -258,8 +261,8 @@ impl SqliteStore {
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
-        // ORDER: the writer has ended and every connection that can write is closed before the directory's lock is
-        // given up, which happens when the fields are dropped.
+        // ORDER: the writer ends and every connection that can write is closed before the directory is unlocked, which
+        // happens when the fields are dropped.
         self.closing.cancel();
         self.jobs = None;
         if let Some(writer) = self.writer.take() {
@@ -350,7 +353,7 @@ impl Store for SqliteStore {
 
     async fn verify(&self) -> Result<(), StoreError> {
         let compared = |connection: &rusqlite::Connection| {
-            // One moment for the index and what was counted.
+            // The index and the recorded number of rows are read in one snapshot.
             let moment = connection.unchecked_transaction()?;
             index::check(&moment)?;
             moment.commit()
@@ -377,7 +380,8 @@ mod tests {
         Transaction::default().put(StoreKey::new(format!("/big/{number:03}")), vec![1; 20_000])
     }
 
-    /// A write that a full disk refuses leaves nothing behind, and once there is room again the store continues.
+    /// After a write fails because the disk is full, nothing of it is stored, and the store continues once there is
+    /// space.
     #[tokio::test]
     async fn a_full_disk_fails_the_write_and_nothing_else() {
         let connection = Arc::new(Mutex::new(open_memory().unwrap()));
@@ -406,7 +410,7 @@ mod tests {
         let before = store.current_revision().await.unwrap();
         assert_eq!(acknowledged.last(), Some(&before));
         let small = Transaction::default().put(StoreKey::new("/small"), "fits");
-        // Half of this transaction would fit.
+        // The disk has space for half of this transaction.
         assert!(
             store
                 .commit(Transaction { writes: [small.writes, big(999).writes].concat(), ..Transaction::default() })
@@ -433,14 +437,14 @@ mod tests {
             &Supervisor::default(),
         );
         let store = store.unwrap();
-        // The transaction of the writer can't begin within another one.
+        // The writer's transaction can't begin within another one.
         connection.lock().execute_batch("BEGIN").unwrap();
         let refused = store.commit(big(1)).await.unwrap_err();
         assert!(matches!(refused, CommitError::Store(StoreError::Unavailable(_))), "{refused}");
         store.commit(big(1)).await.unwrap();
     }
 
-    /// A job that comes while the writer has others is written and synced with them.
+    /// A job that arrives while the writer executes others is written and synced with them.
     #[tokio::test]
     async fn what_comes_while_others_are_written_is_written_with_them() {
         let connection = Arc::new(Mutex::new(open_memory().unwrap()));
@@ -455,7 +459,7 @@ mod tests {
             &Supervisor::default(),
         )
         .unwrap();
-        // The writer measures once before it takes jobs.
+        // The writer measures the space once before it executes jobs.
         store.check().await.unwrap();
         let held = connection.lock();
         let before = store.shared.newest();
@@ -472,7 +476,7 @@ mod tests {
         second.await.unwrap();
     }
 
-    /// The supervisor is notified, and callers get an error rather than waiting.
+    /// The supervisor is notified, and callers get an error instead of waiting.
     #[tokio::test]
     async fn a_writer_that_panics_is_told_of() {
         let supervisor = Supervisor::default();

@@ -1,18 +1,18 @@
 //! The checksum of a row, and the error of a row that does not match it.
 //!
-//! A page that the disk returns damaged is often still a page to SQLite, with rows missing or changed. Each row therefore has a
-//! checksum over all of its content, its number included, and the numbers have no gap except by compaction. Damage is an error and
-//! never skipped, since a client that misses a change takes old state for new.
+//! SQLite often accepts a page that the disk has returned damaged, with rows missing or changed. So each row has a
+//! checksum of all of its content, including its number, and the numbers have no gap except by compaction. Damage is an
+//! error. It is never skipped, since a client that misses a change would treat an old state as the current one.
 
 use keelson_meta::Revision;
 
 use crate::sqlite::schema::number;
 
-/// The way out of damage, for operators.
+/// The remedy for damage, for operators.
 pub(crate) const ADVICE: &str =
     "run `keelson storage check` to see what is damaged, and restore a backup with `keelson storage restore`";
 
-/// A row that is damaged or gone. Travels as a failed conversion through SQLite's own errors.
+/// A row that is damaged or missing. It is wrapped into SQLite's error for failed conversions.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}; {ADVICE}")]
 pub(crate) struct Damage(pub(crate) String);
@@ -24,7 +24,7 @@ impl From<Damage> for rusqlite::Error {
 }
 
 impl Damage {
-    /// The damage in an error of SQLite, if it is one of ours.
+    /// Returns the damage in an error of SQLite, if it has one.
     pub(crate) fn of(error: &rusqlite::Error) -> Option<&Self> {
         match error {
             rusqlite::Error::FromSqlConversionFailure(_, _, source) => source.downcast_ref(),
@@ -33,12 +33,12 @@ impl Damage {
     }
 }
 
-/// CRC-32 of a row.
+/// The CRC-32 of a row.
 pub(crate) fn of_row(revision: Revision, path: &str, value: Option<&[u8]>) -> i64 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&number(revision).to_le_bytes());
     hasher.update(path.as_bytes());
-    // No path has a zero byte in it, so no two rows are the same bytes.
+    // No path contains a zero byte, so two different rows never have the same bytes here.
     hasher.update(if value.is_some() { b"\0+" } else { b"\0-" });
     hasher.update(value.unwrap_or_default());
     i64::from(hasher.finalize())
@@ -52,7 +52,7 @@ pub(crate) fn check(revision: Revision, path: &str, value: Option<&[u8]>, sum: O
     Err(Damage(format!("the row of revision {revision}, {path:?}, is damaged: it does not fit its checksum")))
 }
 
-/// A row that must be there and is not.
+/// The error of a row that must exist and is missing.
 pub(crate) fn missing(revision: Revision) -> Damage {
     Damage(format!("the row of revision {revision} is gone, and nothing has deleted it"))
 }

@@ -1,9 +1,9 @@
-//! The second half of compaction: deletes the rows that no readable revision shows, a few at a time.
+//! The second half of compaction: deletes the rows that no readable revision needs, a few at a time.
 //!
-//! The first half raises the oldest readable revision. From then on a row at or below it is needed only while it is the newest of
-//! its path there. The sweep walks the rows between the last sweep and the oldest revision, and for each deletes the versions
-//! before it; a delete row goes too. Its position is stored with its deletions, so after a crash the next compaction continues
-//! there.
+//! The first half raises the oldest readable revision. From then on, a row at or below it is needed only if it is the
+//! newest row of its path there. The sweep walks the rows between the last sweep and the oldest revision. For each row
+//! it deletes the earlier versions of the path, and the row itself if it is a delete. Its position is stored in the
+//! same transaction as its deletions, so after a crash the next compaction continues there.
 
 use keelson_meta::Revision;
 use keelson_storage::StoreKey;
@@ -12,22 +12,22 @@ use rusqlite::{Connection, params};
 use crate::sqlite::read::key_at;
 use crate::sqlite::schema::{Fact, number, revision_at};
 
-/// The number of rows of one step: a few milliseconds in which other writes wait.
+/// The number of rows in one step: a few milliseconds in which other writes wait.
 const STEP_ROWS: u32 = 256;
 
-/// The most bytes of values that one step passes, but for one row. It deletes older versions of the same keys, which are about as
-/// large, and a large value has many pages to be freed.
+/// The maximum bytes of values in one step, unless a single row is larger. A step deletes older versions of the same
+/// keys, which have about the same size, and freeing a large value frees many pages.
 const STEP_BYTES: u64 = 4 * 1024 * 1024;
 
 struct Passed {
     revision: Revision,
     key: StoreKey,
-    /// None for a deletion.
+    /// The length of the value. None for a deletion.
     bytes: Option<u64>,
 }
 
-/// Sweeps some rows towards `oldest`, which must be published already: from the commit of this step on, reads below
-/// it would miss rows. Returns whether more remains.
+/// Sweeps some rows up to `oldest`. This revision must be published already: after this step commits, reads below it
+/// would miss rows. Returns true if more rows remain.
 pub(crate) fn step(connection: &Connection, oldest: Revision) -> rusqlite::Result<bool> {
     let swept = Fact::Swept.get(connection)?;
     if swept >= oldest {
@@ -54,7 +54,7 @@ pub(crate) fn step(connection: &Connection, oldest: Revision) -> rusqlite::Resul
     Ok(reached < oldest)
 }
 
-/// The rows of one step, and whether they are all there are.
+/// Returns the rows of one step, and true if there are no more.
 fn rows_between(connection: &Connection, after: Revision, until: Revision) -> rusqlite::Result<(Vec<Passed>, bool)> {
     let mut statement = connection.prepare_cached(
         "SELECT revision, path, length(value) FROM history WHERE revision > ?1 AND revision <= ?2 \
@@ -103,7 +103,7 @@ mod tests {
         assert!(step(&connection, oldest).unwrap());
         assert_eq!(rows(&connection), 1001 - 246);
         index::check(&connection).unwrap();
-        // The next step may come after a restart: all that it knows is in the tables.
+        // The next step may run after a restart, since its state is in the tables.
         while step(&connection, oldest).unwrap() {}
         assert_eq!(rows(&connection), 9);
         index::check(&connection).unwrap();

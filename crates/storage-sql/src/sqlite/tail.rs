@@ -1,6 +1,6 @@
-//! The changes that a tail reads: those that the writer has published.
+//! The changes that a tail reads.
 //!
-//! The writer publishes a group once it is durable, so that a tail never shows changes that a crash undoes.
+//! The writer publishes a group once it is durable, so a tail never shows changes that a crash could undo.
 
 use keelson_meta::Revision;
 use keelson_storage::StoreError;
@@ -25,7 +25,8 @@ impl History for Shared {
             read::history(connection, after, until, (BATCH_EVENTS, BATCH_BYTES))
         };
         let found = self.readers.read(history).await;
-        // ORDER: after the read, for a compaction may have deleted rows while it ran, which then are rightly gone.
+        // ORDER: this check follows the read. A compaction may have deleted rows while the read ran, and these rows are
+        // not lost.
         self.check_not_compacted(after)?;
         found
     }

@@ -1,8 +1,8 @@
 //! The only thread that writes.
 //!
-//! It executes all waiting jobs, and those that arrive meanwhile, in one database transaction, and answers them when it is durable:
-//! the more callers wait, the more share an fsync. A refused job has written nothing and leaves its group alone. A failure of the
-//! database fails the whole group, of which nothing is stored then.
+//! It executes all waiting jobs, and those that arrive meanwhile, in one database transaction, and answers them when it
+//! is durable. The more callers wait, the more share an fsync. A refused job has written nothing and does not affect
+//! its group. If the database fails, the whole group fails, and nothing of it is stored.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -31,16 +31,16 @@ use crate::sqlite::sweep;
 /// The name of the thread.
 pub(crate) const WRITER: &str = "store-writer";
 
-/// The largest number of jobs in a database transaction.
+/// The maximum number of jobs in a database transaction.
 const MAX_GROUP: usize = 256;
 
-/// The bytes of values that make a group full. On a full disk a group must fit into the reserve.
+/// The bytes of values at which a group is full. On a full disk, a group must fit into the reserve.
 const MAX_GROUP_BYTES: u64 = 4 * 1024 * 1024;
 
-/// About how many bytes a step of a sweep, or one that gives pages back, appends to the log.
+/// The approximate number of bytes that a step of a sweep or of shrinking appends to the log.
 const STEP_LOG_BYTES: usize = 1024 * 1024;
 
-/// A job of the writer, and the channel of its answer. It is executed even if its caller has gone.
+/// A job of the writer, and the channel for its result. It is executed even if its caller is gone.
 pub(crate) enum Job {
     Commit {
         transaction: Transaction,
@@ -51,20 +51,20 @@ pub(crate) enum Job {
         oldest: Revision,
         answer: oneshot::Sender<Result<(), StoreError>>,
     },
-    /// Deletes some rows that compaction has made unreadable; answers whether more remain.
+    /// Deletes some rows that compaction has made unreadable. The result is true if more remain.
     Sweep {
         answer: oneshot::Sender<Result<bool, StoreError>>,
     },
-    /// Gives some free pages back to the disk; answers whether more are to be given.
+    /// Returns some free pages to the disk. The result is true if there are more to return.
     Shrink {
         answer: oneshot::Sender<Result<bool, StoreError>>,
     },
-    /// Deletes some of the keys that ended at or before this second.
+    /// Deletes some of the keys that expired at or before this second.
     Expire {
         now: u64,
         answer: oneshot::Sender<Result<Expired, StoreError>>,
     },
-    /// Answers, to show that the writer is well.
+    /// Sends a result, which shows that the writer works.
     Check {
         answer: oneshot::Sender<Result<(), StoreError>>,
     },
@@ -74,48 +74,48 @@ pub(crate) enum Job {
     },
 }
 
-/// A job that is done, waiting for its group to be durable.
+/// An executed job, whose group is not yet durable.
 enum Done {
     Commit(oneshot::Sender<Result<Committed, CommitError>>, Result<Committed, CommitError>),
     Compact(oneshot::Sender<Result<(), StoreError>>, Result<(), StoreError>),
-    /// A sweep, or pages that were given back.
+    /// A step of a sweep or of shrinking.
     Sweep(oneshot::Sender<Result<bool, StoreError>>, bool),
     Expire(oneshot::Sender<Result<Expired, StoreError>>, Expired),
     Check(oneshot::Sender<Result<(), StoreError>>),
 }
 
-/// The thread's state.
+/// The state of the thread.
 pub(crate) struct Writer {
     pub(crate) connection: Arc<Mutex<Connection>>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) jobs: mpsc::Receiver<Job>,
     pub(crate) newest: watch::Sender<Revision>,
-    /// None in memory, where there is no log.
+    /// None in memory, which has no log.
     pub(crate) checkpoints: Option<Checkpoints>,
     /// Records the newest acknowledged revision. None in memory.
     pub(crate) mark: Option<MarkFile>,
-    /// The rest of the note that the store is open, as long as the disk has no room for it.
+    /// The incomplete record that the store is open, while the disk has no space for it.
     pub(crate) noting: Option<Noting>,
-    /// The files under their names. None in memory.
+    /// The names of the files. None in memory.
     pub(crate) places: Option<Places>,
-    /// Notified when nothing can be written any more.
+    /// Notified when the store can't write any more.
     pub(crate) supervisor: Supervisor,
-    /// True while a group is being made durable, so that after a failure its outcome is unknown.
+    /// True while a group is being made durable. If this fails, the outcome of the group is unknown.
     pub(crate) committing: bool,
     /// True if the disk was full at the last write.
     pub(crate) full: bool,
-    /// The room of the store.
+    /// The space of the store.
     pub(crate) space: Space,
-    /// True for a file that can give pages back to the disk.
+    /// True if the file can return pages to the disk.
     pub(crate) shrinks: bool,
-    /// True after it has given some back, until the log is moved, which makes that take effect.
+    /// True after pages were returned, until the log is moved, which makes the file shorter.
     pub(crate) shrunk: bool,
-    /// The reason why nothing is written any more, once the disk has failed.
+    /// The reason for which nothing is written any more, after the disk has failed.
     pub(crate) failed: Option<String>,
 }
 
 impl Writer {
-    /// Works until the store is closed and everything that waited is done.
+    /// Runs until the store is closed and all waiting jobs are done.
     pub(crate) fn run(mut self) {
         {
             let (connection, newest) = (self.connection.clone(), *self.newest.borrow());
@@ -129,10 +129,10 @@ impl Writer {
                 self.do_group(&mut waiting);
             }
         }
-        // ORDER: the thread that moves the log has ended before the last of it is moved here.
+        // ORDER: the thread that moves the log ends before the rest of the log is moved here.
         self.checkpoints = None;
         let is_in_place = self.places.as_ref().is_none_or(|places| places.check().is_ok());
-        // Files that no name leads to stay as they are, to be copied.
+        // Files whose names are gone are not changed, so that the operator can copy them.
         if self.failed.is_none()
             && is_in_place
             && let Err(error) = losses::end(&self.connection.lock(), self.mark.take())
@@ -141,7 +141,7 @@ impl Writer {
         }
     }
 
-    /// Does as many of the jobs as make a group, and answers them.
+    /// Executes the jobs of one group, and answers them.
     fn do_group(&mut self, waiting: &mut VecDeque<Job>) {
         if let Some(reason) = &self.failed {
             return waiting.drain(..).for_each(|job| job.fail(&StoreError::Unavailable(reason.clone())));
@@ -161,7 +161,7 @@ impl Writer {
             Err(error) => {
                 let error = self.undo(&connection, &error);
                 if done.is_empty() {
-                    // The group could not begin. The jobs that wait would find the same.
+                    // The group could not begin. The waiting jobs would fail in the same way.
                     waiting.drain(..).for_each(|job| job.fail(&error));
                 }
                 done.into_iter().for_each(|done| done.fail(&error));
@@ -169,10 +169,10 @@ impl Writer {
         }
     }
 
-    /// Tries again to note that the store is open, where the disk had no room for all of it.
+    /// Tries again to record that the store is open, if the disk had no space for the whole record.
     ///
     /// # Errors
-    /// When nothing may be written before it is made.
+    /// Nothing may be written before the record is made.
     fn note_open(&mut self, connection: &Connection) -> Result<(), StoreError> {
         let Some(noting) = &mut self.noting else { return Ok(()) };
         if noting.may_write() && self.space.is_full() {
@@ -189,12 +189,13 @@ impl Writer {
         }
     }
 
-    /// Publishes a durable group, answers its jobs, and accounts for the room that it has taken.
+    /// Publishes a durable group, answers its jobs, and updates the measured space.
     fn finish_group(&mut self, connection: &Connection, group: Group, oldest: Option<Revision>, done: Vec<Done>) {
         let Group { revision, bytes, superseded, puts, .. } = group;
         let rows = group.events.len();
         if let Some(mark) = &mut self.mark {
-            // ORDER: before a client can know of the revision. Each one that was given out is recorded.
+            // ORDER: the mark is written before a client can see the revision, so every revision that a client has seen
+            // is recorded.
             mark.note(revision);
         }
         self.publish(group, oldest);
@@ -220,7 +221,7 @@ impl Writer {
         }
     }
 
-    /// Does all jobs in one database transaction. Returns the new oldest readable revision, if a job raised it.
+    /// Executes all jobs in one database transaction. Returns the new oldest readable revision, if a job raised it.
     fn write_group(
         &mut self,
         connection: &Connection,
@@ -231,7 +232,7 @@ impl Writer {
         let mut oldest = None;
         self.committing = false;
         connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        // Jobs that arrived meanwhile need no sync of their own.
+        // Jobs that arrive meanwhile join the group, and need no separate sync.
         while group.bytes < MAX_GROUP_BYTES
             && let Some(job) = waiting.pop_front().or_else(|| self.latecomer(done.len()))
         {
@@ -240,7 +241,7 @@ impl Writer {
             failed?;
         }
         if self.full {
-            // Something that takes room, to see whether there is some.
+            // This write needs space, and so shows if there is some.
             Fact::Probes.set(connection, Fact::Probes.get(connection)?.next())?;
         }
         self.committing = true;
@@ -249,12 +250,12 @@ impl Writer {
         Ok(oldest)
     }
 
-    /// A job that waits by now, if a group of so many has room for it.
+    /// Returns a job that arrived meanwhile, if the group of `group` jobs is not full.
     fn latecomer(&mut self, group: usize) -> Option<Job> {
         (group < MAX_GROUP).then(|| self.jobs.try_recv().ok()).flatten()
     }
 
-    /// Executes a job. When the database fails, its caller gets the error with the rest of the group.
+    /// Executes a job. If the database fails, the job's caller gets the same error as the rest of the group.
     fn do_job(
         &mut self,
         connection: &Connection,
@@ -262,7 +263,7 @@ impl Writer {
         oldest: &mut Option<Revision>,
         job: Job,
     ) -> (Done, rusqlite::Result<()>) {
-        /// The result of a job, or a stand-in that is not sent.
+        /// The result of a job. For a failed job, a placeholder that is not sent.
         fn split<T>(done: rusqlite::Result<T>, failed: T) -> (T, rusqlite::Result<()>) {
             match done {
                 Ok(done) => (done, Ok(())),
@@ -271,7 +272,8 @@ impl Writer {
         }
         match job {
             Job::Commit { transaction, answer } => {
-                // ORDER: a refusal waits for the group too, for it may show a value that the group has written.
+                // ORDER: a refusal is also sent after the group is durable, since it may contain a value that the group
+                // has written.
                 let admit = |transaction: &Transaction, before, puts| self.space.admit(transaction, before, puts);
                 let outcome = commit::apply(connection, group, transaction, admit);
                 let (outcome, failed) = split(outcome, Err(stopped().into()));
@@ -289,8 +291,8 @@ impl Writer {
                 }
                 (Done::Compact(answer, Ok(())), failed)
             }
-            // ORDER: rows are deleted below the published revision only, never below one that this group raises:
-            // readers check the published one after they have read.
+            // ORDER: rows are deleted only below the published oldest revision, and never below one that this group
+            // raises, since readers check the published revision after they have read.
             Job::Sweep { answer } => {
                 let (more, failed) = split(sweep::step(connection, self.shared.oldest()), false);
                 (Done::Sweep(answer, more), failed)
@@ -310,7 +312,7 @@ impl Writer {
         }
     }
 
-    /// Gives some pages back to the disk. Returns whether there are more to be given.
+    /// Returns some pages to the disk. Returns true if there are more to return.
     fn shrink(&mut self, connection: &Connection) -> rusqlite::Result<bool> {
         if !self.shrinks {
             return Ok(false);
@@ -325,8 +327,8 @@ impl Writer {
 
     /// Makes a durable group visible.
     fn publish(&self, group: Group, oldest: Option<Revision>) {
-        // ORDER: the changes are in memory before the revision that announces them to tails, and both before the answers. A read
-        // that starts after an answer then sees the write.
+        // ORDER: the changes are in memory before the revision is published to tails, and both precede the answers. So
+        // a read that starts after an answer sees the write.
         self.shared.remember(group.events);
         if let Some(oldest) = oldest {
             self.shared.raise_oldest(oldest);
@@ -334,29 +336,29 @@ impl Writer {
         self.newest.send_if_modified(|newest| std::mem::replace(newest, group.revision) != group.revision);
     }
 
-    /// Undoes the writes of a failed group. Returns the error for its callers.
+    /// Rolls back a failed group. Returns the error for its callers.
     fn undo(&mut self, connection: &Connection, error: &rusqlite::Error) -> StoreError {
         error_repeated!(""; %error, "a group of writes has failed");
         let is_full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
         self.full |= is_full;
-        // SQLite has ended the transaction by itself after some errors.
+        // SQLite itself ends the transaction after some errors.
         let undone = connection.is_autocommit() || connection.execute_batch("ROLLBACK").is_ok();
-        // When the disk fails in a write or a sync, its content is unknown, and a later success proves nothing (the kernel reports
-        // a lost page once). Only a new start from the content of the disk is safe.
+        // After the disk fails in a write or a sync, its content is unknown. A later success proves nothing, since the
+        // kernel reports a lost page once. Only a new start from the content of the disk is safe.
         let disk_failed = error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure);
         if !undone || disk_failed {
             self.failed = Some(format!("the disk has failed, and nothing is written before a restart: {error}"));
             self.supervisor.fail(WRITER, format!("can't make writes durable, since the disk has failed: {error}"));
         }
         if disk_failed && self.committing {
-            // It may be on the disk, and a start from there finds it.
+            // The group may be on the disk, and then the next start finds it.
             return StoreError::Unknown(error.to_string());
         }
         if is_full && self.failed.is_none() { self.make_room(connection) } else { store_error(error) }
     }
 
-    /// Gives up the reserve on a disk that is full, and empties the log into what that leaves. Returns what the callers of the group get
-    /// whose write has met the full disk.
+    /// Releases the reserve after the disk became full, and moves the log with the space that this frees. Returns the
+    /// error for the callers of the group whose write failed.
     fn make_room(&mut self, connection: &Connection) -> StoreError {
         if !self.space.disk_is_full(*self.newest.borrow()) {
             return disk_full();
@@ -364,7 +366,7 @@ impl Writer {
         if let Some(checkpoints) = &mut self.checkpoints {
             checkpoints.now(connection);
         }
-        // A deletion among them passes now.
+        // A retry of a deletion succeeds now.
         StoreError::Unavailable("the disk is full; its reserve has just been given up for deletions".to_owned())
     }
 }

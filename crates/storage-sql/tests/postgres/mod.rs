@@ -1,6 +1,6 @@
-//! Databases, stores and keys that the tests on PostgreSQL share.
+//! Databases, stores and keys for the tests on PostgreSQL.
 //!
-//! Each test has a database of its own, on one private server.
+//! Each test has a separate database on one private server.
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use keelson_storage::{RangeRequest, Store, StoreEvent, StoreKey, Tail, Transacti
 use keelson_storage_sql::{PostgresConfig, PostgresStore};
 use keelson_teststores::PostgresServer;
 
-/// The URL of an empty database on the PostgreSQL of this process. None where there is none.
+/// The URL of an empty database on the PostgreSQL of this process. None without PostgreSQL.
 pub fn database() -> Option<String> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! Compaction removes unreadable history, and nothing else.
 //!
-//! Every case compares the readable state before and after, at each revision, under concurrent writers.
+//! Every case compares the readable state before and after a compaction, at each revision, under concurrent writers.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,8 @@ use keelson_meta::Revision;
 use super::{Factory, assert_compacted, assert_future, commit, delete, drain, everything, key, put, read, texts};
 use crate::store::{RangePage, Store};
 
-/// Reads at or above the compacted revision are unchanged. Below it they fail with the oldest readable revision.
+/// Reads at or above the compacted revision return the same as before. Reads below it fail with the oldest readable
+/// revision.
 pub async fn inv20_compaction_never_changes_a_readable_result(factory: &mut impl Factory) {
     let store = factory.open().await;
     let pages = write_history(&*store, 60).await;
@@ -32,7 +33,7 @@ pub async fn inv20_compaction_never_changes_a_readable_result(factory: &mut impl
     assert_eq!(drain(&mut tail, newest.revision, next).await.len(), 1);
 }
 
-/// The content at every revision of a history with overwrites, deletes and recreations.
+/// Writes a history with overwrites, deletes and recreations. Returns the content at every revision.
 async fn write_history(store: &dyn Store, rounds: usize) -> Vec<RangePage> {
     let mut pages = Vec::new();
     for round in 0..rounds {
@@ -57,7 +58,7 @@ pub async fn compacting_again_or_lower_does_nothing(factory: &mut impl Factory) 
     assert_eq!(read(&*store, Some(pages[5].revision)).await, pages[5]);
 }
 
-/// Compacting a future revision would hide later writes.
+/// Compaction to a future revision fails, since it would hide later writes.
 pub async fn compacting_the_future_is_refused(factory: &mut impl Factory) {
     let store = factory.open().await;
     let next = commit(&*store, put("a", "1")).await.next();
@@ -65,7 +66,7 @@ pub async fn compacting_the_future_is_refused(factory: &mut impl Factory) {
     assert!(store.oldest_revision().await.unwrap() < next);
 }
 
-/// If compaction forgets a delete as the newest change, the next write still gets a new revision.
+/// If compaction removes a delete that was the newest change, the next write still gets a new revision.
 pub async fn inv17_compacting_everything_keeps_the_revision(factory: &mut impl Factory) {
     let store = factory.open().await;
     commit(&*store, put("a", "1")).await;

@@ -1,6 +1,6 @@
-//! Times to live: expired keys are removed as ordinary deletes, on request and not by themselves.
+//! Times to live: the engine removes expired keys as ordinary deletes, on request and not by itself.
 //!
-//! The engine stores the times and the server requests the removal. So a store without a server loses nothing.
+//! The engine stores the expiry times, and the server requests the removal. So no key expires while no server runs.
 
 use std::time::{Duration, SystemTime};
 
@@ -21,7 +21,8 @@ pub(super) fn put_until(relative: &str, value: &str, second: u64) -> Transaction
     Transaction { writes: vec![write], ..Transaction::default() }
 }
 
-/// Keys expire at or before the given time, not after, with revisions, events and a count.
+/// Keys expire at or before the given time, not after. Each expiry has a revision and an event, and the call returns
+/// the number.
 pub async fn keys_end_at_their_time_as_ordinary_deletes(factory: &mut impl Factory) {
     let store = factory.open().await;
     commit(&*store, put_until("at-10", "1", 10)).await;

@@ -24,11 +24,11 @@ pub enum Operation {
     PutUntil(u8, u8),
     /// Deletes a key, present or not, with or without a compare.
     Delete(u8, Guess),
-    /// Puts the first key and deletes the second in one transaction.
+    /// Puts the first key and deletes the second, in one transaction.
     Both(u8, u8),
     /// Reads in chunks of this size at a past revision.
     Walk(u8, u8),
-    /// Compacts some way between the oldest and the newest revision.
+    /// Compacts to a revision between the oldest and the newest.
     Compact(u8),
     /// Expires up to this second.
     Expire(u8),
@@ -41,13 +41,13 @@ pub enum Operation {
 pub enum Guess {
     /// No compare.
     None,
-    /// That the key is absent.
+    /// The key is absent.
     Absent,
-    /// That the key exists.
+    /// The key exists.
     Exists,
-    /// That the key is at its newest revision, absent keys at 1.
+    /// The key is at its newest revision; for an absent key, the compare uses 1.
     Right,
-    /// That the key is at the store's newest revision.
+    /// The key is at the store's newest revision.
     Newest,
 }
 
@@ -89,7 +89,8 @@ pub async fn random_operations_match_the_model(factory: &mut impl Factory) {
     check_operations(factory, &operations).await;
 }
 
-/// Applies the operations to a new store and to the model, and compares results on the way and all content at the end.
+/// Applies the operations to a new store and to the model. Compares the results of each step, and all content at the
+/// end.
 pub async fn check_operations(factory: &mut impl Factory, operations: &[Operation]) {
     let store = factory.open().await;
     let start = store.current_revision().await.unwrap();

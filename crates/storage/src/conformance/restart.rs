@@ -1,7 +1,7 @@
-//! Restarts: acknowledged writes and their history survive. For engines that keep their contents.
+//! Restarts: acknowledged writes and their history survive.
 //!
-//! Engines without persistence, such as the one in memory, skip these. The engine is closed and reopened between the
-//! steps.
+//! Engines without persistence, such as the in-memory one, skip these cases. Each case closes and reopens the engine
+//! between its steps.
 
 use super::expiry::{at, put_until};
 use super::{Factory, assert_compacted, changes, commit, delete, drain, everything, pairs, put, read, texts};
@@ -35,7 +35,7 @@ pub async fn everything_survives_a_restart(factory: &mut impl Factory) {
     assert_eq!(texts(&read(&*store, None).await), pairs(&[("a", "2"), ("c", "1")]));
 }
 
-/// Also when compaction has forgotten deletes as the newest changes.
+/// The newest revision also survives if compaction has removed deletes that were the newest changes.
 pub async fn inv17_revisions_do_not_decrease_over_a_restart(factory: &mut impl Factory) {
     if !factory.survives_reopening() {
         return;
@@ -53,7 +53,7 @@ pub async fn inv17_revisions_do_not_decrease_over_a_restart(factory: &mut impl F
     assert!(read(&*store, None).await.entries.is_empty());
 }
 
-/// A key ends though the server that wrote it is gone.
+/// A key expires although the server that wrote it no longer runs.
 pub async fn expiries_survive_a_restart(factory: &mut impl Factory) {
     if !factory.survives_reopening() {
         return;

@@ -1,7 +1,7 @@
 //! Tails: history first, then new commits, without gaps or repeats between the two.
 //!
-//! The cache follows the store by one tail and would lose whatever a tail skips. So these cases run under load, and
-//! with slow readers.
+//! The cache follows the store by one tail, so a change that the tail skips would never reach the cache. Cases
+//! therefore run under load and with slow readers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use keelson_meta::Revision;
 use super::{Factory, assert_future, changes, commit, delete, drain, key, put, read, relative, text};
 use crate::store::{Store, StoreEvent, Transaction};
 
-/// Puts, overwrites and deletes arrive in order, from before and after the tail was opened.
+/// Puts, overwrites and deletes arrive in order, both those from before the tail was opened and later ones.
 pub async fn a_tail_gives_history_and_then_what_is_committed(factory: &mut impl Factory) {
     let store = factory.open().await;
     let start = store.current_revision().await.unwrap();
@@ -28,7 +28,7 @@ pub async fn a_tail_gives_history_and_then_what_is_committed(factory: &mut impl 
     assert_eq!(changes(&drain(&mut rest, middle, last).await), expected[2..]);
 }
 
-/// No earlier change arrives.
+/// A tail from the newest revision delivers no earlier change.
 pub async fn a_tail_from_the_newest_revision_gives_only_new_changes(factory: &mut impl Factory) {
     let store = factory.open().await;
     let start = commit(&*store, put("a", "1")).await;
@@ -39,7 +39,7 @@ pub async fn a_tail_from_the_newest_revision_gives_only_new_changes(factory: &mu
     assert_eq!(events[0].revision, last);
 }
 
-/// A revision beyond the newest is refused at once instead of waiting.
+/// A tail from beyond the newest revision fails at once instead of waiting.
 pub async fn a_tail_from_the_future_is_refused(factory: &mut impl Factory) {
     let store = factory.open().await;
     let next = commit(&*store, put("a", "1")).await.next();
@@ -57,7 +57,7 @@ pub async fn a_long_history_is_delivered_whole(factory: &mut impl Factory) {
     assert!(events.iter().enumerate().all(|(at, event)| event.value.as_ref().map(text) == Some(at.to_string())));
 }
 
-/// A tail loses nothing for a reader that pauses.
+/// A reader that pauses still gets every change.
 pub async fn a_tail_that_is_not_polled_catches_up(factory: &mut impl Factory) {
     let store = factory.open().await;
     let start = store.current_revision().await.unwrap();
@@ -119,7 +119,7 @@ pub async fn tails_started_under_load_have_no_gap_and_no_repeat(factory: &mut im
 
 async fn write_rounds(store: Arc<dyn Store>, writer: usize) {
     for round in 0..50 {
-        // Every delete finds the key that the previous round has put.
+        // Every delete finds the key that the previous round put.
         let name = format!("w{writer}/{}", round / 2 % 5);
         commit(&*store, if round % 2 == 1 { delete(&name) } else { put(&name, &round.to_string()) }).await;
     }

@@ -1,6 +1,6 @@
 //! Transactions: atomic, in one order, and visible at once.
 //!
-//! Other readers observe compares, writes and revisions, and must never see a partial transaction.
+//! A reader must never see a partial transaction.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +36,7 @@ pub async fn a_failing_compare_returns_the_current_value_and_writes_nothing(fact
     assert!(store.known_revision().is_none_or(|known| known == revision));
 }
 
-/// Each condition, on keys inside and outside of the writes.
+/// Each condition works on keys that the transaction writes and on other keys.
 pub async fn compares_hold_for_written_and_unwritten_keys(factory: &mut impl Factory) {
     let store = factory.open().await;
     let first = commit(&*store, put("a", "1").when(key("a"), Condition::Absent)).await;
@@ -77,7 +77,7 @@ pub async fn every_write_reports_its_revision(factory: &mut impl Factory) {
     assert_eq!(store.current_revision().await.unwrap(), *revisions.last().unwrap());
 }
 
-/// No revision, no event, no error.
+/// A delete of an absent key makes no revision, no event and no error.
 pub async fn deleting_an_absent_key_does_nothing(factory: &mut impl Factory) {
     let store = factory.open().await;
     let revision = commit(&*store, put("a", "1")).await;

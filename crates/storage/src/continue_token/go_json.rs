@@ -1,7 +1,7 @@
 //! The subset of Go's encoding/json for continue tokens: syntax errors in Go's words, the members of the top-level
 //! object, and string quoting.
 //!
-//! The scanner keeps its own stack of open brackets, so a hostile token can't exhaust the thread's.
+//! The scanner keeps its own stack of open brackets, so a hostile token can't exhaust the thread's stack.
 
 /// Go's nesting limit.
 const MAX_DEPTH: usize = 10_000;

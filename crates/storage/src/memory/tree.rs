@@ -1,7 +1,7 @@
-//! The ordered map of the in-memory engine: a B-tree whose clones share nodes until one of them is written to.
+//! The ordered map of the in-memory engine: a B-tree whose clones share nodes until one of them writes.
 //!
-//! A clone costs one count, and a write after it copies the nodes on the way to its key. So a fork of a store costs nothing until it
-//! differs. Nodes are split when they are full and are never joined; an empty one is dropped.
+//! A clone increments one reference count. A later write copies the nodes on the path to its key. So a fork of a store
+//! costs nothing until its contents differ. The map splits full nodes and never joins nodes; it drops empty ones.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(super) struct Tree<V>(Arc<Node<V>>);
 #[derive(Clone)]
 enum Node<V> {
     Leaf(Vec<(StoreKey, V)>),
-    /// The children, each with a key that none of its keys is below. The one of the first child counts for nothing.
+    /// The children, each with a lower limit of its keys. The map ignores the limit of the first child.
     Inner(Vec<(StoreKey, Arc<Node<V>>)>),
 }
 
@@ -41,7 +41,7 @@ impl<V> Tree<V> {
         }
     }
 
-    /// The entries from a key on, in order.
+    /// Returns the entries from a key on, in order.
     pub(super) fn from(&self, key: &StoreKey) -> Iter<'_, V> {
         let mut iter = Iter { inner: Vec::new(), leaf: [].iter() };
         let mut node = &*self.0;
@@ -60,7 +60,7 @@ impl<V> Tree<V> {
         }
     }
 
-    /// All entries, in order.
+    /// Returns all entries, in order.
     pub(super) fn iter(&self) -> Iter<'_, V> {
         let mut iter = Iter { inner: Vec::new(), leaf: [].iter() };
         iter.descend(&self.0);
@@ -69,17 +69,17 @@ impl<V> Tree<V> {
 }
 
 impl<V: Clone + Default> Tree<V> {
-    /// Changes the value of a key, which begins with the default.
+    /// Changes the value of a key. An absent key starts with the default value.
     pub(super) fn update(&mut self, key: StoreKey, change: impl FnOnce(&mut V)) {
         if let Some((first, behind)) = update(&mut self.0, key, change) {
             let before = std::mem::replace(&mut self.0, Arc::new(Node::Leaf(Vec::new())));
-            // The first key of a first child counts for nothing.
+            // The map ignores the key of the first child.
             self.0 = Arc::new(Node::Inner(vec![(StoreKey::new(""), before), (first, behind)]));
         }
     }
 
-    /// Changes the values for which `concerns` holds, and removes those for which `change` returns false. Nodes without any are not
-    /// copied.
+    /// Calls `change` for the values for which `concerns` returns true, and removes those for which `change` returns
+    /// false. Nodes without such values are not copied.
     pub(super) fn retain(&mut self, concerns: impl Fn(&V) -> bool, mut change: impl FnMut(&mut V) -> bool) {
         if retain(&mut self.0, &concerns, &mut change) == Left::Nothing {
             *self = Self::default();
@@ -87,12 +87,12 @@ impl<V: Clone + Default> Tree<V> {
     }
 }
 
-/// The child in which a key is or would be.
+/// Returns the index of the child that has the key or would have it.
 fn child_of<V>(children: &[(StoreKey, Arc<Node<V>>)], key: &StoreKey) -> usize {
     children.partition_point(|(first, _)| first <= key).saturating_sub(1)
 }
 
-/// Changes a value below a node. Returns the second half of a node that was split, with its first key.
+/// Changes a value below a node. If the node was split, returns the second half with its first key.
 fn update<V: Clone + Default>(
     node: &mut Arc<Node<V>>,
     key: StoreKey,
@@ -162,13 +162,13 @@ fn is_concerned<V>(node: &Node<V>, concerns: &impl Fn(&V) -> bool) -> bool {
 
 /// Entries in order.
 pub(super) struct Iter<'t, V> {
-    /// The rest of the children of each inner node on the way to the leaf.
+    /// For each inner node on the path to the leaf, the children that are not yet visited.
     inner: Vec<std::slice::Iter<'t, (StoreKey, Arc<Node<V>>)>>,
     leaf: std::slice::Iter<'t, (StoreKey, V)>,
 }
 
 impl<'t, V> Iter<'t, V> {
-    /// Goes to the first leaf below a node.
+    /// Moves to the first leaf below a node.
     fn descend(&mut self, mut node: &'t Node<V>) {
         loop {
             match node {
