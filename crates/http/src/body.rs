@@ -33,7 +33,8 @@ pub enum BodyError {
     Stalled(Duration),
 }
 
-/// An error after the head of a 200 response. Only a broken body shows that it is not whole.
+/// An error after the status line of a 200 response. Only the broken body shows the client that the response is
+/// incomplete.
 impl From<ApiError> for BodyError {
     fn from(error: ApiError) -> Self {
         Self::Aborted(error.to_string())
@@ -43,7 +44,7 @@ impl From<ApiError> for BodyError {
 /// The body of every response.
 pub type ResponseBody = UnsyncBoxBody<Bytes, BodyError>;
 
-/// A body that is known whole.
+/// A body whose bytes are all in memory.
 pub fn full(bytes: impl Into<Bytes>) -> ResponseBody {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
@@ -53,14 +54,15 @@ pub fn empty() -> ResponseBody {
     Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 
-/// A body that is made while it is sent.
+/// A body that is produced while it is sent.
 pub fn stream(body: impl Body<Data = Bytes, Error = BodyError> + Send + 'static) -> ResponseBody {
     UnsyncBoxBody::new(body)
 }
 
-/// Resets a response that makes no frame for `patience` although the connection asks for one.
+/// Resets a response that produces no frame for `patience` although the connection requests one.
 ///
-/// The time a client takes to read is not counted: a body is only asked for more when there is room to send it.
+/// The time that a client takes to read does not count: the connection requests a frame only when it has room to send
+/// it.
 pub struct Progress {
     inner: ResponseBody,
     patience: Duration,
@@ -68,7 +70,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Watches over `inner`.
+    /// Applies the time limit to `inner`.
     pub fn new(inner: ResponseBody, patience: Duration) -> Self {
         Self { inner, patience, timer: None }
     }
@@ -107,7 +109,7 @@ impl Body for Progress {
     }
 }
 
-/// A body that holds something until it was sent, or given up.
+/// A body that keeps a guard alive until it is sent or dropped.
 pub struct Guarded<G> {
     inner: ResponseBody,
     guard: G,
@@ -144,14 +146,14 @@ impl<G: Unpin> Body for Guarded<G> {
 
 /// Counts what is sent of a body.
 pub trait BodyMeter {
-    /// A frame of so many bytes was sent.
+    /// The connection took a frame of this many bytes.
     fn sent(&mut self, bytes: usize);
 
-    /// The body ended before it was whole.
+    /// The body was dropped or failed before its end.
     fn broken_off(&mut self);
 }
 
-/// A body that is counted, and that holds something until it was sent, or given up.
+/// A body with a meter for its frames, which also keeps a guard alive until it is sent or dropped.
 pub struct Measured<M, G> {
     inner: ResponseBody,
     meter: M,

@@ -25,7 +25,8 @@ const DRAIN_BYTES: u64 = 2 * MAX_REQUEST_BYTES as u64;
 /// The time limit of draining.
 const DRAIN_TIME: Duration = Duration::from_secs(3);
 
-/// For how many bytes more than came a client is believed that it will send them.
+/// The buffer for a body grows at once to at most this many times the bytes received, whatever size the client
+/// declares.
 const TRUSTED: usize = 15;
 
 type IncomingError = Box<dyn std::error::Error + Send + Sync>;
@@ -40,7 +41,7 @@ pub struct RequestBody {
     unread: Option<Unread>,
     /// The failure, until a read returns it.
     failed: Option<IncomingError>,
-    /// True if the client sends nothing before the server begins to read.
+    /// True if the client waits for `100 Continue` before it sends the body.
     held_back: bool,
 }
 
@@ -51,11 +52,11 @@ impl RequestBody {
         B: Body<Data = Bytes, Error: Into<IncomingError>> + Send + 'static,
     {
         let unread = Some(incoming.map_err(Into::into).boxed_unsync());
-        // Reading is what makes the connection say `100 Continue`.
+        // The first read of the body makes the connection send `100 Continue`.
         Self { begun: Vec::new(), failed: None, unread, held_back: headers.contains_key(EXPECT) }
     }
 
-    /// A body that is known whole, for callers inside the process.
+    /// A body whose bytes are in memory, for callers inside the process.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Self {
         let unread = Some(Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync());
         Self { begun: Vec::new(), failed: None, unread, held_back: false }
@@ -66,14 +67,14 @@ impl RequestBody {
         self.begun.is_empty() && self.failed.is_none() && self.unread.as_ref().is_none_or(Body::is_end_stream)
     }
 
-    /// Returns true if the body has more than this many bytes. It reads no more than necessary; [`read`](Self::read) reports a
-    /// client that stopped sending.
+    /// Returns true if the body has more than this many bytes. Reads no more than is necessary for that. If the client
+    /// stops sending, [`read`](Self::read) returns the error.
     pub async fn has_more_than(&mut self, bytes: usize) -> bool {
         if self.known_bytes() > bytes as u64 {
             return true;
         }
         let mut read: usize = self.begun.iter().map(Bytes::len).sum();
-        // A body that declares less is not read for this.
+        // Nothing is read of a body that declares a smaller size.
         let Some(unread) = &self.unread else { return false };
         let most = unread.size_hint().upper().map(|most| read as u64 + most);
         if unread.is_end_stream() || most.is_some_and(|most| most <= bytes as u64) {
@@ -98,8 +99,8 @@ impl RequestBody {
         }
     }
 
-    /// Takes in the body up to its end, or until there is more of it than `limit` bytes; nothing of one that declares to be larger.
-    /// [`read`](Self::read) reports how that went. Dropping the future loses nothing.
+    /// Reads the body into memory up to its end, or until it exceeds `limit` bytes. Reads nothing of a body that
+    /// declares a larger size. [`read`](Self::read) returns the errors. Dropping the future loses no bytes.
     pub async fn gather(&mut self, limit: usize) {
         if self.unread.as_ref().is_some_and(|unread| unread.size_hint().lower() > limit as u64) {
             return;
@@ -118,7 +119,7 @@ impl RequestBody {
         }
     }
 
-    /// The smallest possible size in bytes: the exact one if it is declared, or the body was read to its end.
+    /// The minimum size in bytes. It is exact if the client declares the size, or if the body was read to its end.
     pub fn known_bytes(&self) -> u64 {
         let begun: usize = self.begun.iter().map(Bytes::len).sum();
         begun as u64 + self.unread.as_ref().map_or(0, |unread| unread.size_hint().lower())
@@ -166,7 +167,7 @@ impl RequestBody {
                 return Err(ApiError::TooLarge { limit });
             }
             if first.is_empty() && joined.is_empty() {
-                // Most bodies arrive in one frame, which is then handed on without a copy.
+                // Most bodies arrive in one frame, which needs no copy.
                 first = data;
             } else {
                 joined.extend_from_slice(&std::mem::take(&mut first));
@@ -179,8 +180,8 @@ impl RequestBody {
         Ok(if joined.is_empty() { first } else { joined.freeze() })
     }
 
-    /// The capacity for the rest of the body: as much as the client has declared, so that pieces are moved seldom. It is small for
-    /// a client that has sent little.
+    /// The capacity for the rest of the body: the declared size, so that the buffer seldom moves. It is small for a
+    /// client that has sent little.
     fn room_for_the_rest(&self, came: usize) -> usize {
         let declared = self.unread.as_ref().map_or(0, |unread| unread.size_hint().lower());
         usize::try_from(declared).unwrap_or(usize::MAX).min(came.saturating_mul(TRUSTED))
@@ -208,7 +209,7 @@ impl RequestBody {
     }
 }
 
-/// The body as it comes, for who passes it on.
+/// Passes the body on while it arrives, for the proxy.
 impl Body for RequestBody {
     type Data = Bytes;
     type Error = IncomingError;

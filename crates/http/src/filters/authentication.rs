@@ -1,7 +1,7 @@
 //! The user of a request: from its client certificate, its bearer token, or the headers of a front proxy.
 //!
-//! Certificates are verified before. An invalid certificate or token is refused rather than ignored. A client without either is
-//! anonymous.
+//! Client certificates were verified earlier, when the connection opened. A request with an invalid certificate or
+//! token is refused, not treated as anonymous. A client without either is anonymous.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use percent_encoding::percent_decode_str;
 use super::bearer;
 use crate::websocket;
 
-/// For which site a browser asks (Fetch Metadata Request Headers, section 2.3).
+/// The header in which a browser says which site made the request (Fetch Metadata Request Headers, section 2.3).
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The start of the `User-Agent` of every browser.
@@ -48,14 +48,16 @@ impl TokenAuthenticator for ServiceAccountTokens {
     }
 }
 
-/// The certificate that counts for a request. A browser presents its user's certificate for pages of other sites too, and marks such
-/// requests in fields that no page can set. Such pages must not act as the user. Front proxies pass on the fields of their clients.
+/// The certificate identity of a request. Requests that a browser makes for a page of another site get none: the
+/// browser presents its user's certificate for these too, and such pages must not act as the user. The browser marks
+/// these requests in fields that no page can set. Front proxies pass on the fields of their clients.
 pub(super) fn identity_for(identity: Option<Arc<ClientIdentity>>, headers: &HeaderMap) -> Option<Arc<ClientIdentity>> {
     identity.filter(|identity| identity.is_front_proxy() || !is_of_another_site(headers))
 }
 
-/// Returns true for a request that a browser makes for a page of another site. Some browsers send no fetch metadata with the handshake of a
-/// websocket, whose messages any page can read: there the origin of the page counts. Other programs may send any origin.
+/// Returns true for a request that a browser makes for a page of another site. Some browsers send no fetch metadata
+/// with a websocket handshake, and any page can read the messages, so the `Origin` decides there. Other programs may
+/// send any `Origin`.
 fn is_of_another_site(headers: &HeaderMap) -> bool {
     const ANOTHER: [&[u8]; 2] = [b"cross-site", b"same-site"];
     if let Some(site) = headers.get(FETCH_SITE) {
@@ -94,8 +96,8 @@ pub(super) async fn user(
     }
 }
 
-/// The user in the headers of a front proxy; `None` without a name. As upstream, the first non-empty field counts for the name, and
-/// all fields for groups. The user counts as authenticated.
+/// The user in the headers of a front proxy. `None` without a name. As upstream, the name comes from the first
+/// non-empty field, and groups from all fields. The user counts as authenticated.
 fn user_asked_for(fields: &RequestHeaders, headers: &HeaderMap) -> Option<User> {
     let texts = |name: &String| {
         let values = headers.get_all(name.as_str()).iter();
