@@ -25,7 +25,7 @@ const DRAIN_BYTES: u64 = 2 * MAX_REQUEST_BYTES as u64;
 /// The time limit of draining.
 const DRAIN_TIME: Duration = Duration::from_secs(3);
 
-/// The buffer for a body grows at once to at most this many times the bytes received, whatever size the client
+/// The capacity reserved for the rest of a body is at most this many times the bytes received, whatever the client
 /// declares.
 const TRUSTED: usize = 15;
 

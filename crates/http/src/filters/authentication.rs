@@ -1,7 +1,7 @@
 //! The user of a request: from its client certificate, its bearer token, or the headers of a front proxy.
 //!
-//! Client certificates were verified earlier, when the connection opened. A request with an invalid certificate or
-//! token is refused, not treated as anonymous. A client without either is anonymous.
+//! The listener verifies client certificates. A request with an invalid certificate or token is refused, not treated as
+//! anonymous. A client without either is anonymous.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub trait TokenAuthenticator: Send + Sync {
     /// The user of a token, with a warning for the client if the token should be replaced.
     ///
     /// # Errors
-    /// [`ApiError::Unauthorized`] for a token that proves nothing.
+    /// [`ApiError::Unauthorized`] for an invalid or unknown token.
     fn user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<(User, Option<&'static str>), ApiError>>;
 }
 
