@@ -23,8 +23,8 @@ pub(crate) fn form(content_type: Option<&HeaderValue>) -> Option<Form> {
     })
 }
 
-/// Records the object of a request: its references, and the whole object where the audit level requires it. Records the
-/// object's namespace if the path has none and `names_namespace` returns true.
+/// Records the object of a request: its references, and the whole object where the audit level requires it. The
+/// recorded object keeps its namespace only if `names_namespace` returns true.
 pub(crate) fn note_object(audit: &AuditRecord, object: &Object, names_namespace: impl FnOnce() -> bool) {
     if !audit.is_read() {
         return;

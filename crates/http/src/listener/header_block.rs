@@ -4,7 +4,7 @@
 //! the fields that change the table and drops all others. The shortened request has the method of the original and a
 //! mark, and serves only to be refused.
 
-/// The longest URL of a request, in bytes: hyper can parse no longer one.
+/// The longest URL of a request in bytes: the `http` crate parses no longer one.
 pub(super) const MOST_URL_BYTES: usize = u16::MAX as usize - 1;
 /// The bytes of all header fields of a request, as they are sent, with 32 for each field.
 pub(super) const MOST_FIELD_BYTES: usize = 256 * 1024;
