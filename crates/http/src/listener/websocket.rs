@@ -1,4 +1,4 @@
-//! Sends a watch over a websocket, on a connection that HTTP has left.
+//! Sends a watch over a websocket, on an upgraded connection.
 //!
 //! The body of the watch is the same as for a chunked one. It holds seats and shares, and `stall.rs` finds a client
 //! that reads nothing. Each frame of the body becomes one message. Messages of the client are read and dropped, within
