@@ -45,7 +45,7 @@ pub(super) async fn handle(
 pub(super) struct Showing {
     /// The order of the items.
     pub(super) order: Option<RowOrder>,
-    /// The fields that are removed from each item.
+    /// Selects the fields of each item.
     pub(super) mask: Option<Arc<Mask>>,
 }
 

@@ -92,7 +92,7 @@ fn tell_failures(headers: &mut HeaderMap, caller: &Caller, failures: &FailedEval
     caller.warnings().add(format!("keelson.io/where has no value for {objects} not in the answer{why}"));
 }
 
-/// The fields that are removed from each object.
+/// The mask that selects the fields of each object.
 ///
 /// # Errors
 /// 400 for forms that are built from whole objects.

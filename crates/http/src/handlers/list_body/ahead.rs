@@ -94,7 +94,7 @@ pub(in crate::handlers) async fn done<T: Send + 'static>(bytes: u64, work: impl 
     }
 }
 
-/// The results of pieces of work, each on so many bytes, in their order, a few of which are done at a time.
+/// The results of several pieces of work, each on this many bytes, in order. At most [`BLOCKS_AHEAD`] run at once.
 ///
 /// # Panics
 /// When the work does.
@@ -106,7 +106,7 @@ where
     stream::iter(work).map(|(bytes, work)| beside(bytes, work)).buffered(BLOCKS_AHEAD)
 }
 
-/// The result of work on so many bytes, which is done on another thread if there is a share left for it, or it is heavy.
+/// Runs work on this many bytes: on another thread if a share is free or the work is heavy, and otherwise here.
 ///
 /// # Panics
 /// When the work does.
@@ -117,7 +117,7 @@ pub(super) fn beside<T: Send + 'static>(
     match begin(bytes, work) {
         Ok(under_way) => outcome(under_way).left_future(),
         Err(work) => async move {
-            // Others have their turn, and a client that leaves ends it.
+            // Other tasks get a turn. The future is dropped here if the client disconnects.
             tokio::task::yield_now().await;
             work()
         }
@@ -125,19 +125,19 @@ pub(super) fn beside<T: Send + 'static>(
     }
 }
 
-/// A list, as it is or as one gzip member, whose blocks are made ahead.
+/// The body of a list, plain or as one gzip member, whose blocks are encoded ahead of the stream.
 pub(in crate::handlers) struct AheadBody {
-    /// Writes what is left; `None` once the last frame is made.
+    /// Writes the rest of the list. `None` once the last frame is complete.
     writer: Option<ListWriter>,
     entries: Entries,
     ahead: VecDeque<Ahead>,
     /// The bytes before the items, until they are sent.
     start: Option<Vec<u8>>,
-    /// The books of the gzip member, if it is one.
+    /// The state of the gzip member, if the list is compressed.
     member: Option<MemberWriter>,
 }
 
-/// A block that was begun.
+/// A block that was started.
 enum Ahead {
     UnderWay(UnderWay<Made>),
     Made(Made),

@@ -1,4 +1,4 @@
-//! Removes masked fields from the items of a list before they are encoded.
+//! Removes the fields that a mask does not select from the items of a list, before they are encoded.
 //!
 //! Items are masked while they are sent, batch by batch, so a list with a mask needs no more memory than one without.
 

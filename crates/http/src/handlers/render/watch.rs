@@ -26,7 +26,7 @@ pub(in crate::handlers) struct EventEncoder {
     renderer: Renderer,
     /// True once the column definitions were sent.
     columns_sent: bool,
-    /// The fields removed from each object.
+    /// Selects the fields of each object.
     mask: Option<Arc<Mask>>,
     /// Counts the events for metrics.
     meter: Option<WatchMeter>,
