@@ -444,8 +444,8 @@ fn accepted(headers: &HeaderMap) -> Vec<Clause<'_>> {
     if clauses.is_empty() {
         clauses.extend(Clause::parse("*/*"));
     }
-    // A clause with weight 0 stays: upstream gives it the lowest priority and does not exclude it. Stable: clauses of
-    // equal priority stay in the client's order.
+    // A clause with weight 0 stays: upstream gives it the lowest priority and does not exclude it. The sort is stable,
+    // so that clauses of equal priority stay in the client's order.
     clauses.sort_by_key(|clause| (std::cmp::Reverse(clause.weight), clause.is_wildcard()));
     clauses
 }
