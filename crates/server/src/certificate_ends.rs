@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_mins(30);
 const TICK: Duration = Duration::from_secs(5);
 /// The log names a certificate from this time before its expiry on.
 const NAMED_BEFORE: Duration = DAY.saturating_mul(30);
-/// The same time for a certificate that the server should have renewed long before.
+/// As [`NAMED_BEFORE`], for a certificate that the server should have renewed long before.
 const RENEWED_BEFORE: Duration = DAY.saturating_mul(14);
 /// The maximum number of objects with a sample in the metrics, those that expire first.
 const MOST_OBJECTS: usize = 100;

@@ -141,7 +141,8 @@ pub(crate) fn warn_of_other_store(config: &Config) {
 }
 
 /// Opens the store of a server. If earlier servers of the data directory used a persistent store, the store must exist
-/// and contain objects, even if the configured store is another one: a mistyped name must not begin a new cluster.
+/// and contain objects. This holds for another configured store too, since a mistyped name must not begin a new
+/// cluster.
 ///
 /// # Errors
 /// When the store cannot be opened, or is missing or empty without `accept_loss`.

@@ -48,9 +48,9 @@ impl TokenAuthenticator for ServiceAccountTokens {
     }
 }
 
-/// The certificate identity of a request. Requests that a browser makes for a page of another site get none: the
-/// browser presents its user's certificate for these too, and such pages must not act as the user. The browser marks
-/// these requests in fields that no page can set. Front proxies pass on the fields of their clients.
+/// The certificate identity of a request. Requests that a browser makes for a page of another site get none, since such
+/// pages must not act as the user. The browser presents its user's certificate for these requests too, but marks them
+/// in fields that no page can set. Front proxies pass on the fields of their clients.
 pub(super) fn identity_for(identity: Option<Arc<ClientIdentity>>, headers: &HeaderMap) -> Option<Arc<ClientIdentity>> {
     identity.filter(|identity| identity.is_front_proxy() || !is_of_another_site(headers))
 }

@@ -1,11 +1,12 @@
 //! Flow control: priority and fairness of requests, by the stored flow schemas and priority levels.
 //!
-//! A request is classified after authentication. It takes seats of its level by its cost (`cost.rs`), and returns them as soon as
-//! its response needs no memory of the server: at once for a small complete response, at the end of a streamed one. While a
-//! streamed response waits for its client, its seats are lent (`lent.rs`). A request without a seat waits in a fair queue
-//! (`keelson-fairness`) for a part of its deadline, and then gets 429. A watch has seats until it has sent its initial objects.
-//! Requests for aggregated servers have seats of their own. Without priority and fairness two numbers limit all requests except
-//! those of administrators.
+//! A request is classified after authentication. It takes seats of its level by its cost (`cost.rs`), and returns them
+//! as soon as its response needs no memory of the server. That is at once for a small complete response, and at the end
+//! of a streamed one. While a streamed response waits for its client, its seats are lent (`lent.rs`).
+//!
+//! A request without a seat waits in a fair queue (`keelson-fairness`) for a part of its time limit, and then gets 429.
+//! A watch has seats until it has sent its initial events. Requests for aggregated servers have separate seats. Without
+//! priority and fairness, two numbers limit all requests except those of administrators.
 
 mod cost;
 mod dumps;

@@ -59,7 +59,7 @@ pub(super) enum Source {
     Converted {
         batches: Converted,
         bytes: u64,
-        /// The same items for a second pass after measuring. `None` if they cannot be read twice.
+        /// The items again, for a second pass after measuring. `None` if they cannot be read twice.
         again: Option<Converted>,
     },
 }

@@ -88,7 +88,7 @@ pub(super) struct Ticket {
     connections: Arc<Connections>,
     number: u64,
     place: Arc<Place>,
-    /// The user for whom the connection counts.
+    /// The user that the connection counts for.
     holder: OnceLock<Holder>,
 }
 

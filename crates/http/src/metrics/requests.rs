@@ -41,7 +41,7 @@ pub(super) struct RequestLabels<'a> {
 }
 
 impl<'a> RequestLabels<'a> {
-    /// The labels of all families. Those of watches have no others.
+    /// The labels of all families. Families of watches have no others.
     pub(super) const fn of_watches(&self) -> [(&'static str, &'a str); 7] {
         let Self { verb, group, version, resource, subresource, scope, .. } = *self;
         [

@@ -117,7 +117,7 @@ async fn session(client: Upgraded, server: Upgraded, streams: Streams) {
     let passed = AtomicU64::new(0);
     let ended = async {
         let mut kubelet = Kubelet::open(from_kubelet, &to_kubelet, streams).await?;
-        // The first message tells the client that the session has begun.
+        // The first message shows the client that the session has begun.
         let first = if streams.stdout { Some(STDOUT) } else { streams.stderr.then_some(STDERR) };
         send(&mut sink, first.unwrap_or(ERROR), &[]).await?;
         let (stdin, resize) = (kubelet.stdin, kubelet.resize);

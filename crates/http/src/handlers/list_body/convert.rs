@@ -123,7 +123,7 @@ struct Blocks {
     /// The remaining entries. `None` at the end.
     source: Option<Source>,
     view: VersionedView,
-    /// Items for the next blocks, some of which need conversion.
+    /// Items for the next blocks. Some need conversion.
     gathered: VecDeque<Arc<Entry>>,
     /// Their size in bytes.
     bytes: usize,
