@@ -21,7 +21,7 @@ const CHANGING_VERBS: [&str; 3] = ["patch", "create", "update"];
 /// The scope of namespaced objects.
 const NAMESPACED: &str = "Namespaced";
 
-/// A text that is usually part of the program, and sometimes comes from a custom or aggregated API.
+/// A string, usually a constant of the program, and owned for custom and aggregated APIs.
 pub type Text = Cow<'static, str>;
 
 /// One version of a group from one source.

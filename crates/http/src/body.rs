@@ -1,8 +1,8 @@
 //! Bodies of requests and responses.
 //!
-//! A response body is a stream of frames that may fail. A failure after the first byte is an `Err` from the stream. It resets the
-//! HTTP/2 stream or cuts the HTTP/1.1 chunked body: a client must never take a broken response for a whole one. Request bodies are
-//! read whole, up to a limit, and not before a handler reads them (`request.rs`).
+//! A response body is a stream of frames that may fail. A failure after the first byte is an `Err` from the stream. It
+//! resets the HTTP/2 stream or cuts the HTTP/1.1 chunked body, since a client must never take a broken response for a
+//! complete one. Request bodies are read completely, up to a limit, and not before a handler reads them (`request.rs`).
 
 mod request;
 
@@ -19,7 +19,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 pub use request::RequestBody;
 
-/// The largest request body in bytes (3 MiB, as the reference server has it).
+/// The largest request body in bytes (3 MiB, as upstream).
 pub const MAX_REQUEST_BYTES: usize = 3 * 1024 * 1024;
 
 /// The reason why a response body ended early.
@@ -28,7 +28,7 @@ pub enum BodyError {
     /// The producer of the body failed.
     #[error("the response was given up: {0}")]
     Aborted(String),
-    /// The body made no frame for this long although the connection could have taken one.
+    /// The body produced no frame for this time although the connection had room for one.
     #[error("the response made no progress for {0:?}")]
     Stalled(Duration),
 }

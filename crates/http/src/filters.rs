@@ -462,7 +462,7 @@ impl Pipeline {
         Ok((time_limit::watched(limit, response), holds))
     }
 
-    /// Authenticates, impersonates and authorizes. The user is recorded once the impersonation is known.
+    /// Authenticates, impersonates and authorizes. Records the user of the request after impersonation.
     async fn permitted_user(
         &self,
         client: &dyn ClientConnection,

@@ -426,7 +426,7 @@ impl<'a> Clause<'a> {
     }
 }
 
-/// The weight that a `q=` parameter gives, in thousandths; `None` for other parameters.
+/// The weight in a `q=` parameter, in thousandths. `None` for other parameters.
 fn weight(parameter: &str) -> Option<u16> {
     let (key, value) = parameter.split_once('=')?;
     if !key.trim().eq_ignore_ascii_case("q") {

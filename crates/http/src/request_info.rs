@@ -112,7 +112,7 @@ pub struct RequestInfo {
     pub is_session: bool,
 }
 
-/// Subresources whose responses another server streams without an end, whatever the verb.
+/// Subresources whose responses may be streams without an end, whatever the verb.
 const SESSIONS: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 
 /// The number of path segments of an object's subresource, the most without the rest of a proxy's path.

@@ -107,7 +107,8 @@ pub(crate) fn check_front_proxies(told: &AuthenticationInfo) -> anyhow::Result<(
     Ok(())
 }
 
-/// The content of a file. The first start creates this server's own authority, so that is taken from memory.
+/// The content of a file. This server's own authority is taken from memory, since the first start writes its file only
+/// later.
 fn authorities(config: &Config, pki: &Pki, path: &Path) -> anyhow::Result<String> {
     let own = config.data_dir.as_ref().map(|directory| directory.join("pki").join("ca.crt"));
     if own.is_some_and(|own| std::path::absolute(path).is_ok_and(|path| path == own)) {

@@ -35,7 +35,7 @@ type Unread = UnsyncBoxBody<Bytes, IncomingError>;
 /// The body of a request, not yet read.
 #[derive(Debug)]
 pub struct RequestBody {
-    /// The bytes read to find out the size.
+    /// The frames read so far, to measure the body.
     begun: Vec<Bytes>,
     /// `None` once it was read to its end, or failed.
     unread: Option<Unread>,
@@ -62,7 +62,7 @@ impl RequestBody {
         Self { begun: Vec::new(), failed: None, unread, held_back: false }
     }
 
-    /// Returns true if the body is known to be empty.
+    /// Returns true if the body is empty, as far as its headers or the bytes read so far show.
     pub fn is_empty(&self) -> bool {
         self.begun.is_empty() && self.failed.is_none() && self.unread.as_ref().is_none_or(Body::is_end_stream)
     }
@@ -125,7 +125,8 @@ impl RequestBody {
         begun as u64 + self.unread.as_ref().map_or(0, |unread| unread.size_hint().lower())
     }
 
-    /// Returns true if the body contains one of these texts. It reads and keeps the whole body, which must be known to be small.
+    /// Returns true if the body contains one of these texts. Reads the whole body into memory, so the caller must check
+    /// its size first.
     pub async fn holds_one_of(&mut self, texts: &[&[u8]]) -> bool {
         self.held_back = false;
         while let Some(data) = self.next().await {
@@ -288,7 +289,7 @@ mod tests {
             let unread = Some(StreamBody::new(futures::stream::iter(pieces)).boxed_unsync());
             let mut body = RequestBody { begun: Vec::new(), failed: None, unread, held_back: false };
             if bytes > 3 {
-                // It makes no difference whether it was taken in before.
+                // The result is the same if a part was read into memory before.
                 body.gather(usize::from(bytes) - 1).await;
             }
             assert_eq!(body.has_more_than(4).await, much);

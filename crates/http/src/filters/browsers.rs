@@ -17,7 +17,8 @@ use crate::respond;
 /// The policy of all documents except the console's files.
 const POLICY: HeaderValue = HeaderValue::from_static("default-src 'none'; sandbox; frame-ancestors 'none'");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
-/// Sent with each request for the script of a service worker (Service Workers, section 4.3); no page can set or omit it.
+/// The header of each request for the script of a service worker (Service Workers, section 4.3). No page can set or
+/// omit it.
 const SERVICE_WORKER: HeaderName = HeaderName::from_static("service-worker");
 
 /// Adds the policy of the path. The console's files have their own. An aggregated server cannot replace it.
@@ -33,7 +34,7 @@ pub(crate) fn confined(mut response: Response<ResponseBody>) -> Response<Respons
     response
 }
 
-/// The refusal of a request for the script of a service worker; `None` for any other request.
+/// The refusal of a request for the script of a service worker. `None` for any other request.
 pub(super) fn refused_worker(headers: &HeaderMap, path: &str, form: MediaType) -> Option<Response<ResponseBody>> {
     headers.get(SERVICE_WORKER)?;
     let refusal = ApiError::Refused {

@@ -20,7 +20,7 @@ use crate::request_info::RequestInfo;
 /// The longest time until the response's status and headers, and between two frames of its body.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The limit of a request: none for watches, or what `?timeout=` asks for, within [`REQUEST_TIMEOUT`].
+/// The limit of a request: none for watches, otherwise the parameter `timeout`, at most [`REQUEST_TIMEOUT`].
 ///
 /// # Errors
 /// [`ApiError::BadRequest`] when the parameter is not a duration.

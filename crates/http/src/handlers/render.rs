@@ -3,7 +3,6 @@
 //! Invariant: objects have the fields of the requested version, since the caller converts them first. Canonical bytes
 //! are copied if the client requests them. Everything else is encoded one object at a time. Handlers select the
 //! objects, and only this module knows encodings.
-//! knows encodings.
 
 mod list;
 mod object;

@@ -68,7 +68,7 @@ impl FieldValidation {
 
     /// The level in a query.
     pub(super) fn of(query: &str) -> Self {
-        // Few requests have the parameter, and all requests come here.
+        // Checked first, since few requests have the parameter.
         if !query.contains("fieldValidation") {
             return Self::None;
         }

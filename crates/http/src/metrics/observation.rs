@@ -166,7 +166,7 @@ fn verb(info: &RequestInfo) -> &'static str {
 
 /// The value of the parameter `dryRun`.
 fn dry_run(parts: &Parts) -> &'static str {
-    // Few requests have the parameter, and all requests come here.
+    // Checked first, since few requests have the parameter.
     let query = parts.uri.query().filter(|query| query.contains("dryRun")).unwrap_or_default();
     let mut dry_runs = form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == "dryRun");
     match dry_runs.next() {

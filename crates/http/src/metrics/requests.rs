@@ -176,13 +176,13 @@ impl Requests {
         known.series.entry(OwnLabels::from(&labels)).or_insert_with(new).clone()
     }
 
-    /// Sets the function that knows the served resources. Until then, every requested resource counts as served.
+    /// Sets the function that returns true for served resources. Until then, every requested resource counts as served.
     pub(super) fn serve(&self, serves: Serves) {
         // There is one server, which sets it once.
         let _first = self.0.serves.set(serves);
     }
 
-    /// Sets the function that knows the deprecated versions. Until then, no version counts as deprecated.
+    /// Sets the function that returns deprecation warnings. Until then, no version counts as deprecated.
     pub(super) fn deprecate(&self, deprecations: Deprecations) {
         let _first = self.0.deprecations.set(deprecations);
     }

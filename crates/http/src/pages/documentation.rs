@@ -2,8 +2,7 @@
 //!
 //! The crates of the documents get descriptions, one for each group version. The rendering of a version is cached until
 //! its resources change, so that one change among thousands renders one version. The server adds the documents of other
-//! servers
-//! ([`OtherServers`]).
+//! servers ([`OtherServers`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
