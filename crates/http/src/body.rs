@@ -116,7 +116,7 @@ pub struct Guarded<G> {
 }
 
 impl<G> Guarded<G> {
-    /// Keeps `guard` as long as the body.
+    /// Keeps `guard` alive as long as the body.
     pub fn new(inner: ResponseBody, guard: G) -> Self {
         Self { inner, guard }
     }
@@ -161,7 +161,7 @@ pub struct Measured<M, G> {
 }
 
 impl<M, G> Measured<M, G> {
-    /// Keeps `guard` as long as the body.
+    /// Keeps `guard` alive as long as the body, and counts frames with `meter`.
     pub fn new(inner: ResponseBody, meter: M, guard: G) -> Self {
         Self { inner, meter, _guard: guard }
     }

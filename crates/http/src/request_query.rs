@@ -44,7 +44,7 @@ impl RequestQuery {
         self.pairs.pairs().any(|(name, _)| is_parameter(name))
     }
 
-    /// The query extensions of a list; `None` for an ordinary request.
+    /// The query extensions of a list. `None` for an ordinary request.
     ///
     /// # Errors
     /// 400, with the name of the parameter.

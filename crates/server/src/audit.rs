@@ -56,7 +56,7 @@ impl Auditing {
         read_policy(file).map(Some).map_err(|why| anyhow!("loading audit policy file: {why}"))
     }
 
-    /// Opens the backends of the settings; `None` without any.
+    /// Opens the backends in the settings. `None` without any.
     ///
     /// # Errors
     /// A backend cannot be opened.

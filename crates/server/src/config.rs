@@ -43,7 +43,7 @@ pub struct Config {
     pub bind: SocketAddr,
     /// The store of objects.
     pub store: StoreConfig,
-    /// The directory of certificates, keys and the kubeconfig; `None` makes temporary ones.
+    /// The directory of certificates, keys and the kubeconfig. `None` creates temporary ones.
     pub data_dir: Option<PathBuf>,
     /// The history window: the time for which continue tokens and watches can resume. Older history is compacted.
     pub history: Duration,
@@ -92,7 +92,7 @@ pub struct Config {
     pub console: bool,
     /// Additional sources of accepted tokens.
     pub authentication: AuthenticationSources,
-    /// The authorizers, in this order. Members of `system:masters` may do everything without them.
+    /// The authorizers, in this order. Members of `system:masters` need no permission from them.
     pub authorization: AuthorizationSource,
     /// The enabled admission plugins.
     pub admission: Selection,

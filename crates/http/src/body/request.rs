@@ -142,7 +142,7 @@ impl RequestBody {
         texts.iter().any(|text| whole.windows(text.len()).any(|part| part == *text))
     }
 
-    /// Reads the body whole, at most `limit` bytes.
+    /// Reads the whole body, at most `limit` bytes.
     ///
     /// # Errors
     /// [`ApiError::TooLarge`] when the body is, or declares itself, larger; [`ApiError::BadRequest`] when the client
@@ -188,7 +188,7 @@ impl RequestBody {
         usize::try_from(declared).unwrap_or(usize::MAX).min(came.saturating_mul(TRUSTED))
     }
 
-    /// The next piece; `None` at the end.
+    /// The next frame. `None` at the end.
     async fn next(&mut self) -> Option<Result<Bytes, IncomingError>> {
         if let Some(failed) = self.failed.take() {
             return Some(Err(failed));

@@ -42,10 +42,10 @@ const USER_AGENT_BYTES: usize = 1024;
 const WHOLE_BYTES: u64 = 64 << 10;
 /// The largest recorded response, in bytes. The event of a larger one says that the body is omitted.
 const ANSWER_BYTES: usize = 10 << 20;
-/// The header in which proxies name their clients.
+/// The header with the client addresses that proxies add.
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
-/// The annotation of an event whose objects were left out.
+/// The annotation of an event from which objects were omitted.
 const TRUNCATED: &str = "audit.k8s.io/truncated";
 
 /// The events of one request. Dropping it writes the last one, if it was not written before.
@@ -135,7 +135,7 @@ impl Trail {
         }
     }
 
-    /// The audit record of the request; empty before authentication.
+    /// The audit record of the request. Empty before authentication.
     pub(super) fn record(&self) -> &AuditRecord {
         static NOTHING: OnceLock<AuditRecord> = OnceLock::new();
         self.record.get().unwrap_or_else(|| NOTHING.get_or_init(AuditRecord::default))

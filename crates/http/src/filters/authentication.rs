@@ -68,8 +68,8 @@ fn is_of_another_site(headers: &HeaderMap) -> bool {
     websocket::is_wanted(headers) && text(USER_AGENT).starts_with(BROWSERS) && !is_own()
 }
 
-/// The user named by a front proxy, or that of a client certificate, or else of a bearer token, with a warning about the token. A
-/// client with none of these is anonymous.
+/// The user that a front proxy names, or that of a client certificate, or else of a bearer token with a warning about
+/// the token. A client with none of these is anonymous.
 ///
 /// # Errors
 /// [`ApiError::Unauthorized`] for invalid credentials: an expired or untrusted certificate without a valid token, or an unknown
@@ -119,8 +119,8 @@ fn user_asked_for(fields: &RequestHeaders, headers: &HeaderMap) -> Option<User> 
     Some(User { name, uid: first(&fields.uid), groups, extra }.authenticated())
 }
 
-/// The key of an extra value, from the end of a header name. Characters that a header cannot have are escaped; an invalid escape is
-/// kept as it is. Escaped letters keep their case, unlike the rest of a header name.
+/// The key of an extra value, from the suffix of a header name. Keys escape characters that a header name cannot
+/// contain. An invalid escape stays unchanged. Escaped letters keep their case, unlike the rest of a header name.
 pub(super) fn extra_key(escaped: &str) -> String {
     let is_hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
     let bytes = escaped.as_bytes();

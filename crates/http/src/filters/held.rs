@@ -25,10 +25,11 @@ use crate::shares::{Holder, Share};
 const QUERY_WATCH: usize = 16;
 /// A watch counts once more for each block of this many bytes of memory. A watch with usual selectors needs less.
 const BYTES_OF_WATCH: usize = 20 * 1024;
-/// The bytes of memory that a watch keeps for each byte of its query: a requirement `!a` of a selector becomes some 300 bytes.
+/// The bytes of memory that a watch keeps for each byte of its query: a requirement `!a` of a selector needs some 300
+/// bytes.
 const BYTES_FOR_SELECTORS: usize = 64;
 
-/// The resources that an answer holds until it is sent.
+/// The resources that a request holds until its response is sent.
 #[derive(Default)]
 pub(super) struct Holds {
     pub(super) seats: Option<Seats>,

@@ -40,7 +40,7 @@ const ASSOCIATED_KEYS: &str = "authentication.kubernetes.io/associated-node-keys
 /// The API group of impersonated attributes that are no built-in resources: uids and extra values.
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
-/// The impersonated user in the headers of a request.
+/// The user to impersonate, from the headers of a request.
 struct Asked {
     name: String,
     groups: Vec<String>,
@@ -49,7 +49,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// Parses the headers; `None` without any.
+    /// Parses the headers. `None` if there are none.
     fn of(headers: &HeaderMap) -> Result<Option<Self>, ApiError> {
         if !headers.keys().any(is_field) {
             return Ok(None);
@@ -70,7 +70,7 @@ impl Asked {
         Err(ApiError::BadRequest(asked.without_a_name()))
     }
 
-    /// Upstream's error for groups and the like without a user, in Go's form.
+    /// Upstream's error for groups, uid or extra values without a user, in Go's format.
     fn without_a_name(&self) -> String {
         let list = |values: &[String]| match values {
             [] => "[]string(nil)".to_owned(),
@@ -138,7 +138,7 @@ impl Impersonation {
     /// Cost: a comparison of all header names, and a decision for each impersonated value.
     ///
     /// # Errors
-    /// [`ApiError::Forbidden`] without the rights, and [`ApiError::BadRequest`] for groups and the like without a user.
+    /// [`ApiError::Forbidden`] without the rights, and [`ApiError::BadRequest`] for groups, uid or extra values without a user.
     pub(super) async fn acting_as(
         &self,
         user: Arc<User>,
@@ -197,7 +197,7 @@ impl Mode {
         if self == Self::Unconstrained { "legacy" } else { self.name() }
     }
 
-    /// The verb for the user who is impersonated.
+    /// The verb that the requester needs for the impersonated user.
     fn verb(self) -> &'static str {
         match self {
             Self::AssociatedNode => "impersonate:associated-node",

@@ -165,7 +165,7 @@ impl Source {
         Ok(collected)
     }
 
-    /// The next items; `None` at the end.
+    /// The next items. `None` at the end.
     ///
     /// # Errors
     /// 500 when an item cannot be converted or read.

@@ -43,7 +43,7 @@ pub(super) async fn handle(
 /// Parses the options of a patch of this form.
 ///
 /// # Errors
-/// 422 for values that are not allowed.
+/// 422 for invalid values.
 pub(super) fn options(query: &Query<'_>, kind: PatchKind) -> Result<PatchOptions, ApiError> {
     let rules = match kind {
         PatchKind::Apply => options::PatchMode::Apply,

@@ -432,7 +432,7 @@ fn limits(spec: &PriorityLevel, seats: usize) -> Limits {
     }
 }
 
-/// Takes a request out of the queue when it no longer waits.
+/// Removes a request from the queue if its future is dropped while it waits.
 struct WaitGuard<'a> {
     level: &'a Arc<Level>,
     place: Place,

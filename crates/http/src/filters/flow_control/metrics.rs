@@ -82,7 +82,7 @@ const OF_FLOWS: [FlowFamily; 5] = [
     }),
 ];
 
-/// The numbers of the flow schemas that had requests, by level and flow schema.
+/// The metrics of the flow schemas that had requests, by level and flow schema.
 fn flows(control: &FlowControl) -> Vec<(String, String, FlowNumbers)> {
     let mut flows = Vec::new();
     for level in control.levels() {

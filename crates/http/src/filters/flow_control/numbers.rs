@@ -42,7 +42,7 @@ impl<const N: usize> Numbers<N> {
     }
 }
 
-/// The reason for which a request got no seats.
+/// The reason why a request got no seats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rejection {
     NoSeat,

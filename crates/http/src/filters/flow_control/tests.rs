@@ -153,7 +153,7 @@ async fn idle_levels_lend_their_seats_to_busy_ones() {
         held.push(waiting.await.unwrap());
     }
     drop(held);
-    // Its demand falls slowly, but its seats never below those that it does not lend.
+    // Its demand falls slowly, but it always keeps the seats that it does not lend.
     control.adjust();
     assert!(level.lock().queues.limits().seats.unwrap() >= 2);
 }
@@ -174,7 +174,7 @@ async fn without_fairness_two_numbers_bound_all_but_administrators() {
     assert!(take(&control, &ann, ("GET", "/healthz")).await.is_ok());
 }
 
-/// A user who may write flow schemas does not slow down the requests of others by their number.
+/// A user with write access to flow schemas must not slow down the requests of others by creating many.
 #[test]
 fn ten_thousand_flow_schemas_are_compared_in_a_bounded_time() {
     let control = FlowControl::new(FlowLimits::default());
