@@ -138,7 +138,8 @@ fn accept_key(key: &[u8]) -> HeaderValue {
     HeaderValue::try_from(STANDARD.encode(hash)).expect("base64 can stand in a header field")
 }
 
-/// Returns true for an origin that is an absolute URI, or a path. A browser sends `null` for a page without an origin of its own.
+/// Returns true for an origin that is an absolute URI, or a path. A browser sends `null` for a page without an origin
+/// of its own.
 fn names_page(origin: &str) -> bool {
     let scheme = origin.split_once(':').map_or("", |(scheme, _)| scheme);
     let has_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())

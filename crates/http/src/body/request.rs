@@ -1,8 +1,9 @@
 //! The body of a request: read whole by a handler, or drained after an early response.
 //!
-//! Many requests are answered before their body was read: the user is unknown, the method is not allowed, the body is too large.
-//! Without a reader for the rest, HTTP/2 would reset the stream and HTTP/1.1 would close the connection. A client that sends its
-//! whole body first would never get the response. The rest is therefore drained for a while, within limits, beside the response.
+//! Many requests are answered before their body was read: the user is unknown, the method is not allowed, the body is
+//! too large. Without a reader for the rest, HTTP/2 would reset the stream and HTTP/1.1 would close the connection. A
+//! client that sends its whole body first would never get the response. The rest is therefore drained for a while,
+//! within limits, beside the response.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -20,7 +21,8 @@ use tokio::time::timeout;
 
 use super::MAX_REQUEST_BYTES;
 
-/// The largest number of bytes drained: twice the largest body of any handler. A body that declares more is not drained.
+/// The largest number of bytes drained: twice the largest body of any handler. A body that declares more is not
+/// drained.
 const DRAIN_BYTES: u64 = 2 * MAX_REQUEST_BYTES as u64;
 /// The time limit of draining.
 const DRAIN_TIME: Duration = Duration::from_secs(3);

@@ -47,8 +47,8 @@ use crate::shares::Holder;
 
 /// A request may wait for a seat for one in this many parts of its time, as upstream.
 const WAIT_PART: u32 = 4;
-/// The number of concurrent requests to one aggregated server, without watches and sessions. Each holds the buffers of two
-/// connections.
+/// The number of concurrent requests to one aggregated server, without watches and sessions. Each holds the buffers of
+/// two connections.
 const SEATS_ELSEWHERE: usize = 500;
 /// The queues of requests that wait for one of these seats.
 const QUEUES_ELSEWHERE: Queuing = Queuing { queues: 64, hand_size: 4, queue_length: 50 };

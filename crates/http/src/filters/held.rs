@@ -102,7 +102,8 @@ impl Pipeline {
         }
     }
 
-    /// Takes the share that a request holds until its end, if it is a watch, a session of another server, or a request to a node.
+    /// Takes the share that a request holds until its end, if it is a watch, a session of another server, or a request
+    /// to a node.
     ///
     /// # Errors
     /// 429 when the user has used its share.

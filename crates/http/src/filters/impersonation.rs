@@ -132,8 +132,8 @@ impl Impersonation {
         &self.metrics
     }
 
-    /// The effective user of a request, and the verb that permits a constrained impersonation. Without the headers it is the
-    /// authenticated user.
+    /// The effective user of a request, and the verb that permits a constrained impersonation. Without the headers it
+    /// is the authenticated user.
     ///
     /// Cost: a comparison of all header names, and a decision for each impersonated value.
     ///

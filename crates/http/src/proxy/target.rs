@@ -1,7 +1,8 @@
 //! Paths and queries of forwarded requests, as upstream's proxy writes them.
 //!
-//! Escapes are decoded and escaped again, so that an aggregated server reads the path that was authorized. The pairs of a query are
-//! sorted by their keys. Pairs that cannot be decoded, or contain a semicolon, are dropped, as by every reader in Go.
+//! Escapes are decoded and escaped again, so that an aggregated server reads the path that was authorized. The pairs of
+//! a query are sorted by their keys. Pairs that cannot be decoded, or contain a semicolon, are dropped, as by every
+//! reader in Go.
 
 use keelson_outbound::clean_path;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};

@@ -109,7 +109,8 @@ pub(crate) fn is_copied(parts: &Parts) -> bool {
     !is_made(parts) && !wants_pretty(parts)
 }
 
-/// Returns true if the response is encoded from objects rather than copied: a table, metadata, indented JSON, YAML, protobuf.
+/// Returns true if the response is encoded from objects rather than copied: a table, metadata, indented JSON, YAML,
+/// protobuf.
 fn is_made(parts: &Parts) -> bool {
     parts
         .headers

@@ -1,8 +1,8 @@
 //! Encodes large lists ahead of the stream, in blocks, on all cores.
 //!
 //! The module is independent of forms and encodings. Blocks are sent in the order of their items. One list has at most
-//! [`BLOCKS_AHEAD`] blocks in work or waiting to be sent, however large it is and however slow its client. All lists together have
-//! at most one block in work for each core.
+//! [`BLOCKS_AHEAD`] blocks in work or waiting to be sent, however large it is and however slow its client. All lists
+//! together have at most one block in work for each core.
 //!
 //! Blocks run on threads beside those of requests, so that requests keep their part of every core. A core's permit is
 //! called a share. A list that gets no share encodes its blocks in its own task, as small lists do. Only a heavy block,
