@@ -5,10 +5,9 @@
 //! authentication (`heads.rs`), the time of unread responses (`sending.rs`, `stall.rs`), and the memory of responses
 //! (`answers.rs`). `websocket.rs` sends watches over websockets.
 //!
-//! During a shutdown the listener accepts no new connections and announces the shutdown on all open ones (GOAWAY on
-//! HTTP/2, no keep-alive on HTTP/1.1). Watches end cleanly, and requests in flight continue while they make progress.
-//! Connections without progress are closed after a few seconds, idle ones at once or after a moment, and the rest at
-//! the deadline.
+//! During a shutdown the listener accepts no connections and announces the shutdown on open ones (GOAWAY on HTTP/2, no
+//! keep-alive on HTTP/1.1). Watches end cleanly, and requests in flight continue while they make progress. Idle
+//! connections and those without progress are closed within seconds, the rest at the deadline.
 
 mod ahead;
 mod answers;

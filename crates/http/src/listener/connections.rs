@@ -1,15 +1,13 @@
 //! The connections of a listener, counted by user.
 //!
 //! A connection is unauthenticated until its client has a trusted certificate, or has sent a request with a valid
-//! credential. Unauthenticated connections have a fixed part of all connections. When that part is full, a new one
-//! evicts the oldest: a client with a credential has authenticated long before.
+//! credential. Unauthenticated connections have a fixed part of all. When that part is full, a new one evicts the
+//! oldest: a client with a credential has authenticated long before. Users share the other connections, and one user
+//! has at most a part of them ([`crate::shares`]). When all are in use, the user with the most loses its oldest idle
+//! one. A new connection is therefore always accepted, and no client can block health checks and administrators.
 //!
-//! Users share the other connections, and one user has at most a part of them ([`crate::shares`]). When all are in use,
-//! the user with the most connections loses its oldest idle one. A new connection is therefore always accepted, and
-//! neither an unauthenticated client nor a user can block health checks and administrators.
-//!
-//! A connection counts for the user of its certificate, or of its first request. Later requests may have other users: a
-//! proxy that multiplexes requests of many users uses its own share.
+//! A connection counts for the user of its certificate or first request, even if a proxy multiplexes later requests of
+//! other users on it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
