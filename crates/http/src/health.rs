@@ -50,7 +50,8 @@ pub struct Health {
     pub live: HealthChecks,
     /// `/readyz`: fails if the server should receive no requests.
     pub ready: HealthChecks,
-    /// `/healthz`: the deprecated combination of the two others.
+    /// `/healthz`: the older endpoint from before the two others, deprecated by upstream. Has the checks of `/readyz`
+    /// without that for a shutdown.
     pub well: HealthChecks,
 }
 
