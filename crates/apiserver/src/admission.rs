@@ -44,13 +44,13 @@ pub struct AdmissionRequest<'a, K> {
     pub user: &'a User,
     /// The operation.
     pub operation: Operation,
-    /// The namespace; `None` of an object in none.
+    /// The namespace. `None` for an object without one.
     pub namespace: Option<&'a str>,
-    /// The name; empty for a name still to be generated, and for the deletion of a collection.
+    /// The name. Empty for a name still to be generated, and for the deletion of a collection.
     pub name: &'a str,
     /// The written subresource, such as `status`.
     pub subresource: Option<&'a str>,
-    /// The stored object; `None` for a new one.
+    /// The stored object. `None` for a new one.
     pub old: Option<K>,
     /// True for a dry run.
     pub dry_run: bool,
@@ -58,7 +58,7 @@ pub struct AdmissionRequest<'a, K> {
 }
 
 impl<K> AdmissionRequest<'_, K> {
-    /// Adds a warning to the response, whatever the outcome of the write.
+    /// Adds a warning to the response, even if the write is refused.
     pub fn warn(&self, text: impl Into<String>) {
         self.attributes.caller.warnings().add(text);
     }

@@ -1,6 +1,6 @@
 //! A cache of the main server's answers to token and access reviews, for a few seconds.
 //!
-//! Without it every request would wait for the main server. Number and size of the answers are limited.
+//! Without it every request would wait for the main server. The number and size of cached answers are limited.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use tokio::time::Instant;
 
 /// The lifetime of an answer, as upstream: a revoked right stays valid that long.
 const KEPT_FOR: Duration = Duration::from_secs(10);
-/// The most answers.
+/// The maximum number of cached answers.
 const MOST: usize = 4096;
-/// The largest question whose answer is cached, in bytes, as upstream.
+/// The largest request body whose answer is cached, in bytes, as upstream.
 const MOST_QUESTION_BYTES: usize = 10_000;
 
-/// Answers by their questions.
+/// Cached answers by request body.
 #[derive(Debug)]
 pub(crate) struct Answers<V>(Mutex<HashMap<String, (Instant, V)>>);
 
@@ -26,7 +26,7 @@ impl<V> Default for Answers<V> {
 }
 
 impl<V: Clone> Answers<V> {
-    /// The answer to a question, if it is recent.
+    /// The cached answer to a request, if it is recent.
     pub(crate) fn get(&self, question: &str) -> Option<V> {
         let kept = self.0.lock();
         kept.get(question).filter(|(given, _)| given.elapsed() < KEPT_FOR).map(|(_, answer)| answer.clone())

@@ -1,6 +1,6 @@
 //! The settings of a server: types, storage, hooks, address and names.
 //!
-//! A program calls these methods; `server.rs` starts the server.
+//! A program calls these methods, and `server.rs` starts the server.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,7 +22,7 @@ use crate::external::{Computed, ComputedOnRead, External, Kept, ObjectStore};
 use crate::server::RunningApiServer;
 use crate::storage::Storage;
 
-/// An aggregated API server; [`ApiServer::builder`] makes one.
+/// An aggregated API server. [`ApiServer::builder`] creates one.
 ///
 /// ```no_run
 /// use keelson_apiserver::ApiServer;
@@ -158,7 +158,7 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Sets the storage; memory by default.
+    /// Sets the storage. The default is memory.
     pub fn storage(mut self, storage: Storage) -> Self {
         self.storage = storage;
         self
@@ -173,7 +173,7 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Sets the address; port 0 is any free one.
+    /// Sets the address. Port 0 selects any free port.
     pub fn listen(mut self, address: SocketAddr) -> Self {
         self.listen = address;
         self

@@ -11,16 +11,16 @@ use kube::Resource;
 
 use crate::external::{ObjectKey, ObjectStore, StoreFault};
 
-/// The time limit for a notification of a change.
+/// The time limit for the notification of a change.
 const TOLD_WITHIN: Duration = Duration::from_secs(30);
 /// The number of concurrent writers of one object.
 const WRITERS: usize = 8;
 
-/// Checks that an empty store satisfies [`ObjectStore`]. `object` makes a new object with a name, without a version, in
-/// any namespace or none.
+/// Checks that an empty store satisfies [`ObjectStore`]. `object` returns a new object with a name, without a version,
+/// in any namespace or none.
 ///
 /// # Panics
-/// The store violates the contract; the text says how.
+/// The store violates the contract. The text names the violation.
 pub async fn check<K, S>(store: &S, object: impl Fn(&str) -> K)
 where
     K: Resource + Clone + Debug + Send + Sync,

@@ -16,7 +16,7 @@ use crate::admission::{typed, untyped};
 /// The key of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ObjectKey {
-    /// The namespace; `None` for an object without one.
+    /// The namespace. `None` for an object without one.
     pub namespace: Option<String>,
     /// The name.
     pub name: String,
@@ -39,7 +39,7 @@ pub enum StoreFault {
 /// never see it. [`conformance`](crate::conformance) checks this contract.
 #[async_trait]
 pub trait ObjectStore<K>: Send + Sync + 'static {
-    /// Returns an object as of all acknowledged writes; `None` where there is none.
+    /// Returns an object as of all acknowledged writes. `None` if it does not exist.
     ///
     /// # Errors
     /// [`StoreFault::Unavailable`].
@@ -67,7 +67,7 @@ pub trait ObjectStore<K>: Send + Sync + 'static {
 /// Read-only objects that are computed on each read.
 #[async_trait]
 pub trait Computed<K>: Send + Sync + 'static {
-    /// Returns an object as of now; `None` where there is none.
+    /// Returns the current object. `None` if it does not exist.
     ///
     /// # Errors
     /// [`StoreFault::Unavailable`].

@@ -137,8 +137,8 @@ impl MainLease {
         format!("{LEASES}/{}", self.server_id)
     }
 
-    /// Its duration exceeds the time that this server writes without a renewal, and that of its record in a shared
-    /// store.
+    /// The Lease object. Its duration exceeds the time that this server writes without a renewal, and that of its
+    /// record in a shared store.
     fn lease(&self) -> Value {
         let duration = self.terms.duration + self.terms.interval;
         json!({

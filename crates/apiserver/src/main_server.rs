@@ -1,7 +1,7 @@
 //! The main API server: the authorities that it trusts, and its namespaces.
 //!
-//! Watches follow both in the background and requests use the last known state, so they continue while the main server
-//! is away.
+//! Watches follow both in the background. Requests use the last known state, so the server keeps answering while the
+//! main server is unreachable.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -153,7 +153,7 @@ impl Namespaces {
         (Self { api, seen }, changes)
     }
 
-    /// The state of a namespace. An unknown one is requested.
+    /// The state of a namespace. A namespace that is not in the cache is requested from the main server.
     ///
     /// # Errors
     /// 503 when the main server does not answer.

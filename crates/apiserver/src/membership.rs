@@ -1,12 +1,12 @@
-//! The membership of this server among those that share its store: a record that it renews, and that all its writes
-//! need.
+//! The membership of this server among those that share its store: a record in the store, which the server renews and
+//! which all its writes require.
 //!
-//! It corresponds to a main server's identity lease, in a store without leases: the fence compares the record in every
-//! transaction. A server that was paused too long, or whose record was removed, registers again before it writes.
-//! Changes of records show which servers are live; clocks are never compared. Of two processes of one name the later
-//! stays.
+//! It corresponds to a main server's identity lease, for stores without leases: the fence compares the record in every
+//! transaction. A server that was paused too long, or whose record was removed, registers again before it writes. A
+//! server is live while its record changes, and clocks are never compared. Of two processes with the same name the
+//! later one stays.
 //!
-//! A store that answers but refuses puts does not keep a server from starting. The server registers once there is room.
+//! A server can start even if its store answers but refuses puts. It registers once there is space.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -31,7 +31,8 @@ const PREFIX: &str = "/keelson-apiserver/servers/";
 const MOST: usize = 1_000;
 /// The delay before a failed registration or renewal is retried.
 const RETRY: Duration = Duration::from_secs(1);
-/// The number of renewal intervals between two looks that counts as a pause, which no server is blamed for.
+/// After this many renewal intervals between two checks this server was itself paused, so no other server counts as
+/// dead.
 const MISSED_LOOKS: u32 = 3;
 /// The number of missed renewals after which another server takes over a server's work.
 const MISSED_RENEWALS: u32 = 3;
@@ -68,8 +69,8 @@ struct Record {
     milliseconds: u64,
 }
 
-/// The other servers of the store, as seen by this one. A server that missed a few renewals may still be alive, so
-/// nothing may be taken from it.
+/// The other servers of the store, as this one observes them. A server that missed a few renewals may still be alive,
+/// so others must not take over its work.
 #[derive(Clone, Debug)]
 pub(crate) struct Neighbours {
     /// The servers that renew their records; `None` before the first look.
@@ -77,7 +78,7 @@ pub(crate) struct Neighbours {
 }
 
 impl Neighbours {
-    /// The neighbours in a store for one server: none.
+    /// The neighbours in a store that only one server uses: none.
     pub(crate) fn none() -> Self {
         Self { seen: Arc::new(Mutex::new(Some(HashSet::new()))) }
     }
@@ -86,7 +87,7 @@ impl Neighbours {
         Self { seen: Arc::default() }
     }
 
-    /// Returns true if the server of this name seems alive. All do before the first look.
+    /// Returns true if the server with this name seems alive. All servers do before the first check.
     pub(crate) fn live(&self, server_id: &str) -> bool {
         self.seen.lock().as_ref().is_none_or(|seen| seen.contains(server_id))
     }
@@ -117,12 +118,12 @@ struct Held {
     until: SystemTime,
 }
 
-/// The treatment of another process of the same name.
+/// The handling of another process with the same name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Namesake {
-    /// It is replaced by this process, which is starting.
+    /// This process, which is starting, replaces the other.
     Replace,
-    /// It started later, so this process gives way.
+    /// The other process started later, so this process gives way.
     GiveWay,
 }
 
@@ -301,7 +302,7 @@ impl Membership {
         };
         let record = Bytes::from(serde_json::to_vec(&record).expect("a record of texts and numbers is written"));
         let write = Transaction::default().when(self.key.clone(), condition).put(self.key.clone(), record);
-        // A full store accepts it: a server without a renewed record could not write any more.
+        // A full store accepts this write, since a server without a renewed record could not write any more.
         let write = Transaction { relief: Relief::Upkeep, ..write };
         let committed = self.store.commit(write).await;
         self.fence.note(&committed);

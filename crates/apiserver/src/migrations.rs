@@ -2,8 +2,9 @@
 //! published one. StorageVersionMigration objects at the main server show the progress.
 //!
 //! Only this server can count stale objects, since it has the store. ORDER: the processes' agreement is read at the
-//! main server before the cache catches up with the store and shows no stale objects. So a reported success was true at
-//! that time. A process that later writes another version has published it before, and its objects count as stale.
+//! main server first. After that, the cache catches up with the store and must show no stale objects. A reported
+//! success was therefore true at that time. A process that later writes another version has published it before, and
+//! its objects count as stale.
 
 use std::sync::Arc;
 use std::time::Duration;

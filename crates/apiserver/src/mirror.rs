@@ -1,9 +1,9 @@
 //! The in-memory copy of a program's objects for reads, and the path of writes to the program.
 //!
-//! The copy is in the server's memory store, where cache and verbs find it like any object. A write goes to the program
-//! first, under the lock that also guards updates from the program. So the copy never shows a write that the program
-//! has not accepted, and a write based on an old copy is computed again. A concurrent change by the program is copied
-//! first.
+//! The copy is in the server's memory store, where the cache and the verbs find it like any object. A write goes to the
+//! program first, under a lock that also guards updates from the program. The copy therefore never contains a write
+//! that the program has not accepted, and a write based on an old copy is computed again. A concurrent change by the
+//! program is copied first.
 
 use std::collections::HashMap;
 use std::sync::Arc;

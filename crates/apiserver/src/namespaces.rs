@@ -1,7 +1,7 @@
-//! Admission that forbids creation in a missing or terminating namespace, according to this server's last known state.
+//! The admission plugin that refuses creation in a missing or terminating namespace, by this server's last known state.
 //!
-//! Namespaces belong to the main server, so one may be deleted while an object is created in it. The main server then
-//! empties it again until nothing is found.
+//! Namespaces belong to the main server, so a namespace may be deleted while an object is created in it. The main
+//! server then empties the namespace again until no object is left.
 
 use futures::future::BoxFuture;
 use keelson_meta::{ApiError, GroupResource, Object};

@@ -1,6 +1,6 @@
-//! Request handlers that compute computed-on-read objects first.
+//! Request handlers for computed objects, which compute the objects before each read.
 //!
-//! A get computes one object, a list or watch all of them. Then the verbs read the copy as for any resource. While a
+//! A get computes one object, a list or watch all of them. The verbs then read the copy as for any resource. While a
 //! watch is open, `mirror.rs` repeats the computation.
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The composition of an aggregated server: starts its parts in order, and stops them in reverse.
 //!
-//! The order is main server, store, cache, registry, resources, port: everything that can fail comes before the port
-//! answers.
+//! The order is main server, store, cache, registry, resources, port. All steps that can fail come before the port
+//! accepts connections.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

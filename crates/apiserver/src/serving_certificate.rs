@@ -1,6 +1,6 @@
-//! Renews the serving certificate of a running server before it expires, unless it was given.
+//! Renews the serving certificate of a running server before it expires, unless the program supplied the certificate.
 //!
-//! New connections get the new one. It is written to the data directory, if there is one.
+//! New connections get the new certificate. It is written to the data directory, if there is one.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The definitions shared by all OpenAPI documents, such as `ObjectMeta` and `Status`: those of the built-in schemas.
 //!
-//! Only this module reads them; all others come from the program's types.
+//! Only this module reads the built-in schemas. All other definitions come from the program's types.
 
 use std::sync::Arc;
 

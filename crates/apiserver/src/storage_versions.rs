@@ -1,4 +1,4 @@
-//! Publishes this server's storage versions at the main server: nothing is written in an unpublished version.
+//! Publishes this server's storage versions at the main server: no object is written in an unpublished version.
 //!
 //! The entries equal those of main servers for their own resources (`keelson_controllers`). They are valid as long as
 //! this server's lease (`main_lease.rs`), and are checked at its renewal interval. If the main server does not serve
@@ -76,9 +76,9 @@ impl StorageVersions {
             else {
                 return;
             };
-            // ORDER: the lease is renewed after the publication was given up. A server that was away too long may have
-            // lost both its record and its lease, and learn of the record first. Anything published then would be
-            // removed while it writes.
+            // ORDER: the lease is renewed after the publication was given up. A server that was paused too long may
+            // have lost both its record and its lease, and may notice the loss of the record first. Entries published
+            // then would be removed while it writes.
             let stands = |renewal: &Option<Instant>| {
                 renewal.is_some_and(|begun| closing.ended.is_none_or(|ended| begun >= ended))
             };

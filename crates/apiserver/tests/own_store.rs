@@ -51,7 +51,7 @@ impl Shelf {
         Self { books: Arc::default(), changes: broadcast::Sender::new(1000) }
     }
 
-    /// Writes past the server, as another client of the store.
+    /// Writes to the store directly, as another client of it.
     async fn write_beside(&self, name: &str, pages: u32) {
         let key = ObjectKey { namespace: Some("default".to_owned()), name: name.to_owned() };
         let version = self.get(&key).await.unwrap().and_then(|book| book.metadata.resource_version);
@@ -99,7 +99,7 @@ impl ObjectStore<Book> for Shelf {
             None => drop(books.1.remove(key)),
         }
         drop(books);
-        // There may be no receiver.
+        // The channel may have no receiver.
         let _ = self.changes.send(key.clone());
         Ok(version)
     }

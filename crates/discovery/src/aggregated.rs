@@ -1,7 +1,7 @@
 //! The aggregated form: one document for all groups, identified by the hash of its content.
 //!
-//! The document consists of the JSON of its versions, from their fragments, and the names of groups. Its tag is that of
-//! kube-apiserver, the SHA-512 of the whole content, while that is cheap. The tag of a larger document is the hash of
+//! The document consists of the names of groups and the JSON of their versions, which fragments contain. The tag of a
+//! small document is kube-apiserver's: the SHA-512 of the whole content. The tag of a larger document is the hash of
 //! its fragments' hashes. Both depend on the content alone, so servers with equal content have equal tags.
 
 use std::fmt::Write;
@@ -16,8 +16,8 @@ use crate::negotiate::AggregatedForm;
 use crate::order::OrderedGroup;
 use crate::source::{DiscoveredKind, DiscoveredResource, DiscoveredSubresource, Freshness, Text, VersionSource};
 
-/// The content size up to which the whole is hashed, in bytes. The built-in resources have a quarter of it, and hashing
-/// this size takes half a millisecond.
+/// The content size up to which the whole content is hashed, in bytes. The built-in resources have a quarter of it.
+/// Hashing this size takes half a millisecond.
 const HASHED_WHOLE_BYTES: usize = 256 * 1024;
 
 /// A document with its tag.
@@ -25,13 +25,13 @@ const HASHED_WHOLE_BYTES: usize = 256 * 1024;
 pub struct Document {
     /// The JSON, with a final line feed.
     pub json: Bytes,
-    /// The value of the `ETag` header without quotes: equal for every form and encoding of equal content.
+    /// The value of the `ETag` header without quotes. It is the same for all forms and encodings of equal content.
     pub etag: String,
     compressed: OnceLock<Bytes>,
 }
 
 impl Document {
-    /// The JSON compressed by `compress`, which is called once.
+    /// The JSON compressed by `compress`, which is called only the first time.
     pub fn compressed(&self, compress: impl FnOnce(&[u8]) -> Bytes) -> Bytes {
         self.compressed.get_or_init(|| compress(&self.json)).clone()
     }
@@ -56,7 +56,7 @@ impl Aggregated {
         self.content.get().is_some()
     }
 
-    /// The document of `groups`, which must be equal in each call.
+    /// The document of `groups`, which must return equal groups in each call.
     pub(crate) fn document<'g, G>(&self, form: AggregatedForm, groups: impl Fn() -> G) -> &Document
     where
         G: Iterator<Item = &'g OrderedGroup>,
@@ -64,7 +64,7 @@ impl Aggregated {
         self.forms[form.index()].get_or_init(|| {
             let (content, etag) = self.content.get_or_init(|| {
                 let content = list(groups());
-                // As upstream, the hash is that of the list without kind and version.
+                // As upstream, the hash does not include kind and version.
                 let is_small = content.len() <= HASHED_WHOLE_BYTES;
                 let digest = if is_small { Sha512::digest(&content) } else { digest_of_digests(groups()) };
                 (content, upper_hex(&digest))
@@ -74,7 +74,7 @@ impl Aggregated {
     }
 }
 
-/// The member of `versions` for a source.
+/// The entry of a source in the `versions` of its group.
 pub(crate) fn version(source: &VersionSource) -> Vec<u8> {
     json::to_vec(&Version {
         version: &source.version,

@@ -14,8 +14,8 @@ use crate::negotiate::AggregatedForm;
 use crate::order::{OrderedGroup, arrange, shown};
 use crate::source::SourceOrder;
 
-/// The number of versions whose documents take less than a millisecond to build, several times that of the built-in
-/// ones.
+/// The number of versions whose documents can be built within a millisecond. It is several times the number of built-in
+/// versions.
 const QUICK_VERSIONS: usize = 100;
 
 /// The documents of one set of fragments. Immutable: a change builds a new one.
@@ -24,7 +24,7 @@ pub struct Documents {
     core: Option<OrderedGroup>,
     /// All other groups, sorted by name.
     groups: Vec<OrderedGroup>,
-    /// Their indexes in the order of discovery.
+    /// The indexes of these groups in the order of discovery.
     shown: Vec<usize>,
     aggregated_core: Aggregated,
     aggregated_groups: Aggregated,

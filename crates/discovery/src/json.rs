@@ -1,6 +1,6 @@
 //! JSON in Go's form, byte for byte.
 //!
-//! `ETag`s are hashes of it, and equal those of kube-apiserver only if every escape does.
+//! `ETag`s are hashes of the JSON, so they equal those of kube-apiserver only if every byte does.
 
 use serde::Serialize;
 
@@ -20,7 +20,7 @@ pub(crate) fn join<'p>(out: &mut Vec<u8>, pieces: impl Iterator<Item = &'p [u8]>
     }
 }
 
-/// Escapes bytes that JSON has only inside strings, without parsing.
+/// Escapes characters without parsing: in compact JSON these bytes occur only inside strings.
 fn escape(plain: &[u8]) -> Vec<u8> {
     let mut escaped = Vec::with_capacity(plain.len() + 16);
     let mut rest = plain;

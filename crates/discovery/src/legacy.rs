@@ -129,7 +129,8 @@ struct Resource<'a> {
     storage_version_hash: Option<&'a str>,
 }
 
-/// A resource, followed by its subresources as separate entries. A kind of the same group version has none stated.
+/// Entries for a resource and its subresources. As upstream, a kind of the path's own group version is listed without
+/// group and version.
 fn with_subresources<'s>(
     source: &'s VersionSource,
     resource: &'s DiscoveredResource,

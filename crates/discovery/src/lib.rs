@@ -1,12 +1,12 @@
 //! Discovery: the documents that list the served resources.
 //!
-//! The aggregated form (one document for all groups, with an `ETag`) and the legacy form (a document for each group and
-//! version) are assembled from fragments. There is one for each group version, built in, custom or aggregated. A
-//! fragment is rendered once. When one of thousands changes, the others are only copied.
+//! Documents have two forms. The aggregated form is one document for all groups, with an `ETag`. The legacy form is a
+//! document for each group and version. Both are assembled from fragments, one for each group version, built in, custom
+//! or aggregated. A fragment is rendered once. When one of thousands changes, the others are only copied.
 //!
-//! The crate must not know HTTP or the existing resources: documents are bytes, and the composition of a server
-//! supplies fragments. Equal fragments give equal bytes and equal `ETag`s in upstream's form. Clients that move between
-//! servers, keelson or not, can therefore keep their documents.
+//! The crate must not know HTTP or the existing resources: documents are bytes, and the server supplies the fragments.
+//! Equal fragments give equal bytes and equal `ETag`s in upstream's form. Clients that move between servers, keelson or
+//! not, can therefore keep their documents.
 
 mod aggregated;
 mod documents;

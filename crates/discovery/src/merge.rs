@@ -1,7 +1,7 @@
-//! Merges the fragments of all servers on one store that differ in release or settings: one for each group version that
-//! any of them has built in.
+//! Merges the fragments of all servers on one store, which may differ in release or settings. The result has one
+//! fragment for each group version that is built in on any of them.
 //!
-//! Custom resources and aggregated APIs are in the store, so every server shows them itself, and they are not merged.
+//! Custom resources and aggregated APIs are in the store, so every server lists them itself, and they are not merged.
 //! Priorities of groups and versions are parameters, since other servers' documents lack them. The result depends only
 //! on the set of served resources, so all servers compute the same.
 
@@ -30,7 +30,7 @@ type Priorities = (u32, u32);
 /// The built-in resources of other servers on the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeerDocuments {
-    /// The name of this server. Other differences are resolved in favour of the first server by name.
+    /// The name of this server. If servers differ, the first one by name has precedence.
     pub own: String,
     /// The versions of each other server, by server name.
     pub versions: BTreeMap<String, Arc<Vec<ServedVersion>>>,
@@ -42,7 +42,7 @@ pub struct PeerDocuments {
 type Shown<'s> = (&'s str, &'s [DiscoveredResource]);
 
 impl PeerDocuments {
-    /// The merged fragments. `None` if other servers add nothing.
+    /// Returns the merged fragments. `None` if other servers add nothing.
     ///
     /// Cost: a comparison of all servers' resources in each version, and the rendering of versions with differences.
     pub fn merge(&self, fragments: &[Arc<Fragment>]) -> Option<Vec<Arc<Fragment>>> {
@@ -101,8 +101,8 @@ fn union(mut shown: Vec<Shown<'_>>) -> Vec<DiscoveredResource> {
     resources.into_values().collect()
 }
 
-/// Adds the verbs of a resource on another server, and its storage version, which only this server's own description
-/// has.
+/// Adds the verbs of a resource on another server. Also its storage version, which only this server's own description
+/// contains.
 fn add(known: &mut DiscoveredResource, other: &DiscoveredResource) {
     if known.storage_version_hash.is_none() {
         known.storage_version_hash.clone_from(&other.storage_version_hash);

@@ -21,7 +21,7 @@ const CHANGING_VERBS: [&str; 3] = ["patch", "create", "update"];
 /// The scope of namespaced objects.
 const NAMESPACED: &str = "Namespaced";
 
-/// A text that is usually part of the program, and sometimes comes from a custom or aggregated API.
+/// A string, usually a constant of the program, and owned for custom and aggregated APIs.
 pub type Text = Cow<'static, str>;
 
 /// One version of a group from one source.
@@ -31,11 +31,11 @@ pub struct VersionSource {
     pub group: Text,
     /// The version.
     pub version: Text,
-    /// The group's priority, higher first. The highest of its versions counts.
+    /// The group's priority, higher first. The highest value among its versions counts.
     pub group_priority: u32,
     /// The version's priority in its group, higher first.
     pub version_priority: u32,
-    /// The precedence if several sources serve the same version.
+    /// The precedence among sources that serve the same version.
     pub order: SourceOrder,
     /// The freshness of `resources`.
     pub freshness: Freshness,
@@ -111,7 +111,7 @@ pub struct DiscoveredKind {
 }
 
 impl DiscoveredResource {
-    /// Returns true if both have the same aggregated form, which has no storage version.
+    /// Returns true if both have the same aggregated form, which contains no storage version.
     pub(crate) fn is_shown_alike(&self, other: &Self) -> bool {
         let Self {
             plural,
@@ -154,8 +154,8 @@ impl DiscoveredResource {
 }
 
 impl DiscoveredResource {
-    /// A custom resource as upstream shows it: with its own order of verbs, and kinds with group and version. Without
-    /// `takes_new`, verbs that create or change objects are hidden.
+    /// A custom resource as upstream lists it: with its own order of verbs, and kinds with group and version. Without
+    /// `takes_new`, verbs that create or change objects are omitted.
     pub fn of_custom(resource: &Resource, version: &ServedVersion, takes_new: bool) -> Self {
         let own = |kind: DiscoveredKind| match kind {
             DiscoveredKind { group, kind, .. } if group.is_empty() => {

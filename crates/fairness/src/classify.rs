@@ -1,19 +1,21 @@
 //! Classification: the flow schema of a request, from rules that are indexed once for each configuration.
 //!
-//! Rules are numbered in the order of their flow schemas. A request is compared only with rules that name its user, a group of it, or
-//! everyone, and that name its resource or all. To classify a request allocates nothing.
+//! Rules are numbered in the order of their flow schemas. A request is compared only with rules whose subjects name its
+//! user, one of its groups or everyone, and whose resources name its resource or all. Classifying a request allocates
+//! nothing.
 
 use hashbrown::{HashMap, HashSet};
 
 use crate::config::{CATCH_ALL, EXEMPT, FlowSchema, PageRule, ResourceRule, Subject};
 
-/// The wildcard of all lists.
+/// The wildcard in all lists.
 const ALL: &str = "*";
-/// The beginning of the names of service accounts.
+/// The prefix of the user names of service accounts.
 const ACCOUNTS: &str = "system:serviceaccount:";
-/// A rule of more resources is compared with every request of its subjects, so that the index has a bounded size.
+/// A rule with more resources is not indexed by them but compared with every request of its subjects. This limits the
+/// size of the index.
 const MOST_KEYS: usize = 16;
-/// Longer lists are hashed.
+/// Lists with more names are hashed.
 const SHORT: usize = 8;
 
 /// The attributes of a request.
@@ -27,7 +29,7 @@ pub struct Attributes<'a> {
     pub verb: &'a str,
     /// The path.
     pub path: &'a str,
-    /// The resource; absent for another path.
+    /// The resource. Absent for a path that is no resource.
     pub resource: Option<ResourceAttributes<'a>>,
 }
 
@@ -44,7 +46,7 @@ pub struct ResourceAttributes<'a> {
     pub namespace: Option<&'a str>,
 }
 
-/// The flow schemas of a configuration, in the order of their comparison.
+/// The flow schemas of a configuration, in matching order.
 #[derive(Debug)]
 pub struct Classifier {
     rules: Vec<CompiledRule>,
@@ -78,10 +80,10 @@ struct CompiledPages {
     paths: Box<[Box<str>]>,
 }
 
-/// The numbers of rules of a subject, ascending.
+/// The numbers of a subject's rules, in ascending order.
 #[derive(Debug, Default)]
 struct Numbers {
-    /// Those for a resource, whatever its subresource.
+    /// The rules that name a resource, with any subresource.
     by_resource: HashMap<String, Vec<u32>>,
     any_resource: Vec<u32>,
     pages: Vec<u32>,
@@ -112,7 +114,7 @@ impl Names {
         }
     }
 
-    /// True if a resource with a subresource is among them, as `pods/status`.
+    /// Returns true if the list contains a resource with a subresource, such as `pods/status`.
     fn has_below(&self, resource: &str, below: &str) -> bool {
         let is_it = |name: &str| {
             name.strip_prefix(resource).and_then(|rest| rest.strip_prefix('/')).is_some_and(|rest| rest == below)
@@ -126,7 +128,7 @@ impl Names {
 }
 
 impl Classifier {
-    /// Indexes flow schemas, which are in the order of their comparison. One of them is `catch-all`, else the last one takes its place.
+    /// Indexes flow schemas, which must be in matching order. If none of them is `catch-all`, the last one replaces it.
     pub fn new(schemas: &[FlowSchema]) -> Self {
         let last = schemas.len().saturating_sub(1);
         let catch_all = schemas.iter().position(|schema| schema.name == CATCH_ALL).unwrap_or(last);
@@ -154,7 +156,7 @@ impl Classifier {
         classifier
     }
 
-    /// Sorts flow schemas into the order of their comparison: by precedence, then by name. `exempt` is always the first one.
+    /// Sorts flow schemas into matching order: by precedence, then by name. `exempt` is always first.
     pub fn sort(schemas: &mut [FlowSchema]) {
         schemas.sort_by(|one, other| {
             let key = |schema: &FlowSchema| (schema.name != EXEMPT, schema.precedence);
@@ -177,7 +179,7 @@ impl Classifier {
         }
     }
 
-    /// The place of the flow schema of a request.
+    /// The index of the flow schema of a request.
     pub fn classify(&self, request: &Attributes<'_>) -> usize {
         let mut best = u32::MAX;
         let mut look = |numbers: Option<&Numbers>| {
@@ -199,7 +201,7 @@ impl Classifier {
         schema as usize
     }
 
-    /// Lowers `best` to the first of these rules that matches, if it is lower.
+    /// Sets `best` to the first of these rules that matches, if its number is lower.
     fn narrow(&self, best: &mut u32, numbers: &Numbers, request: &Attributes<'_>) {
         let mut look = |numbers: &[u32]| {
             let lower = numbers.iter().take_while(|number| **number < *best);
@@ -237,7 +239,7 @@ impl Numbers {
     }
 }
 
-/// Adds a number that is not smaller than the last one.
+/// Adds a number unless it equals the last one. Numbers must be added in ascending order.
 fn push(numbers: &mut Vec<u32>, number: u32) {
     if numbers.last() != Some(&number) {
         numbers.push(number);
@@ -291,7 +293,8 @@ impl CompiledPages {
     }
 }
 
-/// True if a path is that of a rule, or below it. `/a` and `/a/*` differ in the path `/a` alone.
+/// Returns true if a path equals that of a rule, or is below it. The rules `/a` and `/a/*` differ only for the path
+/// `/a`.
 fn is_path(rule: &str, path: &str) -> bool {
     if rule == ALL || rule == path {
         return true;

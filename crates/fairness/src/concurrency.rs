@@ -1,27 +1,27 @@
-//! Concurrency limits: the seats of each level by its share, and the seats that levels lend to each other.
+//! Concurrency limits: the seats of each level by its shares, and the seats that levels lend to each other.
 //!
-//! A level has its nominal seats by its share. It may lend a part of them, and borrow up to a limit. Every period the seats that
-//! are free of bounds are divided in proportion to the demand of the levels (KEP-1040, "Dispatching").
+//! A level has nominal seats by its shares. It may lend a part of them, and borrow up to a limit. In every period,
+//! seats are divided in proportion to the demand of the levels, within the limits of each (KEP-1040, "Dispatching").
 
 use crate::config::{LevelKind, PriorityLevel};
 
-/// The part of an earlier demand that stays for the next period.
+/// The weight of the earlier smoothed demand in the next value.
 const SMOOTHING: f64 = 0.977;
-/// The steps of the search for the fair fraction.
+/// The number of steps of the search for the fair fraction.
 const STEPS: u32 = 64;
 
-/// The seats of a level by its object.
+/// The seats of a level by its spec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LevelSeats {
-    /// By its share.
+    /// The seats by its shares.
     pub nominal: usize,
-    /// Without those that others may borrow.
+    /// The nominal seats without those that other levels may borrow.
     pub lower: usize,
-    /// With those that it may borrow.
+    /// The nominal seats with those that it may borrow.
     pub upper: usize,
 }
 
-/// The demand of a level over the past.
+/// The past demand of a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LevelDemand {
     /// The highest demand of the last period.
@@ -31,7 +31,7 @@ pub struct LevelDemand {
 }
 
 impl LevelDemand {
-    /// Adds a period. Demand grows at once and falls slowly.
+    /// Adds a period. The smoothed demand rises at once and falls slowly.
     pub fn add(&mut self, average: f64, deviation: f64, high: f64) {
         let envelope = average + deviation;
         self.high = high;
@@ -39,7 +39,7 @@ impl LevelDemand {
     }
 }
 
-/// Divides the seats of a server among levels by their shares, rounded up.
+/// Divides the seats of a server among levels by their shares, each rounded up.
 pub fn nominal_seats(server: usize, levels: &[PriorityLevel]) -> Vec<LevelSeats> {
     let sum: f64 = levels.iter().map(|level| f64::from(level.shares)).sum();
     let of = |level: &PriorityLevel| {
@@ -55,9 +55,10 @@ pub fn nominal_seats(server: usize, levels: &[PriorityLevel]) -> Vec<LevelSeats>
     levels.iter().map(of).collect()
 }
 
-/// The seats that each level has for the next period, and the fair fraction of its demand.
+/// Returns the seats of each level for the next period, and the fair fraction of its demand.
 ///
-/// A level never has fewer seats than its lower limit or more than its upper one. It has those that it used, up to the nominal number.
+/// A level gets at least its lower limit and at most its upper limit. Up to the nominal number, it keeps the seats that
+/// it used.
 pub fn allocate(levels: &[(LevelKind, LevelSeats, LevelDemand)]) -> (Vec<usize>, f64) {
     let all: usize = levels.iter().map(|(_, seats, _)| seats.nominal).sum();
     let used =
@@ -86,7 +87,7 @@ pub fn allocate(levels: &[(LevelKind, LevelSeats, LevelDemand)]) -> (Vec<usize>,
     (levels.iter().map(of).collect(), fraction)
 }
 
-/// A level's target, and the bounds of its seats.
+/// The target of a level, and the limits of its seats.
 #[derive(Clone, Copy)]
 struct Bounds {
     target: f64,
@@ -108,7 +109,7 @@ fn bounds(
     Bounds { target: demand.smoothed.max(lower).max(0.001), lower, upper: seats.upper as f64 }
 }
 
-/// The fraction of their targets at which the levels have `left` seats together, as near as it can be had.
+/// The fraction of their targets at which the levels together have `left` seats, as close as possible.
 fn fair_fraction(left: usize, levels: impl Iterator<Item = Bounds>) -> f64 {
     let levels: Vec<_> = levels.collect();
     let sum = |fraction: f64| levels.iter().map(|level| level.of(fraction)).sum::<f64>();
@@ -190,7 +191,7 @@ mod tests {
                     lowest += seats.lower;
                 }
             }
-            // Each is rounded.
+            // Each number is rounded.
             prop_assert!(together <= all.max(lowest) + levels.len());
         }
     }

@@ -1,13 +1,13 @@
-//! The specs of flow schemas and priority levels, as they are read from objects.
+//! The specs of flow schemas and priority levels, read from objects.
 //!
-//! Stored objects passed validation, but perhaps that of another release. A part that cannot be read matches nothing.
+//! Stored objects passed validation, but perhaps by another release. A part that cannot be parsed matches nothing.
 
 use keelson_meta::Object;
 use keelson_meta::json::Value;
 
-/// The name of the level, and of the flow schema, of administrators.
+/// The name of the level and of the flow schema of administrators.
 pub const EXEMPT: &str = "exempt";
-/// The name of the level, and of the flow schema, of requests that no other flow schema matches.
+/// The name of the level and of the flow schema of requests that match no other flow schema.
 pub const CATCH_ALL: &str = "catch-all";
 
 /// The default of `matchingPrecedence`.
@@ -22,19 +22,19 @@ const DEFAULT_QUEUING: Queuing = Queuing { queues: 64, hand_size: 8, queue_lengt
 pub struct FlowSchema {
     /// The name.
     pub name: String,
-    /// The uid; empty for one without an object.
+    /// The uid. Empty for a flow schema without an object.
     pub uid: String,
     /// The name of its priority level.
     pub level: String,
-    /// Flow schemas of a lower precedence are compared first.
+    /// The precedence. Flow schemas with a lower value are compared first.
     pub precedence: i64,
-    /// The attribute by which its requests are divided into flows.
+    /// The attribute that divides its requests into flows.
     pub distinguisher: Option<Distinguisher>,
     /// The rules. A request that matches one of them matches the flow schema.
     pub rules: Vec<Rule>,
 }
 
-/// The attribute that tells the flows of a flow schema apart.
+/// The attribute that divides the requests of a flow schema into flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distinguisher {
     /// Each user has a flow.
@@ -54,7 +54,7 @@ pub struct Rule {
     pub pages: Vec<PageRule>,
 }
 
-/// A subject. `*` stands for all.
+/// A subject. `*` matches all.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// A user by name.
@@ -70,7 +70,7 @@ pub enum Subject {
     },
 }
 
-/// Requests for resources. A list of `*` alone matches everything.
+/// Requests for resources. A list that contains only `*` matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceRule {
     /// Verbs.
@@ -85,12 +85,12 @@ pub struct ResourceRule {
     pub cluster_scope: bool,
 }
 
-/// Requests for paths that name no resource.
+/// Requests for paths that are no resources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageRule {
     /// Verbs.
     pub verbs: Vec<String>,
-    /// Paths. Each matches what is below it too.
+    /// Paths. Each also matches all paths below it.
     pub paths: Vec<String>,
 }
 
@@ -99,26 +99,26 @@ pub struct PageRule {
 pub struct PriorityLevel {
     /// The name.
     pub name: String,
-    /// The uid; empty for one without an object.
+    /// The uid. Empty for a level without an object.
     pub uid: String,
-    /// Its share of the server's seats, in proportion to the shares of all levels.
+    /// Its shares. The server's seats are divided in proportion to the shares of all levels.
     pub shares: u32,
     /// The percentage of its seats that other levels may borrow.
     pub lendable_percent: u32,
-    /// The percentage of its seats that it may borrow besides; no limit if absent.
+    /// The percentage of its seats that it may borrow in addition. No limit if absent.
     pub borrowing_percent: Option<u32>,
-    /// The fate of requests without a seat.
+    /// The handling of requests that get no seat at once.
     pub kind: LevelKind,
 }
 
-/// The fate of requests of a level that find no seat.
+/// The handling of requests that get no seat at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LevelKind {
-    /// All requests have a seat.
+    /// Requests never wait for seats.
     Exempt,
-    /// They are refused.
+    /// Requests are refused.
     Reject,
-    /// They wait in queues.
+    /// Requests wait in queues.
     Queue(Queuing),
 }
 
@@ -127,14 +127,14 @@ pub enum LevelKind {
 pub struct Queuing {
     /// The number of queues.
     pub queues: u32,
-    /// The number of queues among which a flow has the choice.
+    /// The number of queues from which a flow can choose.
     pub hand_size: u32,
-    /// The number of requests that may wait in each.
+    /// The maximum number of waiting requests in each queue.
     pub queue_length: u32,
 }
 
 impl FlowSchema {
-    /// Reads an object.
+    /// Parses a FlowSchema object.
     pub fn of(object: &Object) -> Self {
         let none = Value::Null;
         let spec = object.get(&["spec"]).unwrap_or(&none);
@@ -188,7 +188,7 @@ impl Subject {
 }
 
 impl PriorityLevel {
-    /// Reads an object. Only the level `exempt` is exempt, whatever an object says.
+    /// Parses a PriorityLevelConfiguration object. Only the level `exempt` is exempt, whatever the object contains.
     pub fn of(object: &Object) -> Self {
         let none = Value::Null;
         let spec = object.get(&["spec"]).unwrap_or(&none);

@@ -1,21 +1,22 @@
-//! Shuffle sharding: a flow has a hand of queues, so that it shares all of them with few other flows.
+//! Shuffle sharding: each flow has a few of a level's queues, its hand, so that it shares all of them with few other
+//! flows.
 //!
-//! The hand follows from the hash of the flow alone. With 128 queues and hands of 6, one heavy flow fills all queues of another with a
-//! probability of about one in five billion.
+//! The hand depends only on the hash of the flow. With 128 queues and hands of 6, one heavy flow fills all queues of
+//! another with a probability of about one in five billion.
 
 use smallvec::SmallVec;
 
-/// The size of a usual hand.
+/// The usual maximum size of a hand.
 const USUAL_HAND: usize = 16;
 
-/// The queues of a flow: `hand` different ones of `deck`, in an order that follows from the hash as well.
+/// The queues of a flow: `hand` different ones of `deck`. Their order depends on the hash too.
 pub fn deal(mut hash: u64, deck: u32, hand: u32) -> SmallVec<[u32; USUAL_HAND]> {
     let hand = hand.min(deck);
     let mut dealt = SmallVec::<[u32; USUAL_HAND]>::new();
     let mut sorted = SmallVec::<[u32; USUAL_HAND]>::new();
     for number in 0..hand {
         let left = u64::from(deck - number);
-        // The cards that are left are numbered anew for each deal, so that each is as likely as the others.
+        // The remaining queues are renumbered after each deal, so that each has the same probability.
         let mut card = u32::try_from(hash % left).unwrap_or_default();
         hash /= left;
         let mut place = 0;
@@ -54,7 +55,7 @@ mod tests {
                 counts[queue as usize] += 1;
             }
         }
-        // 4,000 each on the average.
+        // The average is 4,000.
         assert!(counts.iter().all(|count| (3_400..4_600).contains(count)), "{counts:?}");
     }
 }

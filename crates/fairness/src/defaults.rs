@@ -1,17 +1,18 @@
-//! The priority levels and flow schemas that every cluster has (KEP-1040): the mandatory ones and those that upstream suggests.
+//! The priority levels and flow schemas of every cluster (KEP-1040): the mandatory ones and those that upstream
+//! suggests.
 //!
-//! They are values as well as objects, since the mandatory ones are in effect where no object has their names.
+//! They exist as values too, since the mandatory ones are in effect even without an object.
 
 use keelson_meta::Object;
 use keelson_meta::json::{Value, json};
 
 use crate::config::{CATCH_ALL, EXEMPT, FlowSchema, PriorityLevel};
 
-/// The annotation of an object whose spec follows the suggested one: `true` or `false`.
+/// The annotation of an object whose spec is kept equal to the suggested one: `true` or `false`.
 pub const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
 
-/// Levels: name, shares of the server's concurrency, how many percent of these can be lent to others, and queues, size of
-/// a hand and length of a queue for those that queue.
+/// Levels: name, shares, and the percentage of seats that other levels may borrow. For levels with queues also the
+/// number of queues, the hand size and the queue length.
 const LEVELS: [(&str, u32, u32, Option<[u32; 3]>); 7] = [
     ("catch-all", 5, 0, None),
     ("global-default", 20, 50, Some([128, 6, 50])),
@@ -40,7 +41,7 @@ pub fn priority_level_objects() -> Vec<Value> {
     std::iter::once(object("exempt", &exempt)).chain(limited).collect()
 }
 
-/// True for the names whose objects have a fixed spec.
+/// Returns true for names of objects with a fixed spec.
 pub fn is_mandatory(name: &str) -> bool {
     name == EXEMPT || name == CATCH_ALL
 }

@@ -1,10 +1,10 @@
-//! The demand of a level for seats over a period: the seats in use and those that requests wait for.
+//! The demand of a level for seats over a period: the seats in use, and the seats that waiting requests need.
 //!
-//! Values are weighted by their time.
+//! Each value is weighted by its duration.
 
 use std::time::Duration;
 
-/// The demand since the last period.
+/// The demand since the end of the last period.
 #[derive(Debug)]
 pub struct Demand {
     begun: Duration,
@@ -18,28 +18,28 @@ pub struct Demand {
 /// The demand of one period, in seats.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DemandPeriod {
-    /// The average over time.
+    /// The time-weighted average.
     pub average: f64,
-    /// The standard deviation over time.
+    /// The time-weighted standard deviation.
     pub deviation: f64,
     /// The highest value.
     pub high: f64,
 }
 
 impl Demand {
-    /// No demand from this time on.
+    /// Starts a period without demand at `now`.
     pub fn new(now: Duration) -> Self {
         Self { begun: now, last: now, value: 0.0, high: 0.0, sum: 0.0, squares: 0.0 }
     }
 
-    /// The demand from this time on.
+    /// Sets the demand from `now` on.
     pub fn set(&mut self, now: Duration, seats: f64) {
         self.pass(now);
         self.value = seats;
         self.high = self.high.max(seats);
     }
 
-    /// The demand of the period that ends now. The next one begins.
+    /// Ends the period, returns its demand, and starts the next period.
     pub fn end_period(&mut self, now: Duration) -> DemandPeriod {
         self.pass(now);
         let length = now.saturating_sub(self.begun).as_secs_f64();

@@ -1,7 +1,8 @@
 //! Priority and fairness of requests (KEP-1040): flow schemas, priority levels, seats and fair queues.
 //!
-//! The crate is pure. Times are durations since a start that the caller chooses, and hashes of flows come from the caller too. It knows no
-//! requests, only their attributes. `http` puts requests into the queues, and `controllers` reads the objects.
+//! The crate is pure. Times are durations since a start that the caller chooses, and the caller also supplies the
+//! hashes of flows. The crate knows only the attributes of requests. `http` puts requests into the queues, and
+//! `controllers` reads the objects.
 
 mod classify;
 mod concurrency;

@@ -1,9 +1,10 @@
-//! The seats and the queues of one priority level: fair queuing in virtual time (KEP-1040, "Fair Queuing for Server Requests").
+//! The seats and the queues of one priority level: fair queuing in virtual time (KEP-1040, "Fair Queuing for Server
+//! Requests").
 //!
-//! A flow has a hand of queues, and its requests wait in the shortest one of it. Of the waiting queues the one whose oldest request would
-//! end first in virtual time is served first. No request is overtaken by a smaller one, since a request for many seats would never get
-//! them otherwise. Requests of more than one seat hold at most three quarters of the seats, so that small ones never wait for large ones
-//! alone. Queues exist only while they have requests.
+//! A flow has a hand of queues, and its requests wait in the shortest of these. The next request comes from the queue
+//! whose oldest request would end first in virtual time. A smaller request never overtakes it, since otherwise a
+//! request for many seats would never get them. Requests of more than one seat hold at most three quarters of the seats
+//! together, so that small requests never wait for large ones alone. Queues exist only while they have requests.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,47 +15,47 @@ use hashbrown::hash_map::Entry;
 use crate::dealer::deal;
 use crate::demand::{Demand, DemandPeriod};
 
-/// The time that a request is assumed to take until it has ended.
+/// The assumed execution time of a request until it has ended.
 const ESTIMATED: Duration = Duration::from_millis(3);
-/// The most queues of a level that are in use. Each waiting one is looked at for each request that is dispatched.
+/// The maximum number of used queues of a level. Each dispatch checks all queues with waiting requests.
 const MOST_QUEUES: u32 = 1024;
-/// The most queues of a hand.
+/// The maximum number of queues in a hand.
 const MOST_HAND: u32 = 16;
 
 /// The limits of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Seats; absent for a level without a limit.
+    /// The number of seats. Absent for a level without a limit.
     pub seats: Option<usize>,
-    /// The number of queues; none if requests without a seat are refused.
+    /// The number of queues. 0 if requests without a seat are refused.
     pub queues: u32,
-    /// The number of queues among which a flow has the choice.
+    /// The number of queues from which a flow can choose.
     pub hand_size: u32,
-    /// The number of requests that may wait in a queue.
+    /// The maximum number of waiting requests in a queue.
     pub queue_length: usize,
 }
 
-/// The outcome of an arrival.
+/// The result of an arrival.
 #[derive(Debug)]
 pub enum Arrival {
-    /// The request has its seats.
+    /// The request has got its seats.
     Seated(Seat),
-    /// It waits at this place.
+    /// The request waits at this place.
     Waits(Place),
-    /// It is refused.
+    /// The request is refused.
     Refused(Refusal),
 }
 
-/// The reason for which a request is refused at once.
+/// The reason why a request is refused at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// All seats are taken, and the level has no queues.
+    /// All seats are in use, and the level has no queues.
     NoSeat,
     /// The queue is full.
     QueueFull,
 }
 
-/// Seats of a request. They are given back by [`Queues::finish`].
+/// The seats of a request. [`Queues::finish`] returns them.
 #[derive(Debug)]
 #[must_use]
 pub struct Seat {
@@ -69,7 +70,7 @@ impl Seat {
         self.seats
     }
 
-    /// The time at which the request got them.
+    /// The time when the request got them.
     pub fn begun(&self) -> Duration {
         self.begun
     }
@@ -88,7 +89,7 @@ pub struct Place {
     is_returning: bool,
 }
 
-/// A request that left its queue for its seats.
+/// A request that leaves its queue with its seats.
 #[derive(Debug)]
 pub struct Dispatch<T> {
     /// The request.
@@ -110,7 +111,7 @@ struct Waiter<T> {
 struct Queue<T> {
     /// Requests, oldest first, by ascending ids.
     waiting: VecDeque<Waiter<T>>,
-    /// Requests that had seats before and take them again. They come before the others.
+    /// Requests that take seats again after they had lent them. They come before the others.
     returning: VecDeque<Waiter<T>>,
     waiting_seats: usize,
     executing: usize,
@@ -124,40 +125,40 @@ struct Queue<T> {
 pub struct QueueState {
     /// Its number.
     pub queue: u32,
-    /// Requests that wait.
+    /// The number of waiting requests.
     pub waiting: usize,
-    /// The seats of these.
+    /// The seats that these need.
     pub waiting_seats: usize,
-    /// Requests with seats.
+    /// The number of requests with seats.
     pub executing: usize,
-    /// Their seats.
+    /// The seats that these hold.
     pub seats_in_use: usize,
     /// The virtual start of the next request, in seconds of seats.
     pub next_start: f64,
 }
 
-/// The sums over a level.
+/// The sums over all queues of a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Requests with seats.
+    /// The number of requests with seats.
     pub executing: usize,
-    /// Their seats.
+    /// The seats that these hold.
     pub seats_in_use: usize,
-    /// Requests that wait.
+    /// The number of waiting requests.
     pub waiting: usize,
-    /// The seats of these.
+    /// The seats that these need.
     pub waiting_seats: usize,
 }
 
-/// A level's requests. `T` stands for one that waits.
+/// The requests of a level. `T` is the caller's value for a waiting request.
 #[derive(Debug)]
 pub struct Queues<T> {
     limits: Limits,
     queues: HashMap<u32, Queue<T>>,
     totals: Totals,
-    /// Requests of more than one seat, and their seats.
+    /// The number of executing requests with more than one seat, and their seats.
     wide: (usize, usize),
-    /// The virtual time: the work that each queue with requests could have had, in nanoseconds of seats.
+    /// The virtual time: the work that each queue with requests could have received, in nanoseconds of seats.
     progress: i128,
     last: Duration,
     demand: Demand,
@@ -184,7 +185,8 @@ impl<T> Queue<T> {
         self.returning.pop_front().or_else(|| self.waiting.pop_front())
     }
 
-    /// No request starts before it has come, in virtual time too: a queue that could not use its part has no claim to more later.
+    /// No request starts before its arrival in virtual time: a queue that did not use its part earlier gets no more
+    /// later.
     fn bound(&mut self) {
         if let Some(head) = self.head() {
             self.next_start = self.next_start.max(head.arrived);
@@ -222,7 +224,8 @@ impl<T> Queues<T> {
         }
     }
 
-    /// Changes the limits. Requests that wait stay where they are, and may be dispatched by the new limits.
+    /// Changes the limits. Waiting requests keep their places. [`next`](Self::next) may dispatch some under the new
+    /// limits.
     pub fn configure(&mut self, limits: Limits, now: Duration) {
         self.pass(now);
         self.limits = limits.bounded();
@@ -238,7 +241,7 @@ impl<T> Queues<T> {
         self.totals
     }
 
-    /// The demand of the period that ends now.
+    /// Ends the period of demand, and returns it.
     pub fn end_period(&mut self, now: Duration) -> DemandPeriod {
         self.demand.end_period(now)
     }
@@ -248,12 +251,12 @@ impl<T> Queues<T> {
         self.progress as f64 / 1e9
     }
 
-    /// True if no request has seats or waits.
+    /// Returns true if no request executes or waits.
     pub fn is_idle(&self) -> bool {
         self.totals.executing == 0 && self.totals.waiting == 0
     }
 
-    /// The state of the queues with requests, by their numbers.
+    /// The state of each queue with requests, sorted by number.
     pub fn queues(&self) -> Vec<QueueState> {
         let of = |(number, queue): (&u32, &Queue<T>)| QueueState {
             queue: *number,
@@ -268,7 +271,7 @@ impl<T> Queues<T> {
         states
     }
 
-    /// Requests that wait: the queue, the place in it, and the seats of each.
+    /// The waiting requests, each with its queue, its place in it, and its seats.
     pub fn waiting(&self) -> impl Iterator<Item = (u32, usize, usize, &T)> {
         self.queues.iter().flat_map(|(number, queue)| {
             let all = queue.returning.iter().chain(&queue.waiting).enumerate();
@@ -276,14 +279,14 @@ impl<T> Queues<T> {
         })
     }
 
-    /// The number of requests that wait in the queue of a place.
+    /// The number of waiting requests in the queue of a place.
     pub fn length_at(&self, place: Place) -> usize {
         self.queues.get(&place.queue).map_or(0, Queue::length)
     }
 
-    /// Takes seats for a request of a flow, or lets it wait as what `wait` makes.
+    /// Takes seats for a request of a flow. If there are none, the request waits with the value that `wait` returns.
     ///
-    /// After an arrival that waits, [`next`](Self::next) may dispatch it or others.
+    /// If it waits, [`next`](Self::next) may dispatch it or others.
     pub fn arrive(&mut self, now: Duration, flow: u64, seats: usize, wait: impl FnOnce() -> T) -> Arrival {
         self.pass(now);
         let queue = self.queue_for(flow);
@@ -300,7 +303,8 @@ impl<T> Queues<T> {
         Arrival::Waits(self.enqueue(now, queue, (seats, wait()), false))
     }
 
-    /// Takes seats again for a request that had them before. It waits before the other requests of its queue, whatever the limits say.
+    /// Takes seats again for a request that had them before. It waits before all other requests of its queue, whatever
+    /// the limits are.
     pub fn return_to(&mut self, now: Duration, flow: u64, seats: usize, wait: impl FnOnce() -> T) -> Arrival {
         self.pass(now);
         let queue = self.queue_for(flow);
@@ -310,7 +314,7 @@ impl<T> Queues<T> {
         Arrival::Waits(self.enqueue(now, queue, (seats, wait()), true))
     }
 
-    /// Dispatches the next request, if there are seats for it.
+    /// Dispatches the next request, if there are enough seats for it.
     pub fn next(&mut self, now: Duration) -> Option<Dispatch<T>> {
         if self.totals.waiting == 0 {
             return None;
@@ -332,7 +336,7 @@ impl<T> Queues<T> {
         Some(Dispatch { item, seat: self.seat(now, number, seats) })
     }
 
-    /// Gives seats back. [`next`](Self::next) may dispatch others.
+    /// Returns the seats of a request that ended. [`next`](Self::next) may dispatch others.
     pub fn finish(&mut self, now: Duration, seat: &Seat) {
         self.pass(now);
         let Seat { queue: number, seats, begun } = *seat;
@@ -350,13 +354,13 @@ impl<T> Queues<T> {
             entry.remove();
             return;
         }
-        // The assumed time was charged at the start.
+        // The assumed time was added at the start.
         let taken = nanoseconds(now.saturating_sub(begun)) - nanoseconds(ESTIMATED);
         queue.next_start = queue.next_start.saturating_add(taken.saturating_mul(seats as i128));
         queue.bound();
     }
 
-    /// Takes a request out of its queue, unless it was dispatched.
+    /// Removes a request from its queue, unless it was dispatched.
     pub fn cancel(&mut self, now: Duration, place: Place) -> Option<T> {
         self.pass(now);
         let Entry::Occupied(mut entry) = self.queues.entry(place.queue) else { return None };
@@ -375,7 +379,7 @@ impl<T> Queues<T> {
         Some(item)
     }
 
-    /// The queue of the flow's hand with the fewest waiting seats. Equal ones take turns.
+    /// The queue of the flow's hand with the fewest waiting seats. Queues with equal numbers take turns.
     fn queue_for(&mut self, flow: u64) -> u32 {
         self.arrivals = self.arrivals.wrapping_add(1);
         let Limits { queues, hand_size, .. } = self.limits;
@@ -394,7 +398,7 @@ impl<T> Queues<T> {
 
     fn fits(&self, seats: usize) -> bool {
         let Some(limit) = self.limits.seats else { return true };
-        // A request alone has seats, however few there are.
+        // A request gets its seats if no other executes, even if the level has fewer.
         if self.totals.executing == 0 {
             return true;
         }
@@ -439,7 +443,7 @@ impl<T> Queues<T> {
         self.demand.set(now, (self.totals.seats_in_use + self.totals.waiting_seats) as f64);
     }
 
-    /// Moves the virtual time: at the rate of the seats that each queue with requests could have.
+    /// Advances the virtual time at the rate of the seats that each queue with requests could have.
     fn pass(&mut self, now: Duration) {
         let passed = now.saturating_sub(self.last);
         self.last = self.last.max(now);

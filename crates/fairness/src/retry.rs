@@ -1,20 +1,21 @@
-//! The time after which a refused client may try again: it doubles while many requests are refused, and falls again.
+//! The time after which a refused client may try again. It doubles while many requests are refused, and falls again
+//! afterwards.
 //!
-//! The rules are upstream's (KEP-1040). The history has a bounded length: that of the longest time.
+//! The rules are upstream's (KEP-1040). The history covers only the longest such time.
 
 use std::collections::VecDeque;
 
 /// The longest time, in seconds.
 const LONGEST: u64 = 32;
 
-/// The refusals of a level in the last seconds.
+/// The refusals of a level in the past seconds.
 #[derive(Debug)]
 pub struct RetryAfter {
     seconds: u64,
     changed: Option<u64>,
     current: u64,
     count: u64,
-    /// Earlier seconds with their refusals, oldest first.
+    /// Past seconds with their numbers of refusals, oldest first.
     history: VecDeque<(u64, u64)>,
 }
 

@@ -1,6 +1,6 @@
-//! Objects of requests and answers as audit writes them down: in JSON on one line, whatever they came in.
+//! JSON forms of request and response objects for audit events: one line, from JSON, YAML or protobuf bodies.
 //!
-//! This runs where events are written, not where requests are answered.
+//! The writers of audit events run these conversions, so that no request waits for them.
 
 use http::HeaderValue;
 use keelson_access::audit::{AuditRecord, Body};
@@ -8,10 +8,11 @@ use keelson_codec::{json, yaml};
 use keelson_meta::Object;
 use keelson_meta::json::{Map, Value};
 
-/// Makes compact JSON of bytes, without managed fields where that is said: `None` of what can't be read.
+/// Converts bytes to compact JSON, without `managedFields` if the flag is true. Returns `None` for bytes that cannot be
+/// parsed.
 pub(crate) type Form = fn(&[u8], bool) -> Option<Vec<u8>>;
 
-/// Parses a body of this media type into JSON; `None` for a body that is no object.
+/// The conversion from a body of this media type to JSON. `None` for a media type that contains no object.
 pub(crate) fn form(content_type: Option<&HeaderValue>) -> Option<Form> {
     let media = content_type?.to_str().ok()?.split(';').next()?.trim();
     Some(match media {
@@ -22,8 +23,8 @@ pub(crate) fn form(content_type: Option<&HeaderValue>) -> Option<Form> {
     })
 }
 
-/// Records the object of a request: its references, and the whole object where the level requires it. The namespace is recorded if
-/// it `names_namespace` besides that of the path.
+/// Records the object of a request: its references, and the whole object where the audit level requires it. The
+/// recorded object keeps its namespace only if `names_namespace` returns true.
 pub(crate) fn note_object(audit: &AuditRecord, object: &Object, names_namespace: impl FnOnce() -> bool) {
     if !audit.is_read() {
         return;
@@ -38,7 +39,7 @@ pub(crate) fn note_object(audit: &AuditRecord, object: &Object, names_namespace:
     });
 }
 
-/// The options of a deletion, under the name that upstream's own form of them has.
+/// The options of a deletion, with the kind and version that upstream's audit events give them.
 pub(crate) fn delete_options(options: &Object) -> Body {
     let mut shown = Map::new();
     shown.insert("kind", "DeleteOptions");

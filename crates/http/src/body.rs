@@ -1,8 +1,8 @@
 //! Bodies of requests and responses.
 //!
-//! A response body is a stream of frames that may fail. A failure after the first byte is an `Err` from the stream. It resets the
-//! HTTP/2 stream or cuts the HTTP/1.1 chunked body: a client must never take a broken response for a whole one. Request bodies are
-//! read whole, up to a limit, and not before a handler reads them (`request.rs`).
+//! A response body is a stream of frames that may fail. A failure after the first byte is an `Err` from the stream. It
+//! resets the HTTP/2 stream or cuts the HTTP/1.1 chunked body, since a client must never take a broken response for a
+//! complete one. Request bodies are read completely, up to a limit, and not before a handler reads them (`request.rs`).
 
 mod request;
 
@@ -19,7 +19,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 pub use request::RequestBody;
 
-/// The largest request body in bytes (3 MiB, as the reference server has it).
+/// The largest request body in bytes (3 MiB, as upstream).
 pub const MAX_REQUEST_BYTES: usize = 3 * 1024 * 1024;
 
 /// The reason why a response body ended early.
@@ -28,12 +28,13 @@ pub enum BodyError {
     /// The producer of the body failed.
     #[error("the response was given up: {0}")]
     Aborted(String),
-    /// The body made no frame for this long although the connection could have taken one.
+    /// The body produced no frame for this time although the connection had room for one.
     #[error("the response made no progress for {0:?}")]
     Stalled(Duration),
 }
 
-/// An error after the head of a 200 response. Only a broken body shows that it is not whole.
+/// An error after the status line of a 200 response. Only the broken body shows the client that the response is
+/// incomplete.
 impl From<ApiError> for BodyError {
     fn from(error: ApiError) -> Self {
         Self::Aborted(error.to_string())
@@ -43,7 +44,7 @@ impl From<ApiError> for BodyError {
 /// The body of every response.
 pub type ResponseBody = UnsyncBoxBody<Bytes, BodyError>;
 
-/// A body that is known whole.
+/// A body whose bytes are all in memory.
 pub fn full(bytes: impl Into<Bytes>) -> ResponseBody {
     Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync()
 }
@@ -53,14 +54,15 @@ pub fn empty() -> ResponseBody {
     Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 
-/// A body that is made while it is sent.
+/// A body that is produced while it is sent.
 pub fn stream(body: impl Body<Data = Bytes, Error = BodyError> + Send + 'static) -> ResponseBody {
     UnsyncBoxBody::new(body)
 }
 
-/// Resets a response that makes no frame for `patience` although the connection asks for one.
+/// Resets a response that produces no frame for `patience` although the connection requests one.
 ///
-/// The time a client takes to read is not counted: a body is only asked for more when there is room to send it.
+/// The time that a client takes to read does not count: the connection requests a frame only when it has room to send
+/// it.
 pub struct Progress {
     inner: ResponseBody,
     patience: Duration,
@@ -68,7 +70,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Watches over `inner`.
+    /// Applies the time limit to `inner`.
     pub fn new(inner: ResponseBody, patience: Duration) -> Self {
         Self { inner, patience, timer: None }
     }
@@ -107,14 +109,14 @@ impl Body for Progress {
     }
 }
 
-/// A body that holds something until it was sent, or given up.
+/// A body that keeps a guard alive until it is sent or dropped.
 pub struct Guarded<G> {
     inner: ResponseBody,
     guard: G,
 }
 
 impl<G> Guarded<G> {
-    /// Keeps `guard` as long as the body.
+    /// Keeps `guard` alive as long as the body.
     pub fn new(inner: ResponseBody, guard: G) -> Self {
         Self { inner, guard }
     }
@@ -144,14 +146,14 @@ impl<G: Unpin> Body for Guarded<G> {
 
 /// Counts what is sent of a body.
 pub trait BodyMeter {
-    /// A frame of so many bytes was sent.
+    /// The connection took a frame of this many bytes.
     fn sent(&mut self, bytes: usize);
 
-    /// The body ended before it was whole.
+    /// The body was dropped or failed before its end.
     fn broken_off(&mut self);
 }
 
-/// A body that is counted, and that holds something until it was sent, or given up.
+/// A body with a meter for its frames, which also keeps a guard alive until it is sent or dropped.
 pub struct Measured<M, G> {
     inner: ResponseBody,
     meter: M,
@@ -159,7 +161,7 @@ pub struct Measured<M, G> {
 }
 
 impl<M, G> Measured<M, G> {
-    /// Keeps `guard` as long as the body.
+    /// Keeps `guard` alive as long as the body, and counts frames with `meter`.
     pub fn new(inner: ResponseBody, meter: M, guard: G) -> Self {
         Self { inner, meter, _guard: guard }
     }

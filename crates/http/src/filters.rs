@@ -1,10 +1,12 @@
-//! The filters that every request passes before a handler sees it, in one readable order.
+//! The filters that every request passes before a handler gets it, in order.
 //!
 //! request id → counting → panics → the console's files → service workers → time limit → authentication → audit →
-//! impersonation → authorization → shares of watches → the body → flow control → long work → router. The proxy takes the router's place
-//! for aggregated servers. The stamps of the way back (the policy for browsers, `Audit-Id`, `Cache-Control`, bounds of warnings) and the
-//! guards (counting, seats, stalled bodies) are put on the answer in reverse. Each filter is a plain function; [`Pipeline::answer`] is the
-//! only place that knows their order.
+//! impersonation → authorization → shares of watches → the body → flow control → long work → router. For aggregated
+//! servers, the proxy replaces the router.
+//!
+//! On the way back, response headers (the policy for browsers, `Audit-Id`, `Cache-Control`, limits of warnings) and
+//! guards (counting, seats, stalled bodies) are added in reverse order. Each filter is a plain function. Only
+//! [`Pipeline::answer`] knows their order.
 
 // SIZE: the order of all filters is the subject of the file.
 
@@ -64,83 +66,83 @@ use crate::router::Router;
 use crate::service::ApiRequest;
 use crate::shares::{Holder, Shares};
 
-/// An answer of at most this many bytes that is known whole needs no place while it is sent.
+/// A complete response of at most this many bytes holds no seat while it is sent.
 const SMALL_BYTES: u64 = 64 * 1024;
 
-/// The number of watches and sessions of aggregated servers at once.
+/// The maximum number of concurrent watches and sessions of aggregated servers.
 const WATCHES_ELSEWHERE: usize = 10_000;
-/// The part of the processors that the watches with queries of one user may have: one in so many.
+/// One user's watches with queries may use at most one in this many processors.
 const QUERY_WATCH_PART: usize = 2;
-/// The time after which a client may try again whose user has its share of connections, in seconds.
+/// The `Retry-After` of a client whose user has used its share of connections, in seconds.
 const RETRY_CONNECTION: u32 = 5;
 
-/// Marks the answer of a request without an end of its own, in its extensions.
+/// Response extension: the request is a watch or session, without an end of its own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LongRunning;
 
-/// Marks the answer of a request that found no seat, in its extensions.
+/// Response extension: flow control had no seat for the request.
 #[derive(Clone, Copy, Debug)]
 struct Refused;
 
-/// The time in which webhooks were called for a request, in the extensions of its answer.
+/// Response extension: the time that the request waited for webhooks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CalledOthers(pub(crate) Duration);
 
 /// The client that a request comes from.
 pub trait ClientConnection: Send + Sync {
-    /// Who it has proved to be by its certificate.
+    /// The identity that the client's certificate proves.
     fn identity(&self) -> Option<Arc<ClientIdentity>>;
 
-    /// Counts the connection for the user of a request on it, unless it counts for a user already. Returns false if the user has its share
-    /// of connections, so that this one counts for none.
+    /// Counts the connection for the user of a request on it, unless it already counts for a user. Returns false if the
+    /// user has used its share of connections. The connection then counts for no user.
     fn is_of(&self, user: &User) -> bool;
 
-    /// Where it is.
+    /// The client's IP address.
     fn address(&self) -> Option<IpAddr>;
 
-    /// What holds its connection's place, for whoever goes on with the connection by himself.
+    /// The guard of the connection's slot. A task that takes over an upgraded connection keeps it alive.
     fn held(&self) -> Arc<dyn Any + Send + Sync>;
 }
 
-/// Findings about the user of a request that mark the response.
+/// Facts about the user of a request that are added to the response.
 #[derive(Default)]
 struct Known {
-    /// Its flow, if flow control has a say in it.
+    /// The flow of the request. Absent for requests that flow control ignores.
     flow: OnceLock<Arc<Flow>>,
     /// A warning about the credentials.
     warning: OnceLock<&'static str>,
 }
 
-/// Who answers a request.
+/// The server that answers a request.
 enum Answerer {
-    /// This server, if it serves what is asked for.
+    /// This server. The target is absent if the server does not serve the resource.
     Here(Option<Target>),
     /// An aggregated server, or a peer.
     Elsewhere(Remote),
 }
 
-/// Pages that need no credentials: the response to a request for one of them; `None` for another path or method.
+/// Serves pages without authentication, by path. Returns `None` for any other path or method.
 pub type OpenPages = fn(&str, &Parts) -> Option<Response<ResponseBody>>;
 
-/// Answers requests, whatever connection they came over.
+/// Answers requests of any connection.
 pub struct Pipeline {
     router: Router,
     proxy: Option<Proxy>,
     certificates: Arc<dyn ClientCertificates>,
     tokens: Option<Arc<dyn TokenAuthenticator>>,
-    /// Whether requests without credentials are taken that ask for a path.
+    /// Returns true for paths that allow requests without credentials.
     anonymous: Arc<dyn Fn(&str) -> bool + Send + Sync>,
     /// The files of the console, if there is one.
     console: Option<OpenPages>,
     impersonation: Impersonation,
     authorizer: Arc<dyn Authorizer>,
-    /// Who writes down what is asked, where anybody does.
+    /// Writes the audit events. `None` without an audit policy.
     auditor: Option<Arc<Auditor>>,
     flow_control: FlowControl,
     long_work: LongWork,
     watches: Arc<Shares>,
     watches_elsewhere: Arc<Shares>,
-    /// Requests to kubelets, pods and services.
+    /// The users' shares of requests to kubelets, pods and services.
     node_sessions: Arc<Shares>,
     slow_bodies: Arc<Shares>,
     query_watches: TurnsByOwner,
@@ -151,7 +153,7 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Puts the filters before `router`. Cancelling `stopping` begins the end of the server.
+    /// Creates the filters in front of `router`. Cancelling `stopping` begins the shutdown of the server.
     pub fn new(
         router: Router,
         metrics: Arc<Metrics>,
@@ -203,54 +205,54 @@ impl Pipeline {
         }
     }
 
-    /// The same that asks another authorizer what users may do.
+    /// Replaces the authorizer.
     #[must_use]
     pub fn with_authorizer(mut self, authorizer: Arc<dyn Authorizer>) -> Self {
         self.authorizer = authorizer;
         self
     }
 
-    /// The same where certificates of clients are believed, as this judges them.
+    /// Accepts the client certificates that `certificates` verifies.
     #[must_use]
     pub fn with_certificates(mut self, certificates: Arc<dyn ClientCertificates>) -> Self {
         self.certificates = certificates;
         self
     }
 
-    /// Who judges the certificates of clients.
+    /// The verifier of client certificates.
     pub fn certificates(&self) -> &Arc<dyn ClientCertificates> {
         &self.certificates
     }
 
-    /// The same that knows the users of bearer tokens.
+    /// Accepts the bearer tokens that `tokens` authenticates.
     #[must_use]
     pub fn with_tokens(mut self, tokens: Arc<dyn TokenAuthenticator>) -> Self {
         self.tokens = Some(tokens);
         self
     }
 
-    /// The same that takes requests without credentials where this says so of the path that they ask for.
+    /// Accepts requests without credentials for the paths for which `takes` returns true.
     #[must_use]
     pub fn with_anonymous(mut self, takes: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         self.anonymous = Arc::new(takes);
         self
     }
 
-    /// The same that serves these files of a console to every client, or none.
+    /// Serves the console's files to every client, or none if absent.
     #[must_use]
     pub fn with_console(mut self, console: Option<OpenPages>) -> Self {
         self.console = console;
         self
     }
 
-    /// The same whose requests are written down, as the auditor's policy has it.
+    /// Writes audit events by the auditor's policy.
     #[must_use]
     pub fn with_auditor(mut self, auditor: Option<Arc<Auditor>>) -> Self {
         self.auditor = auditor;
         self
     }
 
-    /// The same that passes requests on to aggregated servers.
+    /// Forwards requests to these aggregated servers and peers.
     #[must_use]
     pub fn with_remote_servers(mut self, servers: impl RemoteServers + 'static, tasks: TaskGroup) -> Self {
         self.proxy = Some(Proxy::new(Box::new(servers), tasks));
@@ -262,12 +264,12 @@ impl Pipeline {
         &self.stopping
     }
 
-    /// Its flow control, which is given flow schemas and priority levels.
+    /// The flow control, which gets its flow schemas and priority levels from a controller.
     pub fn flow_control(&self) -> &FlowControl {
         &self.flow_control
     }
 
-    /// What is measured.
+    /// The metrics of all requests.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
     }
@@ -279,7 +281,7 @@ impl Pipeline {
         mut parts: Parts,
         body: RequestBody,
     ) -> Response<ResponseBody> {
-        // SIZE: the filters of every request in one readable order.
+        // SIZE: the filters of every request in order.
         let mut info = RequestInfo::parse(&parts.method, &parts.uri);
         let request_id = request_id::of(&parts.headers, self.random.as_ref());
         let (error_form, is_head) = (negotiation::error_form(&parts), parts.method == Method::HEAD);
@@ -291,7 +293,7 @@ impl Pipeline {
             self.auditor.as_ref().map(|auditor| Trail::begin(auditor, (&request_id, client.address()), &info, &parts));
         if self.may_be_passed_on(&answerer, &info) {
             parts.headers.insert(request_id::AUDIT_ID, request_id.clone());
-            // Whoever goes on with the connection by himself goes on with the request too.
+            // The task that takes over an upgraded connection also takes over the request.
             parts.extensions.insert(Held::new(Arc::new((client.held(), trail.clone()))));
             parts.extensions.extend(held::with_address(client));
         }
@@ -340,11 +342,12 @@ impl Pipeline {
             return response;
         }
         let response = request_id::stamped(without_caching(response), request_id);
-        // A request whose user is not known has no flow.
+        // A request of an unknown user has no flow.
         flow_control::marked(response, known.flow.get())
     }
 
-    /// Whether another server or a node answers, or may be found to when this one has nothing to say.
+    /// Returns true if another server or a node answers the request, or may do so when this server does not serve the
+    /// path.
     fn may_be_passed_on(&self, answerer: &Answerer, info: &RequestInfo) -> bool {
         match answerer {
             Answerer::Elsewhere(_) => true,
@@ -353,21 +356,22 @@ impl Pipeline {
         }
     }
 
-    /// Who answers a request that nobody seemed to, once all is known that was written before: a client may have read of a server
-    /// that this one has not read of yet.
+    /// The server that answers a request for a resource that this server does not know. It waits until the cache has
+    /// all earlier writes, since the client may have read an APIService that this server has not received yet.
     async fn newest_answerer(&self, answerer: Answerer, info: &RequestInfo, parts: &Parts) -> Answerer {
         let Some(proxy) = self.proxy.as_ref().filter(|_| self.may_be_passed_on(&answerer, info)) else {
             return answerer;
         };
         let is_unknown = matches!(answerer, Answerer::Here(None)) && !self.router.serves(info);
-        // It was judged by what it asks for, which has to be the same there.
+        // Authorization used the attributes of the request. They must be the same if another server answers.
         if !is_unknown || RequestInfo::parse_elsewhere(&parts.method, &parts.uri) != *info {
             return answerer;
         }
         proxy.newest_remote(&info.path).await.map_or(answerer, Answerer::Elsewhere)
     }
 
-    /// Who answers: the aggregated server of the version, else this server, or a peer for a resource that only peers serve.
+    /// The server that answers: the aggregated server of the version, else this server, or a peer for a resource that
+    /// only peers serve.
     fn answerer(&self, info: &RequestInfo, parts: &Parts) -> Answerer {
         let proxy = self.proxy.as_ref();
         if let Some(remote) = proxy.and_then(|proxy| proxy.remote(&info.path)) {
@@ -384,7 +388,7 @@ impl Pipeline {
         Answerer::Here(target)
     }
 
-    /// The filters that may refuse.
+    /// Runs the filters that may refuse the request.
     async fn run_filters(
         self: &Arc<Self>,
         client: &dyn ClientConnection,
@@ -393,7 +397,7 @@ impl Pipeline {
         mut body: RequestBody,
         error_form: MediaType,
     ) -> Result<(Response<ResponseBody>, Holds), ApiError> {
-        // SIZE: the filters that may refuse, in one readable order.
+        // SIZE: the filters that may refuse, in order.
         // The console comes before authentication, since its login page asks for credentials.
         if let Some(page) = self.console.and_then(|answer| answer(&info.path, &parts)) {
             return Ok((page, Holds::default()));
@@ -409,7 +413,7 @@ impl Pipeline {
             let user = self.permitted_user(client, &info, &parts, trail.as_deref(), known);
             let user = match deadline {
                 Some(_) => user.await,
-                // A watch has no limit, but who asks for it is found out in the time of other requests.
+                // A watch has no time limit, but its authentication has the limit of other requests.
                 None => time_limit::within(Some(begun + time), pin!(user)).await?,
             };
             let user = match user {
@@ -458,7 +462,7 @@ impl Pipeline {
         Ok((time_limit::watched(limit, response), holds))
     }
 
-    /// The user of a request, who may make it. It is noted when it is known in whose name it is made.
+    /// Authenticates, impersonates and authorizes. Records the user of the request after impersonation.
     async fn permitted_user(
         &self,
         client: &dyn ClientConnection,
@@ -519,7 +523,8 @@ impl Pipeline {
         Ok(user)
     }
 
-    /// Notes the time that a request spent waiting for others, and its end by the server in self-defence.
+    /// Records the time that a request waited for seats and webhooks, and whether the server ended it to protect
+    /// itself.
     fn note(&self, observation: &mut Observation, response: &Response<ResponseBody>, holds: &Holds, is_ended: bool) {
         if is_ended || response.extensions().get::<Refused>().is_some() {
             observation.terminated(response.status());
@@ -547,7 +552,7 @@ impl Pipeline {
             return marked(mark, self.router.route(request, target)).await;
         }
         let pipeline = self.clone();
-        // Boxed: few requests come here, and all would carry the room for it.
+        // Boxed, since few requests come here, and the others would carry the size of this future too.
         Box::pin(self.long_work.run(holder, async move { pipeline.router.route(request, target).await })).await
     }
 }
@@ -562,19 +567,19 @@ fn is_watch(info: &RequestInfo) -> bool {
     info.verb == RequestVerb::Resource(Verb::Watch)
 }
 
-/// Returns true for an answer that is known whole, and so short that it needs no seat while it is sent.
+/// Returns true for a complete response that is so short that it needs no seat while it is sent.
 fn is_small(response: &Response<ResponseBody>) -> bool {
     response.body().size_hint().exact().is_some_and(|bytes| bytes <= SMALL_BYTES)
 }
 
-/// The answer to a request that found no seat.
+/// The 429 response to a request that got no seat.
 fn without_seat(retry_after_seconds: u32) -> Response<ResponseBody> {
     let mut refused = respond::overloaded(retry_after_seconds);
     refused.extensions_mut().insert(Refused);
     refused
 }
 
-/// Answers are about one moment and one user, unless a handler says otherwise.
+/// Forbids caching, unless a handler set `Cache-Control`: a response is for one moment and one user.
 fn without_caching(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
     let default = HeaderValue::from_static("no-cache, private");
     response.headers_mut().entry(CACHE_CONTROL).or_insert(default);

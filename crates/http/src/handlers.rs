@@ -1,7 +1,7 @@
-//! The handlers of resource requests: each decodes, calls the registry, and encodes.
+//! The handlers of resource requests. Each decodes the request, calls the registry, and encodes the response.
 //!
-//! Which of them answers is data of the resource and its subresources, so that none is found by a name. Rules for objects
-//! live below, in the registry.
+//! The declarations of a resource and its subresources select the handler, and no code compares names. Rules for
+//! objects are in the registry.
 
 mod binding;
 mod create;
@@ -58,7 +58,7 @@ pub struct ResourceHandlers {
 }
 
 impl ResourceHandlers {
-    /// Handlers over a registry.
+    /// Creates handlers that call a registry.
     pub fn new(registry: Arc<Registry>) -> Self {
         Self { registry, tokens: None, nodes: None }
     }
@@ -75,17 +75,18 @@ impl ResourceHandlers {
         Self { nodes: Some(nodes), ..self }
     }
 
-    /// Calls the handler of a request. Each is boxed alone: one value with room for the largest would be copied for the smallest.
+    /// Calls the handler of a request. Each future is boxed separately, since a common type would have the size of the
+    /// largest.
     fn dispatch<'r>(&'r self, request: Box<ApiRequest>, target: &'r Target) -> Answering<'r> {
         let registry = &*self.registry;
         let takes_queries = target.subresource.is_none()
             && matches!(request.info.verb, RequestVerb::Resource(Verb::Get | Verb::List | Verb::Watch));
-        // The query of a proxied request is that of another program.
+        // The remote server defines the query parameters of a proxied request.
         let is_proxied = target.subresource.as_ref().is_some_and(|below| below.takes_path());
         if request.query.is_extended() && !takes_queries && !is_proxied {
             return future::ready(Err(request.query.refusal_beyond_reads())).boxed();
         }
-        // A review or an act of an empty namespace is about no objects at all.
+        // A review or create-only subresource in an empty namespace matches no object.
         if request.info.namespace_is_empty && target.stored().is_none() && request.info.verb == CREATE {
             return future::ready(Err(ApiError::BadRequest(NO_NAMESPACE.to_owned()))).boxed();
         }
@@ -128,10 +129,10 @@ impl ResourceHandlers {
     }
 }
 
-/// The verb of what is posted.
+/// The verb of posted objects.
 const CREATE: RequestVerb = RequestVerb::Resource(Verb::Create);
 
-/// An answer that is being made.
+/// A response in progress.
 type Answering<'r> = BoxFuture<'r, Result<Response<ResponseBody>, ApiError>>;
 
 /// The caller of a write: with the field manager of the request's options, or else its program.
@@ -140,7 +141,7 @@ fn writing(caller: Caller, parts: &Parts, field_manager: Option<&str>, dry_run: 
     caller.writing(field_manager, user_agent.as_deref().unwrap_or_default(), dry_run)
 }
 
-/// Writes down that a version will go, and with which release, if its warning says so.
+/// Records in the audit event that a version is deprecated, with the release that removes it if the warning names one.
 fn note_deprecation(audit: &AuditRecord, warning: &str) {
     audit.annotate("k8s.io/deprecated", "true");
     if let Some(release) = removed_release(warning) {
@@ -148,7 +149,7 @@ fn note_deprecation(audit: &AuditRecord, warning: &str) {
     }
 }
 
-/// The status of an answer to a write that may have made the object.
+/// The status code of a write that may have created the object.
 fn status_of(written: &Written) -> StatusCode {
     match written.effect {
         Effect::Created => StatusCode::CREATED,
@@ -191,7 +192,7 @@ impl ApiService for ResourceHandlers {
     }
 }
 
-/// Returns true if a watch begins with the existing objects, by its query without selectors.
+/// Returns true if a watch starts with events for the existing objects. Ignores selectors in the query.
 fn begins_with_objects(query: &Query<'_>) -> bool {
     let is_from_nowhere = || matches!(query.get("resourceVersion"), None | Some("" | "0"));
     query.flag("sendInitialEvents").unwrap_or_else(is_from_nowhere)
@@ -201,7 +202,8 @@ impl ResourceHandlers {
     /// The caches' estimate of the objects of a request.
     fn estimate_objects(&self, info: &RequestInfo, parts: &Parts, query: &RequestQuery, target: &Target) -> Estimate {
         match info.verb {
-            // To read such selectors takes too long here. They can't ask for more than everything.
+            // Parsing such selectors would take too long here. The estimate for a request without selectors is the
+            // maximum.
             RequestVerb::Resource(Verb::List | Verb::DeleteCollection | Verb::Watch) if has_long_query(parts) => {
                 if info.verb == RequestVerb::Resource(Verb::Watch) && !begins_with_objects(query.pairs()) {
                     return Estimate::default();
@@ -225,7 +227,7 @@ impl ResourceHandlers {
             RequestVerb::Resource(Verb::Get | Verb::Update | Verb::Patch | Verb::Delete) => {
                 self.registry.estimate_object(target)
             }
-            // The object is named in the body.
+            // The body contains the name of the object.
             RequestVerb::Resource(Verb::Create) if target.resource.create_handler == Some(CreateHandler::Binding) => {
                 Estimate::any_object()
             }

@@ -1,11 +1,12 @@
 //! `/livez`, `/readyz` and `/healthz`: named checks, and the texts of their results.
 //!
-//! Checks have the names that upstream's clients request, where this server has something of the kind. The reason of a failure is
-//! shown on the path of the check, which requires rights, and in the log. The three paths, which need no credentials, never show
-//! it.
+//! Checks have upstream's names where upstream has such a check, since clients request them by name. The reason of a
+//! failure is in the log, and in the response for the single check, which requires authorization. The three paths
+//! themselves need no credentials and never contain it.
 //!
-//! Several checks may be about one thing, such as the store: `exclude` takes its name for all of them. A load balancer that
-//! excludes the store from `/readyz` keeps sending requests to servers that still answer from their caches.
+//! Several checks may concern one component, such as the store. `exclude` with its name excludes all of them. A load
+//! balancer that excludes the store from `/readyz` keeps sending requests to servers that still answer from their
+//! caches.
 
 mod results;
 
@@ -19,24 +20,24 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use results::HealthResults;
 
-/// The result of a check: the fault, if there is one.
+/// The result of a check: the reason of its failure, if it fails.
 pub type CheckResult = Result<(), String>;
 
-/// Checks with their names and what they found.
+/// Returns checks by name with their results.
 type Group = Arc<dyn Fn() -> Vec<(String, CheckResult)> + Send + Sync>;
 
-/// A remark on a check that passes, if there is one.
+/// Returns a note on a check that passes, if there is one.
 type Note = Arc<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// Checks by name, in the order in which they are shown.
+/// Checks by name, in displayed order.
 #[derive(Clone, Default)]
 pub struct HealthChecks {
     checks: Vec<(String, Arc<dyn Fn() -> CheckResult + Send + Sync>)>,
-    /// Checks that another one includes: each with the name of that one.
+    /// Pairs of a check, and of another check whose name in `exclude` excludes both.
     included: Vec<(String, String)>,
-    /// Checks whose names are known only when they are asked.
+    /// Checks whose names are known only when they run.
     groups: Vec<Group>,
-    /// Remarks on checks that pass.
+    /// Notes on checks that pass.
     notes: Vec<(String, Note)>,
 }
 
@@ -45,11 +46,12 @@ pub struct HealthChecks {
 pub struct Health {
     /// The results of the checks, for metrics.
     pub(crate) results: HealthResults,
-    /// `/livez`: whether the server should go on running.
+    /// `/livez`: fails if the server should be restarted.
     pub live: HealthChecks,
-    /// `/readyz`: whether the server should be sent requests.
+    /// `/readyz`: fails if the server should receive no requests.
     pub ready: HealthChecks,
-    /// `/healthz`: whether all is well, from before there were the two others.
+    /// `/healthz`: the older endpoint from before the two others, deprecated by upstream. Has the checks of `/readyz`
+    /// without that for a shutdown.
     pub well: HealthChecks,
 }
 
@@ -71,13 +73,13 @@ pub struct HealthAnswer {
 }
 
 impl Health {
-    /// The checks of a server that lives and is well by these, and is ready when it is well and not stopping.
+    /// Readiness requires the checks of `well`, and that the server is not stopping.
     pub fn new(live: HealthChecks, well: HealthChecks, stopping: CancellationToken) -> Self {
         let stops = move || if stopping.is_cancelled() { Err("process is shutting down".to_owned()) } else { Ok(()) };
         Self { live, ready: well.clone().add("shutdown", stops), well, results: HealthResults::default() }
     }
 
-    /// Answers for a path such as `/readyz` or `/livez/ping`; `None` if it is not one of these.
+    /// Answers a path such as `/readyz` or `/livez/ping`. `None` for any other path.
     pub fn answer(&self, path: &str, query: &str) -> Option<HealthAnswer> {
         let (endpoint, check) = match path.trim_matches('/').split_once('/') {
             Some((endpoint, check)) => (endpoint, Some(check)),
@@ -101,27 +103,27 @@ fn log_failure(check: &str, reason: &str) {
 }
 
 impl HealthChecks {
-    /// No checks but `ping`, which never fails.
+    /// Contains only `ping`, which never fails.
     #[allow(clippy::new_without_default, reason = "an empty set without `ping` is what Default gives")]
     pub fn new() -> Self {
         Self::default().add("ping", || Ok(()))
     }
 
-    /// Adds a check. It is asked at each request, so it must be quick and must not wait.
+    /// Adds a check. It runs for each request, so it must be quick and must not wait.
     #[must_use]
     pub fn add(mut self, name: impl Into<String>, check: impl Fn() -> CheckResult + Send + Sync + 'static) -> Self {
         self.checks.push((name.into(), Arc::new(check)));
         self
     }
 
-    /// Says that a check is about the same as another one, whose name in `exclude` leaves out both.
+    /// Declares that the name `whole` in `exclude` excludes the check `part` too.
     #[must_use]
     pub fn including(mut self, whole: impl Into<String>, part: impl Into<String>) -> Self {
         self.included.push((part.into(), whole.into()));
         self
     }
 
-    /// Adds a note to a check, for the path of the check: a reason to act while it passes.
+    /// Adds a note to the response for a single check: a reason to act while the check still passes.
     #[must_use]
     pub fn note(mut self, check: impl Into<String>, note: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
         self.notes.push((check.into(), Arc::new(note)));
@@ -132,15 +134,15 @@ impl HealthChecks {
         self.notes.iter().filter(|(check, _)| check == name).find_map(|(_, note)| note())
     }
 
-    /// Adds checks that come and go, such as one for each task that runs. Each has a path by its name. Among all checks only those that
-    /// fail are shown, behind the others, since the set of them differs from server to server.
+    /// Adds checks that come and go, such as one for each background task. Each has a path with its name. The list of
+    /// all checks shows only those that fail, after the others, since the set differs between servers.
     #[must_use]
     pub fn add_each(mut self, checks: impl Fn() -> Vec<(String, CheckResult)> + Send + Sync + 'static) -> Self {
         self.groups.push(Arc::new(checks));
         self
     }
 
-    /// Adds one for each background task, named `task/NAME`: a server lives as long as each of them does.
+    /// Adds a check for each background task, named `task/NAME`. The server is alive only if all of them are.
     #[must_use]
     pub fn add_tasks(self, supervisor: Supervisor) -> Self {
         let result = |failure: Option<Failure>| failure.map_or(Ok(()), |failure| Err(failure.to_string()));
@@ -165,7 +167,7 @@ impl HealthChecks {
         asked.filter(|(_, result)| matches!(result, Some(Err(_)))).map(|(name, _)| name).collect()
     }
 
-    /// Asks all checks whose names are wanted.
+    /// Runs all checks for whose names `is_wanted` returns true.
     fn ask(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<(String, Option<CheckResult>)> {
         let own = self.checks.iter().map(|(name, check)| (name.clone(), is_wanted(name).then(|| check())));
         let of_groups = self.groups.iter().flat_map(|group| group());

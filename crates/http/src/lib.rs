@@ -1,8 +1,8 @@
-//! The edge: the only crate that knows incoming HTTP.
+//! The HTTP layer: the only crate that knows incoming HTTP.
 //!
-//! A request arrives at the [`listener`], passes the [`filters`] in their order, and the [`router`] sends it to the verb handlers
-//! (an [`ApiService`]) or to one of the [`pages`]. Handlers decode, call and encode; rules are in the crates below. Only
-//! [`respond`] makes responses of errors.
+//! A request arrives at the [`listener`] and passes the [`filters`] in their order. The [`router`] sends it to the verb
+//! handlers (an [`ApiService`]) or to one of the [`pages`]. Handlers decode, call the registry and encode. Rules for
+//! objects are in the registry and below. Only [`respond`] builds error responses.
 
 mod audited;
 pub mod body;

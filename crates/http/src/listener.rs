@@ -1,13 +1,13 @@
 //! The TLS port: accepts connections, limits their resources, and ends them in order when the server stops.
 //!
-//! A thread of its own accepts connections (`door.rs`). They are counted (`connections.rs`), and served by the runtime
-//! (`connection.rs`), which refuses malformed heads (`request_head.rs`). Limits bound the bytes before authentication (`heads.rs`),
-//! the time of unread responses (`sending.rs`, `stall.rs`), and the memory that they hold (`answers.rs`). A watch over a websocket
-//! continues in `websocket.rs`.
+//! A thread of its own accepts connections (`door.rs`). They are counted (`connections.rs`), and the runtime serves
+//! them (`connection.rs`), which refuses malformed request heads (`request_head.rs`). Limits bound the bytes before
+//! authentication (`heads.rs`), the time of unread responses (`sending.rs`, `stall.rs`), and the memory of responses
+//! (`answers.rs`). `websocket.rs` sends watches over websockets.
 //!
-//! A stop accepts no new connection, and announces the end on every open one (GOAWAY on HTTP/2, no keep-alive on HTTP/1.1). Watches
-//! end cleanly, and requests in flight run to their end as long as they move. Connections that do not move are cut after a few
-//! seconds, idle ones at once or after a moment, and the rest at the deadline.
+//! During a shutdown the listener accepts no connections and announces the shutdown on open ones (GOAWAY on HTTP/2, no
+//! keep-alive on HTTP/1.1). Watches end cleanly, and requests in flight continue while they make progress. Idle
+//! connections and those without progress are closed within seconds, the rest at the deadline.
 
 mod ahead;
 mod answers;
@@ -45,23 +45,24 @@ use self::heads::LargeHeads;
 use crate::filters::Pipeline;
 use crate::metrics::Edge;
 
-/// The limits of all connections together, and of each.
+/// The limits of each connection and of all connections together.
 #[derive(Clone)]
 pub struct Limits {
     /// The number of open connections. A quarter of them may be unauthenticated, and each user may have a share.
     pub connections: usize,
-    /// The time that a client may read nothing of a response, which is then reset. After a sixtieth of it its seats of flow control
-    /// are lent.
+    /// A response is reset when its client reads nothing for this time. After a sixtieth of it the response's seats of
+    /// flow control are lent.
     pub unread: Duration,
-    /// The bytes a second that a client has to take of an answer, on the average of the time that the answer waits for it.
+    /// The least read rate of a client in bytes per second, averaged over the time that the response waits for the
+    /// client.
     pub least_bytes_per_second: u64,
-    /// The number of replaced bytes that the snapshots of lists in flight may keep.
+    /// The maximum number of replaced bytes that the snapshots of lists in flight may keep in memory.
     pub pinned_bytes: u64,
-    /// Counts these bytes.
+    /// Returns the number of replaced bytes so far.
     pub replaced_bytes: ReplacedBytes,
-    /// The time that a stop may take.
+    /// The longest time of a shutdown.
     pub drain: Duration,
-    /// The time that a connection without a request stays open when the server stops, for its client to read the announcement.
+    /// The time that an idle connection stays open during a shutdown, so that its client can read the announcement.
     pub parting: Duration,
 }
 
@@ -79,20 +80,20 @@ impl Default for Limits {
     }
 }
 
-/// The number of unread responses to unauthenticated clients. Further ones have no body.
+/// The maximum number of unread responses to unauthenticated clients. Further responses have no body.
 const UNREAD_OF_STRANGERS: usize = 1000;
 
-/// The settings of handshakes, which may be changed while connections last.
+/// The TLS settings of the listener, which may change while connections are open.
 #[derive(Clone, Debug)]
 pub struct TlsSettings(Arc<ArcSwap<ServerConfig>>);
 
 impl TlsSettings {
-    /// These to begin with.
+    /// The initial settings.
     pub fn new(config: ServerConfig) -> Self {
         Self(Arc::new(ArcSwap::from_pointee(config)))
     }
 
-    /// Settings for the connections that come from now on.
+    /// Sets the settings for new connections.
     pub fn change(&self, config: ServerConfig) {
         self.0.store(Arc::new(config));
     }
@@ -114,13 +115,14 @@ struct Shared {
     unread_of_strangers: Arc<Semaphore>,
     unread: Duration,
     parting: Duration,
-    /// Cancelled when what is left is cut.
+    /// Cancelled at the deadline of a shutdown, to close the remaining connections.
     cut: CancellationToken,
 }
 
-/// Serves `pipeline` on `port` until its stopping token is cancelled, then for at most the time for stopping more.
+/// Serves `pipeline` on `port` until the pipeline's stopping token is cancelled, then drains connections for at most
+/// [`Limits::drain`].
 ///
-/// The port is bound by the caller, who so learns its number and can report a failure.
+/// The caller binds the port, so that it learns the port number and can report a failure.
 pub fn serve(port: TcpListener, tls: TlsSettings, pipeline: Arc<Pipeline>, limits: Limits) -> BoxFuture<'static, ()> {
     Box::pin(serve_until_stopped(port, tls, pipeline, limits))
 }
@@ -142,7 +144,7 @@ async fn serve_until_stopped(port: TcpListener, tls: TlsSettings, pipeline: Arc<
         parting: limits.parting,
         cut: cut.clone(),
     });
-    // Dropping the listener cuts its connections.
+    // Dropping this future closes all connections.
     let _cut = cut.drop_guard();
     let served = TaskTracker::new();
     let opened = port.into_std().and_then(|port| door::open(port, shared, served.clone()));
@@ -154,11 +156,12 @@ async fn serve_until_stopped(port: TcpListener, tls: TlsSettings, pipeline: Arc<
     look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            // ORDER: the thread ends for the same reason, and what is in flight then must not be taken for cut off.
+            // ORDER: at a shutdown the thread ends too. The shutdown must come first, or requests in flight would seem
+            // to be lost.
             biased;
             () = stopping.cancelled() => break,
-            // Never before the server stops, unless the thread died. Then no connection is accepted any more, which is reported at
-            // once.
+            // Before a shutdown this resolves only if the thread panicked. Then no connection is accepted any more, so
+            // it is reported at once.
             ended = &mut door => return ended_early(ended),
             _ = look.tick() => answers.enforce(),
         }
@@ -175,10 +178,10 @@ async fn serve_until_stopped(port: TcpListener, tls: TlsSettings, pipeline: Arc<
     }
 }
 
-/// The unexpected end of the accepting thread.
+/// Reports that the accepting thread ended before the shutdown.
 ///
 /// # Panics
-/// As the thread did.
+/// With the thread's panic.
 fn ended_early(ended: Result<thread::Result<()>, RecvError>) {
     match ended {
         Ok(Err(panic)) => resume_unwind(panic),

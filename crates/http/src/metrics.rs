@@ -1,7 +1,7 @@
-//! The metrics that operators read, in the field's own names.
+//! The server's metrics, with upstream's names where upstream has the same metric.
 //!
-//! Labels are bounded: verbs and scopes are fixed words, and a resource is named only as long as it is served. Numbers that
-//! other parts keep (objects stored, cache counters) are asked for at each scrape through [`MetricSource`].
+//! Label values are bounded: verbs and scopes come from fixed lists, and a resource has series only while it is served.
+//! Values that other components keep (stored objects, cache counters) are read at each scrape through [`MetricSource`].
 
 mod access;
 mod atomic_histogram;
@@ -65,10 +65,10 @@ pub struct Metrics {
     writing: Gauge,
     reading: Gauge,
     edge: Arc<Edge>,
-    /// The number of times that the aggregated discovery document was made, and their durations in seconds.
+    /// The number of times that the aggregated discovery document was built, and the durations in seconds.
     aggregations: Counter,
     aggregation_times: Histogram,
-    /// The numbers of requests for this server's own discovery document, and for that of all servers.
+    /// The numbers of requests for this server's own discovery document, and for that of all servers on the store.
     own_discovery: Counter,
     shared_discovery_kept: Counter,
     shared_discovery_made: Counter,
@@ -86,7 +86,7 @@ impl Metrics {
         let in_flight = Family::<KindLabels, Gauge>::default();
         let [writing, reading] =
             ["mutating", "readOnly"].map(|request_kind| in_flight.get_or_create_owned(&KindLabels { request_kind }));
-        // The registry puts a full stop behind help texts.
+        // The registry appends a full stop to help texts.
         let help = "Requests being answered, watches apart";
         registry.register("apiserver_current_inflight_requests", help, in_flight);
         let (aggregations, aggregation_times) = (Counter::default(), Histogram::new(AGGREGATION_BUCKETS));
@@ -133,7 +133,7 @@ impl Metrics {
         metrics
     }
 
-    /// The numbers of the listener.
+    /// The metrics of the listener.
     pub fn edge(&self) -> &Arc<Edge> {
         &self.edge
     }
@@ -143,12 +143,12 @@ impl Metrics {
         &self.filter_times
     }
 
-    /// The numbers of who asks and whether they may.
+    /// The metrics of authentication and authorization.
     pub(crate) fn access(&self) -> &AccessMetrics {
         &self.access
     }
 
-    /// Notes that an aggregated document of discovery was asked for, and how long it took to make it, if it was not there.
+    /// Counts a request for an aggregated discovery document, with the time to build the document if it was not cached.
     pub fn note_discovery(&self, serving: Serving, made: Option<Duration>) {
         if let Some(took) = made {
             self.aggregations.inc();
@@ -161,23 +161,23 @@ impl Metrics {
         };
     }
 
-    /// Sets the function that knows whether a version of a resource (group, version, plural) is served. Series of others are
-    /// dropped.
+    /// Sets the function that returns true if a version of a resource (group, version, plural) is served. Series of
+    /// other versions are dropped.
     pub fn serve(&self, serves: impl Fn(&str, &str, &str) -> bool + Send + Sync + 'static) {
         self.requests.serve(Box::new(serves));
     }
 
-    /// Says how to find the warning of a version of a resource (group, version, plural) that clients should leave.
+    /// Sets the function that returns the deprecation warning of a version of a resource (group, version, plural).
     pub fn deprecate(&self, warning: impl Fn(&str, &str, &str) -> Option<String> + Send + Sync + 'static) {
         self.requests.deprecate(Box::new(warning));
     }
 
-    /// Asks `source` at each scrape.
+    /// Reads `source` at each scrape.
     pub fn add_source(&self, source: impl MetricSource) {
         self.registry.write().register_collector(Box::new(SourceCollector::new(source)));
     }
 
-    /// Calls `source` at each scrape for histograms. Histograms of one name follow each other.
+    /// Calls `source` at each scrape for histograms. It must return histograms of one name consecutively.
     pub fn add_histograms(&self, source: impl Fn() -> Vec<HistogramSample> + Send + Sync + 'static) {
         self.registry.write().register_collector(Box::new(HistogramCollector::new(source)));
     }
@@ -185,7 +185,7 @@ impl Metrics {
     /// All metrics in the OpenMetrics text format.
     ///
     /// # Errors
-    /// When a source gives what the format cannot hold.
+    /// When a source returns a sample that the format cannot represent.
     pub fn open_metrics(&self) -> Result<String, fmt::Error> {
         let mut out = String::new();
         text::encode(&mut out, &self.registry.read())?;
@@ -195,16 +195,16 @@ impl Metrics {
     /// All metrics in the classic text format.
     ///
     /// # Errors
-    /// When a source gives what the format cannot hold.
+    /// When a source returns a sample that the format cannot represent.
     pub fn classic(&self) -> Result<String, fmt::Error> {
         self.open_metrics().map(|text| classic::from_open_metrics(&text))
     }
 }
 
-/// Some numbers as a page of their own, in the OpenMetrics text format or the classic one.
+/// The samples of one source as a page, in the OpenMetrics text format or the classic one.
 ///
 /// # Errors
-/// When a sample is one that the format cannot hold.
+/// When the source returns a sample that the format cannot represent.
 pub(crate) fn page_of(source: impl MetricSource, is_open: bool) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(SourceCollector::new(source)));

@@ -1,11 +1,12 @@
-//! Negotiation: selects the form of the response by `Accept`.
+//! Content negotiation: selects the form of a response by `Accept`.
 //!
-//! Clauses are tried by weight, then concrete before wildcard, then in order, and the first supported one wins. A clause with an
-//! unsupported transformation or version is skipped, as long as a later one is supported. The content of the response does not
-//! matter here.
+//! Clauses are tried by weight, then concrete types before wildcards, then in order. The first supported clause wins. A
+//! clause with an unsupported transformation or version is skipped if a later one is supported. The content of the
+//! response does not matter here.
 //!
-//! Upstream's router reads `Accept` before its handlers, by rules of its own: it knows no `application/*` and no weights. Requests
-//! that it refuses are refused here too ([`routed`]), since clients and conformance tests see the difference.
+//! Upstream's router checks `Accept` before its handlers, by rules of its own: it ignores weights and does not support
+//! `application/*`. A request that this router refuses is refused here too ([`routed`]), since clients and conformance
+//! tests depend on it.
 
 use http::header::{ACCEPT, ACCEPT_ENCODING, HeaderMap, USER_AGENT};
 use http::request::Parts;
@@ -53,10 +54,10 @@ impl MediaKind {
     }
 }
 
-/// The media types of objects, as refusals and `415` name them.
+/// The media types of objects that 406 and 415 errors list.
 pub const MEDIA_TYPES: MediaTypes = &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
 
-/// The media types of collections, which can be watched by the same path.
+/// The media types of collections, whose paths also serve watches.
 const STREAMED_MEDIA_TYPES: &[&str] = &[
     "application/json",
     "application/yaml",
@@ -65,16 +66,16 @@ const STREAMED_MEDIA_TYPES: &[&str] = &[
     "application/vnd.kubernetes.protobuf;stream=watch",
 ];
 
-/// The media types of most resources, best first.
+/// The encodings of most resources, preferred ones first.
 pub const OBJECT_OFFERS: &[MediaKind] = &[MediaKind::Json, MediaKind::Yaml, MediaKind::Protobuf];
-/// The media types of documents of keelson's own kinds, as refusals name them.
+/// The media types of documents of keelson's own kinds that errors list.
 const TEXT_MEDIA_TYPES: MediaTypes = &["application/json", "application/yaml"];
-/// The encodings of documents of keelson's own kinds. They have no messages in protobuf.
+/// The encodings of documents of keelson's own kinds, which have no protobuf messages.
 const TEXT_OFFERS: &[MediaKind] = &[MediaKind::Json, MediaKind::Yaml];
 /// The encodings of watches.
 pub const WATCH_OFFERS: &[MediaKind] = &[MediaKind::Json, MediaKind::Protobuf];
 
-/// The form an answer is given in.
+/// The encoding of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MediaType {
     /// The encoding.
@@ -99,7 +100,7 @@ pub enum ObjectForm {
     Metadata(MetaVersion),
 }
 
-/// The shape and the encoding of an answer.
+/// The form and the encoding of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Representation {
     /// The form of objects.
@@ -108,7 +109,7 @@ pub struct Representation {
     pub media: MediaType,
 }
 
-/// The subject of a response, which decides about the supported forms.
+/// The subject of a response. It determines the supported forms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// One object.
@@ -127,7 +128,7 @@ impl Subject {
         }
     }
 
-    /// The media types that upstream's router knows of.
+    /// The media types that upstream's router accepts.
     fn routed(self) -> MediaTypes {
         match self {
             Self::Object => MEDIA_TYPES,
@@ -135,7 +136,8 @@ impl Subject {
         }
     }
 
-    /// The form that a clause requests, if it is known. The second value tells metadata of one object from that of a list.
+    /// The form that a clause requests. `None` for an unknown one. The second value is the kind of metadata, of one
+    /// object or of a list.
     fn object_form(clause: &Clause<'_>) -> Option<(ObjectForm, Option<MetadataOf>)> {
         if !clause.converts() {
             return Some((ObjectForm::Whole, None));
@@ -152,7 +154,7 @@ impl Subject {
         }
     }
 
-    /// Looks whether this has such metadata. `go_type` is what the answer is in upstream's code.
+    /// Returns an error unless the subject has such metadata. `go_type` is the type of the response in upstream's code.
     fn has_metadata(self, of: MetadataOf, go_type: impl FnOnce() -> String) -> Result<(), ApiError> {
         let accepted = match (of, self) {
             (MetadataOf::Object, Self::Object | Self::Watch) | (MetadataOf::List, Self::List) => return Ok(()),
@@ -163,19 +165,19 @@ impl Subject {
     }
 }
 
-/// Whose metadata a clause asks for.
+/// The kind of metadata that a clause requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MetadataOf {
     Object,
     List,
 }
 
-/// The form in which a client wants `/api` and `/apis`.
+/// The requested form of `/api` and `/apis`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiscoveryForm {
-    /// The small documents from before aggregation.
+    /// The legacy documents: one for each group and version.
     Legacy(MediaKind),
-    /// One document with everything.
+    /// The aggregated document of all groups.
     Aggregated(AggregatedForm, MediaKind, Serving),
 }
 
@@ -184,11 +186,11 @@ pub enum DiscoveryForm {
 pub enum Serving {
     /// Any of the servers on the store.
     Any,
-    /// The server that is asked: what servers ask each other for.
+    /// Only the server that gets the request. Servers on one store request this from each other.
     Own,
 }
 
-/// Looks whether `Accept` names one of these media types, or all, as upstream's router does: whatever the parameters.
+/// Checks `Accept` as upstream's router does: it must name one of these media types, or all, with any parameters.
 ///
 /// # Errors
 /// [`ApiError::NotAcceptable`] when it names none.
@@ -205,7 +207,7 @@ pub fn routed(headers: &HeaderMap, produced: MediaTypes) -> Result<(), ApiError>
     if accepts { Ok(()) } else { Err(ApiError::NotAcceptable { accepted: NotAcceptableForm::Router(produced) }) }
 }
 
-/// Picks the form of an answer at one of the paths that upstream's router serves.
+/// Selects the encoding of a response on a path that upstream's router serves.
 ///
 /// # Errors
 /// [`ApiError::NotAcceptable`] when no clause can be met, or the router refuses.
@@ -214,7 +216,7 @@ pub fn negotiate_routed(parts: &Parts) -> Result<MediaType, ApiError> {
     negotiate(parts, OBJECT_OFFERS)
 }
 
-/// Picks the form of an answer from `Accept`, the `pretty` parameter and the user agent.
+/// Selects the encoding of a response by `Accept`, the parameter `pretty` and the user agent.
 ///
 /// # Errors
 /// [`ApiError::NotAcceptable`] when no clause can be met by `offers`.
@@ -228,7 +230,7 @@ pub fn negotiate(parts: &Parts, offers: &[MediaKind]) -> Result<MediaType, ApiEr
     })
 }
 
-/// Picks the form of a document of one of keelson's own kinds.
+/// Selects the encoding of a document of keelson's own kinds.
 ///
 /// # Errors
 /// [`ApiError::NotAcceptable`] when no clause can be met by JSON or YAML.
@@ -237,25 +239,25 @@ pub fn negotiate_document(parts: &Parts) -> Result<MediaType, ApiError> {
     negotiate(parts, TEXT_OFFERS).map_err(unmet)
 }
 
-/// The origin of the objects in an answer, by which forms and the first check of `Accept` differ.
+/// The origin of the objects in a response. It determines the supported forms and the first check of `Accept`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A built-in resource, which upstream's router serves.
     Builtin,
-    /// A custom resource. It has no form in protobuf, and upstream's router does not know it.
+    /// A custom resource. It has no protobuf encoding, and upstream's router does not serve it.
     Custom,
     /// A built-in kind below a custom resource.
     BelowCustom,
-    /// A review or an act, which is not stored. Upstream has no tables of these.
+    /// A create-only kind, such as a review, which is not stored. Upstream has no tables of these.
     Unstored,
 }
 
-/// Picks what is shown of objects, and how. Tables are not written in protobuf. `go_type` is the type of the answer in
-/// upstream's code, which a refusal names.
+/// Selects the form and the encoding of objects. Tables are not encoded in protobuf. `go_type` is the type of the
+/// response in upstream's code, which an error names.
 ///
 /// # Errors
-/// [`ApiError::NotAcceptable`] when no clause can be met, or the first that can asks for the metadata of a list where the answer is an
-/// object, or the other way round.
+/// [`ApiError::NotAcceptable`] when no clause is supported. Also when the first supported clause requests metadata of a
+/// list and the response is an object, or the other way round.
 pub fn negotiate_representation(
     parts: &Parts,
     subject: Subject,
@@ -282,7 +284,7 @@ pub fn negotiate_representation(
     Ok(representation)
 }
 
-/// Picks the form of `/api` and `/apis`.
+/// Selects the form of `/api` and `/apis`.
 ///
 /// # Errors
 /// [`ApiError::NotAcceptable`] when no clause can be met.
@@ -309,7 +311,7 @@ pub enum OpenApiVersion {
 }
 
 impl OpenApiVersion {
-    /// The subtypes of its protobuf form. Clients sent the second before it was noticed that no media type may have an `@`.
+    /// The subtypes of its protobuf form. Old clients send the second, although no media type may contain an `@`.
     const fn protobuf(self) -> [&'static str; 2] {
         match self {
             Self::V2 => {
@@ -322,7 +324,7 @@ impl OpenApiVersion {
     }
 }
 
-/// Picks the form of a document of OpenAPI.
+/// Selects the encoding of an OpenAPI document.
 ///
 /// # Errors
 /// [`ApiError::NotAcceptable`] when no clause can be met.
@@ -336,7 +338,7 @@ pub fn negotiate_openapi(headers: &HeaderMap, version: OpenApiVersion) -> Result
     })
 }
 
-/// The form of an error: as the client requests, or indented JSON where that is not supported.
+/// The encoding of an error: the requested one, or indented JSON if that is not supported.
 pub fn error_form(parts: &Parts) -> MediaType {
     negotiate(parts, OBJECT_OFFERS).unwrap_or(MediaType { kind: MediaKind::Json, pretty: true })
 }
@@ -351,7 +353,7 @@ pub fn accepts_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Returns true for indented JSON: `?pretty=true`, or a client that people use by hand.
+/// Returns true for indented JSON: with `?pretty=true`, or for clients that people use by hand.
 pub fn wants_pretty(parts: &Parts) -> bool {
     let query = parts.uri.query().unwrap_or_default();
     match form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "pretty") {
@@ -363,7 +365,7 @@ pub fn wants_pretty(parts: &Parts) -> bool {
     }
 }
 
-/// The largest weight of a clause; weights are kept in thousandths, which is all that HTTP allows.
+/// The maximum weight of a clause. Weights are in thousandths, the precision of HTTP.
 const FULL_WEIGHT: u16 = 1000;
 
 /// One clause of `Accept`.
@@ -379,7 +381,7 @@ impl<'a> Clause<'a> {
     fn parse(text: &'a str) -> Option<Self> {
         let mut parts = text.split(';').map(str::trim);
         let media = parts.next().filter(|media| !media.is_empty())?;
-        // `*` alone is what some old clients send for `*/*`.
+        // Some old clients send `*` for `*/*`.
         let (kind, subtype) = media.split_once('/').unwrap_or((media, "*"));
         let mut clause = Self { kind, subtype, weight: FULL_WEIGHT, parameters: Vec::new() };
         for parameter in parts {
@@ -396,7 +398,7 @@ impl<'a> Clause<'a> {
         self.parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value).filter(|value| !value.is_empty())
     }
 
-    /// Returns true if the clause requests another kind.
+    /// Returns true if the clause requests objects of another kind, such as tables.
     fn converts(&self) -> bool {
         ["as", "g", "v"].iter().any(|name| self.parameter(name).is_some())
     }
@@ -405,7 +407,7 @@ impl<'a> Clause<'a> {
         self.parameter("pretty").is_some_and(|value| value == "1" || value == "true")
     }
 
-    /// An encoding, indented if this clause or the request asks for that.
+    /// The encoding, indented if this clause or the request demands it.
     fn media(&self, kind: MediaKind, parts: &Parts) -> MediaType {
         MediaType { kind, pretty: kind == MediaKind::Json && (self.pretty() || wants_pretty(parts)) }
     }
@@ -424,26 +426,26 @@ impl<'a> Clause<'a> {
     }
 }
 
-/// The weight that a `q=` parameter gives, in thousandths; `None` for other parameters.
+/// The weight in a `q=` parameter, in thousandths. `None` for other parameters.
 fn weight(parameter: &str) -> Option<u16> {
     let (key, value) = parameter.split_once('=')?;
     if !key.trim().eq_ignore_ascii_case("q") {
         return None;
     }
     let weight = value.trim().parse::<f32>().ok().filter(|weight| (0.0..=1.0).contains(weight)).unwrap_or(1.0);
-    // The product lies between 0 and 1000, so the conversion loses nothing that counts.
+    // The product is between 0 and 1000, so the conversion loses only fractions.
     Some((weight * f32::from(FULL_WEIGHT)) as u16)
 }
 
-/// The clauses of `Accept`, best first. No header accepts everything.
+/// The clauses of `Accept`, preferred ones first. A missing header accepts everything.
 fn accepted(headers: &HeaderMap) -> Vec<Clause<'_>> {
     let values = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let mut clauses: Vec<_> = values.flat_map(|value| value.split(',')).filter_map(Clause::parse).collect();
     if clauses.is_empty() {
         clauses.extend(Clause::parse("*/*"));
     }
-    // A weight of 0 stays: upstream takes it for the least of all, not for a refusal.
-    // Stable: equals stay in the client's order.
+    // A clause with weight 0 stays: upstream gives it the lowest priority and does not exclude it. The sort is stable,
+    // so that clauses of equal priority stay in the client's order.
     clauses.sort_by_key(|clause| (std::cmp::Reverse(clause.weight), clause.is_wildcard()));
     clauses
 }
@@ -565,7 +567,7 @@ mod tests {
         check("", "legacy Json");
         check(&V2.replace("v2", "v9"), UNMET);
         check(&format!("{},application/json", V2.replace("v2", "v9")), "legacy Json");
-        // `/apis` has no router before it; `/api` has.
+        // Upstream's router serves `/api` but not `/apis`.
         check("text/html", UNMET);
     }
 

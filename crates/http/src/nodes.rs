@@ -1,9 +1,12 @@
 //! Access to nodes: requests that a kubelet, a pod or an endpoint of a service answers.
 //!
-//! The registry finds the endpoint (`keelson_registry::Remote`), `keelson_outbound` makes the connection, and this module passes requests
-//! and responses on: logs (`logs.rs`), sessions with pods (`sessions.rs`) and proxied requests (`proxied.rs`). A client that speaks a
-//! websocket protocol which a kubelet does not know is translated to SPDY (`translated.rs`), or SPDY is carried in its websocket
-//! (`tunnelled.rs`). Credentials of a client never leave this server. Each session counts in the share of its user.
+//! The registry finds the endpoint (`keelson_registry::Remote`), and `keelson_outbound` makes the connection. This
+//! module forwards requests and responses: logs (`logs.rs`), sessions with pods (`sessions.rs`) and proxied requests
+//! (`proxied.rs`).
+//!
+//! If a client uses a websocket protocol that the kubelet does not support, `translated.rs` translates it to SPDY.
+//! `tunnelled.rs` carries SPDY inside a client's websocket. Credentials of a client never leave this server. Each
+//! session counts in the share of its user.
 
 mod logs;
 mod proxied;
@@ -34,12 +37,12 @@ use crate::metrics::{MetricKind, Sample};
 use crate::proxy::{BelievedFields, ClientAddress, forward};
 use crate::service::ApiRequest;
 
-/// The longest time to find an endpoint: admission and reads of objects.
+/// The longest time to find an endpoint, which needs admission and reads of objects.
 const LOCATE_TIME: Duration = Duration::from_secs(60);
-/// The seconds after which a client may try again whose node has as many connections as it may have.
+/// The `Retry-After` when all connections to the node are in use, in seconds.
 const RETRY_SECONDS: u32 = 1;
 
-/// The header fields that are believed now.
+/// Returns the header fields that servers on the store currently trust.
 type Believed = Box<dyn Fn() -> Arc<BelievedFields> + Send + Sync>;
 
 /// Passes requests to kubelets, pods and services.
@@ -51,7 +54,7 @@ pub struct NodeAccess {
     counts: Counts,
 }
 
-/// The numbers of requests, by their way.
+/// The numbers of requests, by the way they are forwarded.
 #[derive(Default)]
 struct Counts {
     logs: AtomicU64,
@@ -70,7 +73,8 @@ impl fmt::Debug for NodeAccess {
 }
 
 impl NodeAccess {
-    /// Access by this client to kubelets at these addresses. The fields that servers believe are not passed on.
+    /// Connects to kubelets at these addresses through `client`. Header fields that `believed` returns are not
+    /// forwarded.
     pub fn new(
         client: Arc<NodeClient>,
         addresses: NodeAddresses,
@@ -108,7 +112,8 @@ impl NodeAccess {
         ]
     }
 
-    /// The head of a request to an endpoint: the fields of the client that pass, and the address of the client.
+    /// The head of a request to an endpoint: the client's header fields that may be forwarded, and the client's
+    /// address.
     fn head(&self, of_client: &Parts, method: Method, address: &NodeAddress, path_and_query: &str) -> Option<Parts> {
         let uri: Uri = path_and_query.parse().ok()?;
         let mut headers = (self.believed)().cleared(&of_client.headers);
@@ -124,14 +129,15 @@ fn head_of(method: Method, uri: Uri, headers: HeaderMap) -> Parts {
     parts
 }
 
-/// The host that the client addressed, which upstream passes on; the endpoint's where there is none.
+/// The host in the client's request, which upstream forwards, or else the endpoint's.
 fn host_of(of_client: &Parts, address: &NodeAddress) -> Option<HeaderValue> {
     let stated = of_client.uri.authority().and_then(|authority| authority.as_str().parse().ok());
     let stated = stated.or_else(|| of_client.headers.get(HOST).cloned());
     stated.or_else(|| host_port(&address.host, address.port).parse().ok())
 }
 
-/// Answers a request for a subresource that another program answers. `nodes` is `None` in a server that connects to no nodes.
+/// Answers a request for a subresource that a kubelet or pod answers. `nodes` is `None` in a server without node
+/// access.
 pub(crate) async fn answer(
     registry: &Registry,
     nodes: Option<&NodeAccess>,
@@ -141,7 +147,7 @@ pub(crate) async fn answer(
     request: Box<ApiRequest>,
 ) -> Result<Response<ResponseBody>, ApiError> {
     let below = target.subresource.as_ref().ok_or(ApiError::MethodNotAllowed)?;
-    // A log is read. All that is created or proxied is admitted as a connection.
+    // A log is read. All created or proxied subresources pass admission as a connection.
     let log = match below.verbs.contains(&Verb::Create) {
         true => None,
         false => Some(LogOptions::read(request.query.pairs(), name)?),
@@ -153,7 +159,7 @@ pub(crate) async fn answer(
         *response.status_mut() = StatusCode::NO_CONTENT;
         return Ok(response);
     }
-    // Without access to nodes there is no endpoint.
+    // Without node access no request can be forwarded.
     let nodes = nodes.ok_or(ApiError::MethodNotAllowed)?;
     let answered = match (located, log) {
         (Remote::Nothing, _) => return Err(ApiError::MethodNotAllowed),
@@ -167,8 +173,8 @@ pub(crate) async fn answer(
     answered
 }
 
-/// The answer to a request whose node has as many connections as it may have, or whose address is not allowed; the reason of any other
-/// failure.
+/// The error if all connections to the node are in use, or if its address is not allowed. For any other failure, its
+/// reason.
 fn refused_or(error: NodeError) -> Result<ApiError, String> {
     match error {
         NodeError::Busy(_) => {
@@ -179,7 +185,7 @@ fn refused_or(error: NodeError) -> Result<ApiError, String> {
     }
 }
 
-/// The answer to a request whose head can't be written.
+/// The error for a request whose head contains invalid characters.
 fn unwritable() -> ApiError {
     ApiError::Internal("the request can't be passed on".to_owned())
 }

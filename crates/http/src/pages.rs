@@ -1,7 +1,8 @@
-//! All paths that are no resource: health, version, metrics, discovery, OpenAPI.
+//! The handlers of all paths that are no resource: health, version, metrics, discovery, OpenAPI.
 //!
-//! Each request gets the documents of its surface, so that it answers from one set, whatever changes meanwhile. Documents are kept
-//! as bytes, which responses copy. Rendering that takes too long for a runtime thread runs beside it, once.
+//! Each request gets the documents of one surface, so that its response is consistent when resources change meanwhile.
+//! Documents are cached as bytes, which responses share. Rendering that would block a runtime thread for too long runs
+//! once, on another thread.
 
 mod announcement;
 mod documentation;
@@ -33,7 +34,7 @@ pub use documentation::{Documentation, OtherDocuments, OtherServers};
 pub(crate) use paths::{Described, is_page};
 use paths::{Page, has_method};
 
-/// Paths at `/` beside those of groups and versions.
+/// The paths at `/` other than those of groups and versions.
 const OTHER_PATHS: &[&str] = &[
     CONFIGURATION_PATH,
     announcement::PATH,
@@ -52,10 +53,10 @@ const OTHER_PATHS: &[&str] = &[
 const CONFIGURATION_PATH: &str = "/.well-known/openid-configuration";
 /// The path of the keys that verify tokens.
 pub const KEY_SET_PATH: &str = "/openid/v1/jwks";
-/// The cache time of both, as upstream.
+/// The `Cache-Control` of both, as upstream.
 const ISSUER_CACHE_CONTROL: HeaderValue = HeaderValue::from_static("public, max-age=3600");
 
-/// The documents by which others verify tokens of service accounts, in JSON.
+/// The OpenID Connect documents of service account tokens, in JSON. Other programs verify tokens with them.
 #[derive(Clone, Debug, Default)]
 pub struct IssuerDocuments {
     /// The issuer, and the address of the keys.
@@ -64,19 +65,19 @@ pub struct IssuerDocuments {
     pub key_set: Bytes,
 }
 
-/// The documents that describe what is served at one moment.
+/// The documents of the resources served at one moment.
 #[derive(Debug)]
 pub struct ServedDocuments {
-    /// Which groups, versions and resources there are.
+    /// The discovery documents of this server.
     pub discovery: Documents,
-    /// The documents of all servers on the store, if others serve more.
+    /// The discovery documents of all servers on the store. `None` if the others serve nothing more.
     pub of_all_servers: Option<Documents>,
     /// The OpenAPI documents.
     pub openapi: Descriptions,
 }
 
 impl ServedDocuments {
-    /// The documents that show what these servers serve.
+    /// The discovery documents of these servers.
     fn discovery_of(&self, serving: Serving) -> &Documents {
         match serving {
             Serving::Any => self.of_all_servers.as_ref().unwrap_or(&self.discovery),
@@ -84,7 +85,7 @@ impl ServedDocuments {
         }
     }
 
-    /// The documents of a form of discovery.
+    /// The documents for a form of discovery.
     fn discovery_in(&self, form: DiscoveryForm) -> &Documents {
         match form {
             DiscoveryForm::Legacy(_) => self.discovery_of(Serving::Any),
@@ -93,7 +94,7 @@ impl ServedDocuments {
     }
 }
 
-/// The families of a scrape.
+/// The metric families of a scrape.
 #[derive(Clone, Copy)]
 enum Scrape {
     /// All but those of health checks.
@@ -111,31 +112,31 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// `server_address` is the `host:port` in legacy discovery.
+    /// Creates the handler. `server_address` is the `host:port` in legacy discovery.
     pub fn new(health: Health, metrics: Arc<Metrics>, server_address: String) -> Self {
         Self { health, metrics, server_address, issuer: Box::new(IssuerDocuments::default) }
     }
 
-    /// Adds the documents of the token issuer, read at each request.
+    /// Adds the documents of the token issuer. `issuer` is called for each request.
     #[must_use]
     pub fn with_issuer(mut self, issuer: impl Fn() -> IssuerDocuments + Send + Sync + 'static) -> Self {
         self.issuer = Box::new(issuer);
         self
     }
 
-    /// Answers a request for a path that is no resource, out of these documents.
+    /// Answers a request for a path that is no resource, from these documents.
     pub async fn answer(
         &self,
         documents: &Arc<ServedDocuments>,
         info: &RequestInfo,
         parts: &Parts,
     ) -> Response<ResponseBody> {
-        // No page is found behind two slashes.
+        // No page has a path that begins with two slashes.
         if info.path.starts_with("//") {
             return respond::no_such_page();
         }
         if let Some(answer) = self.health.answer(&info.path, parts.uri.query().unwrap_or_default()) {
-            // The reference server answers a single passed check without its media type.
+            // The reference server sends the success of a single check without a media type.
             let is_one = info.path.trim_matches('/').contains('/');
             return match answer.code {
                 StatusCode::OK if is_one => respond::text(answer.code, answer.text),
@@ -177,12 +178,12 @@ impl Pages {
             Page::GroupVersion(group, version) => {
                 match documents.discovery_of(Serving::Any).resources(group, version) {
                     Some(document) => respond::object(StatusCode::OK, document, negotiate_routed(parts)?),
-                    // Groups that are no part of the program are unknown to upstream's router.
+                    // Upstream's router does not know groups that are not built in.
                     None if discovery.is_builtin(group) => Err(ApiError::UnknownResource),
                     None => Ok(respond::no_such_page()),
                 }
             }
-            // Indented whatever the client, as the reference sends it.
+            // Indented for every client, as the reference server does.
             Page::Version => {
                 routed(&parts.headers, &["application/json"])?;
                 let media = MediaType { kind: MediaKind::Json, pretty: true };
@@ -228,7 +229,7 @@ impl Pages {
         Ok(respond::bytes(StatusCode::OK, content_type, text))
     }
 
-    /// Pages of the built-in resources, for tests of what stands before them.
+    /// Pages of the built-in resources, for tests of the layers above.
     #[cfg(test)]
     pub(crate) fn for_tests() -> Self {
         Self::new(Health::default(), Arc::new(Metrics::new()), "192.0.2.2:6443".to_owned())
@@ -250,7 +251,7 @@ impl ServedDocuments {
     }
 }
 
-/// Discovery in the form that the client accepts best.
+/// Answers a discovery request in the form that the client prefers.
 fn discover(
     documents: &ServedDocuments,
     parts: &Parts,
@@ -268,7 +269,7 @@ fn discover(
     }
 }
 
-/// Makes a large document of all groups beside the runtime's own threads, unless it is there.
+/// Builds a large document of all groups outside the runtime's threads, unless it is cached.
 async fn prepare(documents: &Arc<ServedDocuments>, parts: &Parts, form: DiscoveryForm) -> Result<(), ApiError> {
     let DiscoveryForm::Aggregated(form, _, serving) = form else { return Ok(()) };
     let gzip = accepts_gzip(&parts.headers);
@@ -286,7 +287,7 @@ async fn prepare(documents: &Arc<ServedDocuments>, parts: &Parts, form: Discover
     made.map_err(|error| ApiError::Internal(format!("the document could not be made: {error}")))
 }
 
-/// A document of the issuer of tokens; there is none where no tokens are issued.
+/// Answers with a document of the token issuer. 404 in a server that issues no tokens.
 fn of_issuer(
     parts: &Parts,
     content_type: &'static [&'static str; 1],
@@ -301,7 +302,7 @@ fn of_issuer(
     Ok(response)
 }
 
-/// An aggregated document, or 304 if the client has it already.
+/// An aggregated document, or 304 if the client sends its tag.
 fn with_etag(
     document: &Document,
     form: AggregatedForm,
@@ -523,7 +524,7 @@ mod tests {
         assert!(text(open).await.ends_with("# EOF\n"));
     }
 
-    /// Groups so many that the document is worth compressing.
+    /// So many groups that the document is compressed.
     fn many() -> Arc<ServedDocuments> {
         let fragment = |number: usize| {
             keelson_discovery::Fragment::new(keelson_discovery::VersionSource {
@@ -559,7 +560,7 @@ mod tests {
         assert_eq!(unpacked, text(plain).await);
     }
 
-    /// A request must not hold a thread of the runtime while a large document is made.
+    /// Building a large document must not block a thread of the runtime.
     #[tokio::test]
     async fn others_are_answered_while_a_large_document_is_made() {
         let documents = ServedDocuments::builtin();

@@ -1,9 +1,9 @@
-//! Requests for another server, an aggregated one or a peer on the same store: forwards them, and their responses.
+//! Forwards requests to aggregated servers and to peers on the same store, and returns their responses.
 //!
-//! They arrive after the filters, so the user is authenticated and authorized. The server gets the user in header fields that no
-//! client can set (`headers.rs`). Paths and queries are written as upstream's proxy writes them (`target.rs`). Bodies are streams
-//! in both directions (`answer.rs`), and so are upgraded connections (`tunnel.rs`). [`RemoteServers`] knows the servers;
-//! `keelson_outbound` has the connections and their limits.
+//! The filters come first, so the user is authenticated and authorized. The other server gets the user in header fields
+//! that clients cannot set (`headers.rs`). Paths and queries are written as upstream's proxy writes them (`target.rs`).
+//! Bodies are streamed in both directions (`answer.rs`), and so are upgraded connections (`tunnel.rs`).
+//! [`RemoteServers`] finds the servers, and `keelson_outbound` has the connections and their limits.
 
 mod answer;
 mod headers;
@@ -37,33 +37,33 @@ use crate::service::ApiRequest;
 /// The timeout of discovery requests, as upstream.
 const DISCOVERY_TIME: Duration = Duration::from_secs(5);
 
-/// The timeout of the response to an upgrade.
+/// The timeout of the response to an upgrade request.
 const UPGRADE_TIME: Duration = Duration::from_secs(60);
 
-/// The versions of groups that other servers serve.
+/// The group versions and resources that other servers serve.
 pub trait RemoteServers: Send + Sync {
-    /// The server of a version in this server's place; `None` for local and unknown versions.
+    /// The server that answers for a version instead of this one. `None` for local and unknown versions.
     fn find(&self, group: &str, version: &str) -> Option<Remote>;
 
-    /// As [`find`](Self::find), after all earlier writes of every server are known here.
+    /// As [`find`](Self::find), but waits until this server has received all earlier writes of every server.
     fn find_newest<'s>(&'s self, group: &'s str, version: &'s str) -> BoxFuture<'s, Option<Remote>>;
 
-    /// Another server on the store that serves a resource which this one does not.
+    /// A peer on the same store that serves a resource which this server does not.
     fn find_peer(&self, _group: &str, _version: &str, _resource: &str) -> Option<Arc<Upstream>> {
         None
     }
 
-    /// Records the response of a peer, or of the way to it, to a request for such a resource.
+    /// Records the status of a peer's response to a request for such a resource, or of a failure to reach it.
     fn note_peer_answer(&self, _group: &str, _version: &str, _resource: &str, _code: StatusCode) {}
 
-    /// The header fields that servers believe now: those of this server, and all that the servers on its store publish.
+    /// The header fields that servers trust now: those of this server, and those that all servers on the store publish.
     fn believed(&self) -> Arc<BelievedFields>;
 }
 
-/// A server that answers requests in the place of this one.
+/// A server that answers requests instead of this one.
 #[derive(Clone, Debug)]
 pub struct Remote {
-    /// The way to it.
+    /// The connections to it.
     pub upstream: Arc<Upstream>,
     /// True if requests are forwarded to it.
     pub is_available: bool,
@@ -71,14 +71,14 @@ pub struct Remote {
     pub is_peer: bool,
 }
 
-/// The value of the field by which a peer knows that it is not to pass a request on.
+/// The value of the header field that forbids a peer to forward the request again.
 const PROXIED: HeaderValue = HeaderValue::from_static("true");
 
-/// The address that a request comes from, in its extensions.
+/// The client's address, in the extensions of its request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientAddress(pub(crate) IpAddr);
 
-/// Passes requests on.
+/// Forwards requests.
 pub(crate) struct Proxy {
     servers: Box<dyn RemoteServers>,
     /// The tasks of upgraded connections.
@@ -92,18 +92,19 @@ impl fmt::Debug for Proxy {
 }
 
 impl Proxy {
-    /// Passes requests on to these servers.
+    /// Forwards requests to these servers.
     pub(crate) fn new(servers: Box<dyn RemoteServers>, tasks: TaskGroup) -> Self {
         Self { servers, tasks }
     }
 
-    /// The server of a path.
+    /// The server that answers for a path instead of this one.
     pub(crate) fn remote(&self, path: &str) -> Option<Remote> {
         let (group, version, _) = group_version(path)?;
         self.servers.find(group, version)
     }
 
-    /// Which peer answers a request for a resource that is not served here. One that comes from a peer is not passed on again.
+    /// The peer that answers a request for a resource that this server does not serve. `None` if a peer forwarded the
+    /// request.
     pub(crate) fn peer(&self, info: &RequestInfo, headers: &HeaderMap) -> Option<Remote> {
         if headers.get(PEER_PROXIED) == Some(&PROXIED) {
             return None;
@@ -112,21 +113,21 @@ impl Proxy {
         Some(Remote { upstream, is_available: true, is_peer: true })
     }
 
-    /// Returns true if another server may serve a path, though none is known to.
+    /// Returns true if the path names a group version, so that another server may serve it.
     pub(crate) fn may_be_elsewhere(path: &str) -> bool {
         group_version(path).is_some()
     }
 
-    /// The server of a path, after all earlier writes, by this server or another.
+    /// The server for a path, after this server has received all earlier writes of every server.
     pub(crate) async fn newest_remote(&self, path: &str) -> Option<Remote> {
         let (group, version, _) = group_version(path)?;
         self.servers.find_newest(group, version).await
     }
 
-    /// Passes a request on that passed the filters.
+    /// Forwards a request that passed the filters.
     pub(crate) async fn pass_on(&self, mut remote: Remote, request: Box<ApiRequest>) -> Response<ResponseBody> {
         if !remote.is_available {
-            // Another server may have found it available, and shown that to a client.
+            // Another server may have found it available already, and reported that to a client.
             match self.newest_remote(&request.info.path).await {
                 Some(newest) if newest.is_available => remote = newest,
                 Some(_) | None => return unavailable(),
@@ -186,7 +187,7 @@ impl Proxy {
         }
     }
 
-    /// The head of the request that is passed on; `None` where that can't be written.
+    /// The head of the forwarded request. `None` if its path or fields are invalid.
     fn passed(
         &self,
         parts: &Parts,
@@ -214,12 +215,13 @@ impl Proxy {
     }
 }
 
-/// The answer of a server that takes too long.
+/// The error when a server takes too long.
 fn late<T>(_: Elapsed) -> Result<T, ForwardError> {
     Err(ForwardError::Failed("context deadline exceeded".to_owned()))
 }
 
-/// The group and the version that a path names, and what follows them: nothing where the path is theirs, with or without a slash.
+/// The group and version in a path, and the rest of the path. The rest is empty if the path ends there, with or without
+/// a slash.
 fn group_version(path: &str) -> Option<(&str, &str, &str)> {
     let (group, rest) = path.strip_prefix("/apis/")?.split_once('/')?;
     let (version, rest) = rest.split_once('/').unwrap_or((rest, ""));
@@ -240,7 +242,7 @@ fn refused(error: ForwardError) -> Response<ResponseBody> {
             tracing::debug!(why, "an aggregated server can't be found");
             unavailable()
         }
-        // The end of the other requests is unknown.
+        // The end of the other requests is unknown, so the client retries after one second.
         ForwardError::Busy(_) => respond::overloaded(1),
         ForwardError::Dial(why) | ForwardError::Failed(why) => {
             unreachable(format!("error trying to reach service: {why}"))

@@ -1,8 +1,8 @@
-//! The subject of a request, by its method and path alone.
+//! The attributes of a request (verb, resource, namespace, name), from its method and path alone.
 //!
-//! The rules are the reference server's, because authorization rules are written against them. `/api` and `/apis` are resource
-//! paths from their third part on, and `namespaces/<name>` narrows. A GET without a name is a list or a watch, and a DELETE without
-//! a name is a deletecollection. Whether the resource exists is not known here.
+//! The rules are those of kube-apiserver, since authorization rules depend on them. Below `/api` and `/apis`, the part
+//! after the version names a resource, and `namespaces/<name>` before it selects a namespace. A GET without a name is a
+//! list or a watch, and a DELETE without a name is a deletecollection. The parser does not know which resources exist.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,12 +13,12 @@ use keelson_resources::Verb;
 use percent_encoding::percent_decode_str;
 use smallvec::SmallVec;
 
-/// The verb of a request, in the words of authorization rules.
+/// The verb of a request, as authorization rules use it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum RequestVerb {
     /// A verb of resources.
     Resource(Verb),
-    /// The lower-case method: of every request that is not for a resource, and of unusual methods.
+    /// The method in lower case, for requests that are not for a resource, and for unusual methods.
     Other(Cow<'static, str>),
 }
 
@@ -39,7 +39,7 @@ impl RequestVerb {
         }
     }
 
-    /// The verb as resources serve it; `None` for what no resource serves.
+    /// The verb of a resource. `None` if no resource has such a verb.
     pub fn served(&self) -> Option<Verb> {
         match self {
             Self::Resource(verb) => Some(*verb),
@@ -78,7 +78,7 @@ impl fmt::Display for RequestVerb {
     }
 }
 
-/// The subject of a request.
+/// The attributes of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestInfo {
     /// True if the path names a resource. All fields but `verb` and `path` are empty otherwise.
@@ -95,9 +95,10 @@ pub struct RequestInfo {
     pub subresource: Option<String>,
     /// The namespace of the path. A request for one Namespace object carries its name here too.
     pub namespace: Option<String>,
-    /// True if the path has an empty segment for the namespace, as `/api/v1/namespaces//pods` has. It is read as all namespaces.
+    /// True if the namespace in the path is an empty segment, as in `/api/v1/namespaces//pods`. Lists then cover all
+    /// namespaces.
     pub namespace_is_empty: bool,
-    /// The name of the path, or the one that a list's or watch's field selector demands (see `name_in_path`).
+    /// The name in the path, or the name that the field selector of a list or watch requires (see `name_in_path`).
     pub name: Option<String>,
     /// True if `name` is in the path.
     pub name_in_path: bool,
@@ -105,39 +106,39 @@ pub struct RequestInfo {
     pub path: String,
     /// True for the deprecated form `/api/v1/watch/...`.
     pub watch_path: bool,
-    /// The path behind the subresource, as proxies use it.
+    /// The path after the subresource, for proxies.
     pub rest: Vec<String>,
-    /// True if a program behind this server answers, with a stream without an end of its own.
+    /// True if a program behind this server answers with a stream that has no end of its own.
     pub is_session: bool,
 }
 
-/// Subresources whose answers another server may not end by itself, whatever the verb.
+/// Subresources whose responses may be streams without an end, whatever the verb.
 const SESSIONS: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 
-/// The largest number of parts of a path, without the rest behind a proxy: those of a subresource of an object.
+/// The number of path segments of an object's subresource, the most without the rest of a proxy's path.
 const USUAL_PARTS: usize = 8;
 
 /// Subresources of a namespace, which are not resources within it.
 const NAMESPACE_SUBRESOURCES: [&str; 2] = ["status", "finalize"];
 
 impl RequestInfo {
-    /// Reads a request's method and target.
+    /// Parses a request's method and target.
     pub fn parse(method: &Method, uri: &Uri) -> Self {
         let path = percent_decode_str(uri.path()).decode_utf8_lossy().into_owned();
         let mut info = Self::non_resource(method);
         let parts = parts(&path);
-        // Empty and relative segments name nothing, and must never reach a storage key. No path of a resource begins with two slashes.
+        // A storage key must never contain an empty or relative segment. No resource path begins with two slashes.
         if !path.starts_with("//") && names_something(&parts) {
             info.read_path(method, &parts, uri.query().unwrap_or_default());
         }
-        // Pods, services and nodes are in the core group. Sessions of other groups are those of other servers.
+        // Pods, services and nodes are in the core group. Sessions of other groups belong to other servers.
         info.is_session = info.group.is_empty() && info.is_session_by_name();
         drop(parts);
         Self { path, ..info }
     }
 
-    /// The same for a request that another server answers. It gets the path unchanged, so every path is authorized as that of a
-    /// resource, with empty and relative segments too.
+    /// As [`parse`](Self::parse), for a request that another server answers. That server gets the path unchanged. Every
+    /// path is therefore authorized as a resource path, even with empty and relative segments.
     pub fn parse_elsewhere(method: &Method, uri: &Uri) -> Self {
         let path = percent_decode_str(uri.path()).decode_utf8_lossy().into_owned();
         let mut info = Self::non_resource(method);
@@ -146,7 +147,7 @@ impl RequestInfo {
         Self { path, is_session, ..info }
     }
 
-    /// Reads the path of a resource. One that names none leaves everything as it is.
+    /// Parses the path of a resource. Changes nothing if the path names no resource.
     fn read_path(&mut self, method: &Method, parts: &[&str], query: &str) {
         let (group, parts) = match parts {
             ["api", parts @ ..] if parts.len() >= 2 => ("", parts),
@@ -176,7 +177,8 @@ impl RequestInfo {
         self.verb == RequestVerb::Resource(Verb::Watch) || self.is_session
     }
 
-    /// Returns true for a response that this server may not end, or an endless stream, as audit distinguishes them.
+    /// Returns true for an endless stream, or for a response that this server may not end. Audit treats these
+    /// separately.
     pub(crate) fn has_no_end(&self) -> bool {
         self.is_long_running() || self.is_session_by_name()
     }
@@ -185,8 +187,8 @@ impl RequestInfo {
         self.subresource.as_deref().is_some_and(|name| SESSIONS.contains(&name))
     }
 
-    /// Returns true if flow control applies: as upstream, to all requests but those whose duration the client decides. A watch
-    /// counts until it has sent its initial events.
+    /// Returns true if flow control applies: as upstream, to all requests except those whose duration the client
+    /// decides. A watch counts until it has sent its initial events.
     pub(crate) fn waits_its_turn(&self) -> bool {
         self.verb == RequestVerb::Resource(Verb::Watch) || !self.has_no_end()
     }
@@ -245,7 +247,7 @@ impl RequestInfo {
         }
     }
 
-    /// A path without a name is about a collection.
+    /// Changes the verb for a path without a name, which is a collection.
     fn settle_verb(&mut self, query: &str) {
         if self.name.is_some() {
             return;
@@ -264,7 +266,7 @@ impl RequestInfo {
     }
 }
 
-/// Returns true if no segment is empty or relative, but for the namespace of a resource in one.
+/// Returns true if no segment is empty or relative, except the namespace of a resource.
 fn names_something(parts: &[&str]) -> bool {
     parts.iter().enumerate().all(|(at, part)| match *part {
         "." | ".." => false,
@@ -273,7 +275,7 @@ fn names_something(parts: &[&str]) -> bool {
     })
 }
 
-/// Returns true if a segment between these stands for the namespace of a resource.
+/// Returns true if the empty segment between these is the namespace of a resource.
 fn is_empty_namespace(before: &[&str], behind: &[&str]) -> bool {
     let within = matches!(
         before,
@@ -290,15 +292,15 @@ fn parts(path: &str) -> SmallVec<[&str; USUAL_PARTS]> {
     path.trim_matches('/').split('/').collect()
 }
 
-/// Returns true if the query requests a watch: as in the reference, any value but `0` and `false`.
+/// Returns true if the query requests a watch: as upstream, by any value but `0` and `false`.
 fn wants_watch(query: &str) -> bool {
     form_urlencoded::parse(query.as_bytes())
         .find(|(key, _)| key == "watch")
         .is_some_and(|(_, value)| value != "0" && !value.eq_ignore_ascii_case("false"))
 }
 
-/// The name that a field selector demands, when it is one that a path could hold. Storage reads the selector by the same parser: a
-/// decision for a name must hold for what is then listed.
+/// The name that a field selector requires, if a path can contain it. The list handler uses the same parser, since an
+/// authorization for a name must cover exactly the objects listed.
 fn selected_name(query: &str) -> Option<String> {
     let (_, selector) = form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "fieldSelector")?;
     let selector = FieldSelector::parse(&selector).ok()?;
@@ -311,7 +313,8 @@ fn selected_name(query: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// `verb group/version resource/subresource namespace/name`, `-` for what is absent, `~` before a selected name.
+    /// Expects `verb group/version resource/subresource namespace/name`, with `-` for absent parts and `~` before a
+    /// selected name.
     fn check(method: &str, target: &str, expect: &str) {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let info = RequestInfo::parse(&method, &target.parse().unwrap());
@@ -403,7 +406,7 @@ mod tests {
         check("GET", "/api/v1/pods?fieldSelector=a%3Db,metadata.name%3D%3Dp&watch=1", "watch /v1 pods/- -/~p");
         check("GET", "/api/v1/pods?fieldSelector=metadata.name!%3Dp", "list /v1 pods/- -/-");
         check("GET", "/api/v1/pods?fieldSelector=metadata.name%3D..", "list /v1 pods/- -/-");
-        // A backslash keeps a comma from ending its term, in which `metadata.name=p` is then part of a value.
+        // The backslash escapes the comma, so `metadata.name=p` is part of a value.
         check("GET", r"/api/v1/pods?fieldSelector=a%3Db%5C%2Cmetadata.name%3Dp", "list /v1 pods/- -/-");
         check("GET", r"/api/v1/pods?fieldSelector=metadata.name%3Da%5C%2Cb", "list /v1 pods/- -/~a,b");
         check("GET", "/api/v1/pods?fieldSelector=metadata.name%3Dp,!", "list /v1 pods/- -/-");

@@ -1,7 +1,7 @@
-//! The query of a request, parsed once for its estimate, rendering and response.
+//! The query parameters of a request, parsed once for its estimate, handler and response.
 //!
-//! The filters before authentication look for a single parameter each and parse nothing else. The options of `keelson_meta` give
-//! parameters their meaning.
+//! The filters before authentication search for single parameters and parse nothing else. The options in `keelson_meta`
+//! define the meaning of parameters.
 
 use std::sync::OnceLock;
 
@@ -19,12 +19,12 @@ pub struct RequestQuery {
     pairs: Pairs<'static>,
     is_watch: bool,
     list_options: OnceLock<Result<ListOptions, ApiError>>,
-    /// The query extensions; parsed if one of their parameters is present.
+    /// The query extensions. Parsed if one of their parameters is present.
     extended: OnceLock<Result<Option<Query>, ApiError>>,
 }
 
 impl RequestQuery {
-    /// Reads the pairs of a request's query.
+    /// Parses the parameters of a request.
     pub fn of(info: &RequestInfo, uri: &Uri) -> Self {
         Self {
             pairs: Pairs::parse(uri.query().unwrap_or_default()).into_owned(),
@@ -34,7 +34,7 @@ impl RequestQuery {
         }
     }
 
-    /// The pairs.
+    /// The names and values of the parameters.
     pub fn pairs(&self) -> &Pairs<'static> {
         &self.pairs
     }
@@ -44,10 +44,10 @@ impl RequestQuery {
         self.pairs.pairs().any(|(name, _)| is_parameter(name))
     }
 
-    /// The query extensions of a list; `None` for an ordinary request.
+    /// The query extensions of a list. `None` for an ordinary request.
     ///
     /// # Errors
-    /// 400 that names the parameter.
+    /// 400, with the name of the parameter.
     pub fn extended(&self) -> Result<Option<&Query>, ApiError> {
         if !self.is_extended() {
             return Ok(None);
@@ -56,7 +56,7 @@ impl RequestQuery {
         self.extended.get_or_init(read).as_ref().map(Option::as_ref).map_err(Clone::clone)
     }
 
-    /// The error for other requests than reads with parameters of a query.
+    /// The error for query extensions on a request that is no read.
     pub fn refusal_beyond_reads(&self) -> ApiError {
         let names: Vec<&str> = self.pairs.pairs().map(|(name, _)| name).filter(|name| is_parameter(name)).collect();
         if let Some(unknown) = names.iter().find_map(|name| parameter_name(name).err()) {
@@ -68,9 +68,9 @@ impl RequestQuery {
         ))
     }
 
-    /// The options of a list, a watch or a deletion of many.
+    /// The options of a list, a watch or a deletecollection.
     ///
-    /// Cost: that of reading the selectors, once.
+    /// Cost: the first call parses the selectors.
     ///
     /// # Errors
     /// As [`ListOptions::parse`].

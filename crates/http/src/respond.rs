@@ -1,7 +1,7 @@
-//! Responses: objects, errors and plain texts, with their headers.
+//! Builds responses: objects, errors and plain texts, with their headers.
 //!
-//! The only place that turns an [`ApiError`] into HTTP. Texts and codes are decided by the error itself; this module adds
-//! the encoding, `Retry-After` and `Vary`. `Audit-Id` and the default `Cache-Control` are stamped on by the filters.
+//! Only this module turns an [`ApiError`] into HTTP. The error itself has its text and status code. This module adds
+//! the encoding, `Retry-After` and `Vary`. The filters add `Audit-Id` and the default `Cache-Control`.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -23,17 +23,17 @@ use keelson_registry::Warnings;
 use crate::body::{self, BodyError, ResponseBody, full};
 use crate::negotiation::{MediaKind, MediaType};
 
-/// Answers larger than this many bytes are compressed for clients that accept it (128 KiB, as the reference has it).
+/// Responses larger than this many bytes are compressed for clients that accept it (128 KiB, as upstream).
 pub const GZIP_THRESHOLD_BYTES: usize = 128 * 1024;
 
-/// Header fields that there is room for from the start: most answers have fewer, those of filters and the connection included.
+/// The initial capacity for header fields. Most responses have fewer, including those of filters and the connection.
 const USUAL_FIELDS: usize = 12;
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 const NOSNIFF: (HeaderName, HeaderValue) = (http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 
-/// The answer to a request that failed.
+/// The response to a failed request.
 pub fn error(error: &ApiError, media: MediaType) -> Response<ResponseBody> {
-    // A form that the client does not accept was never agreed on: the reference then indents.
+    // If the client accepts no supported encoding, upstream indents the error.
     let media = MediaType { pretty: media.pretty || matches!(error, ApiError::NotAcceptable { .. }), ..media };
     let mut response = status(error.status(), media);
     if let Some(seconds) = error.retry_after() {
@@ -42,11 +42,11 @@ pub fn error(error: &ApiError, media: MediaType) -> Response<ResponseBody> {
     response
 }
 
-/// The `Status` that an answer is, in its extensions: audit writes it down beside the code.
+/// Response extension: the `Status` in the body, which audit events contain.
 #[derive(Clone, Debug)]
 pub(crate) struct SentStatus(pub(crate) Arc<Status>);
 
-/// A `Status` as an answer, with the code it names.
+/// A `Status` as the response, with the status code that it contains.
 pub fn status(status: Status, media: MediaType) -> Response<ResponseBody> {
     let code = StatusCode::from_u16(status.http_code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     match keelson_meta::json::to_value(&status) {
@@ -59,13 +59,13 @@ pub fn status(status: Status, media: MediaType) -> Response<ResponseBody> {
     }
 }
 
-/// The answer to an act that leaves nothing to show: a `Status` that says that it was done.
+/// The response to a create-only subresource without an object to return: a `Status` with `Success`.
 pub fn done(media: MediaType) -> Response<ResponseBody> {
     let code = StatusCode::CREATED.as_u16();
     status(Status { code, details: None, ..Status::success(StatusDetails::default()) }, media)
 }
 
-/// A JSON value in the form the client accepts.
+/// A JSON value in the given encoding.
 pub fn value(code: StatusCode, value: &Value, media: MediaType) -> Response<ResponseBody> {
     let mut json = json::to_vec(value);
     json.push(b'\n');
@@ -73,18 +73,19 @@ pub fn value(code: StatusCode, value: &Value, media: MediaType) -> Response<Resp
         .unwrap_or_else(|error| text(StatusCode::INTERNAL_SERVER_ERROR, format!("{}\n", error.status().message)))
 }
 
-/// Indented forms that are longer than this and than [`LONG_FORM_RATIO`] times the object are sent while they are made.
+/// An indented encoding is streamed if it is longer than this, and longer than [`LONG_FORM_RATIO`] times the object.
 const LONG_FORM_BYTES: usize = 1024 * 1024;
-/// The indentation of ordinary objects takes about as much again; that of one that nests hundreds of levels hundreds of times.
+/// Indentation about doubles ordinary objects. It makes an object with hundreds of nested levels hundreds of times as
+/// long.
 const LONG_FORM_RATIO: usize = 4;
-/// The number of bytes of such a form made at a time.
+/// The number of bytes of each frame of such a stream.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// One whole object in compact JSON, in the form the client accepts. Compact JSON ends in a line feed, indented JSON does
-/// not: so has the reference it.
+/// One object in the given encoding, from compact JSON. As upstream, compact JSON ends with a line feed and indented
+/// JSON does not.
 ///
 /// # Errors
-/// [`ApiError::Internal`] when the object does not fit its message in protobuf, which only damaged data can cause.
+/// [`ApiError::Internal`] when the object does not fit its protobuf message, which only damaged data can cause.
 pub fn object(code: StatusCode, object: Bytes, media: MediaType) -> Result<Response<ResponseBody>, ApiError> {
     let compact = object.trim_ascii_end();
     if let Some(long) = long_form(compact, media) {
@@ -103,7 +104,7 @@ pub fn object(code: StatusCode, object: Bytes, media: MediaType) -> Result<Respo
     Ok(bytes(code, media.kind.content_type(), encoded))
 }
 
-/// The body that an indented form is, if it is many times as long as the object. YAML is indented as much as JSON is.
+/// A streamed body, if the indented encoding is many times as long as the object. YAML is indented as much as JSON.
 fn long_form(compact: &[u8], media: MediaType) -> Option<ResponseBody> {
     let indented = match media {
         MediaType { kind: MediaKind::Json, pretty } => pretty,
@@ -133,14 +134,14 @@ fn long_form(compact: &[u8], media: MediaType) -> Option<ResponseBody> {
     Some(body::stream(StreamBody::new(frames)))
 }
 
-/// The object in protobuf, under the kind that it names.
+/// The object in protobuf, by the kind in the JSON.
 fn protobuf(json: &[u8]) -> Result<Vec<u8>, ApiError> {
     let outline = Outline::read_sparsely(std::str::from_utf8(json).unwrap_or_default(), &[]);
     let named = |key| match outline.root().get(key)?.content() {
         Content::Text(text) => Some(text),
         _ => None,
     };
-    // The list of the core versions is older than apiVersions, and names none.
+    // `APIVersions`, the list of core versions, is older than `apiVersion` and has none.
     let (api_version, kind) = (named("apiVersion").unwrap_or("v1"), named("kind").unwrap_or_default());
     keelson_protobuf::encode_json(api_version, kind, json, None).map_err(|error| ApiError::Internal(error.to_string()))
 }
@@ -150,7 +151,7 @@ pub fn bytes(code: StatusCode, content_type: &'static str, body: impl Into<Bytes
     with_body(code, HeaderValue::from_static(content_type), full(body))
 }
 
-/// Makes the compressed form of a body.
+/// Compresses a body.
 pub type Compress = fn(&[u8]) -> Bytes;
 
 /// Compresses with gzip.
@@ -161,8 +162,8 @@ pub fn is_compressed(accepts_gzip: bool, bytes: usize) -> bool {
     accepts_gzip && bytes > GZIP_THRESHOLD_BYTES
 }
 
-/// Bytes of a given type, compressed when they are many and the client accepts gzip. The compressed form is what `kept` says, which
-/// is given what makes it.
+/// Bytes of a given type, compressed if they are many and the client accepts gzip. `kept` returns the cached compressed
+/// bytes. It gets the function that compresses.
 pub fn compressed(
     code: StatusCode,
     content_type: &'static str,
@@ -176,14 +177,14 @@ pub fn compressed(
     gzipped(code, content_type, kept(COMPRESS))
 }
 
-/// Bytes of a given type, which are in the gzip format.
+/// Gzip bytes of a given type.
 pub fn gzipped(code: StatusCode, content_type: &'static str, gzip: Bytes) -> Response<ResponseBody> {
     let mut response = bytes(code, content_type, gzip);
     mark_gzip(response.headers_mut());
     response
 }
 
-/// A body that is made while it is sent.
+/// A body that is produced while it is sent.
 pub fn stream(code: StatusCode, content_type: &'static str, body: ResponseBody) -> Response<ResponseBody> {
     with_body(code, HeaderValue::from_static(content_type), body)
 }
@@ -193,12 +194,12 @@ pub fn text(code: StatusCode, body: impl Into<Bytes>) -> Response<ResponseBody> 
     bytes(code, PLAIN_TEXT, body)
 }
 
-/// Plain text of which the client shall not guess that it is anything else.
+/// Plain text, whose media type clients must not guess.
 pub fn plain_text(code: StatusCode, body: impl Into<Bytes>) -> Response<ResponseBody> {
     unguessed(text(code, body))
 }
 
-/// The answer to who may not do what was asked for, or does not say rightly in whose name.
+/// The response to a request that is not authorized, or that impersonates a user in an invalid way.
 pub fn forbidden(refusal: &ApiError, media: MediaType) -> Response<ResponseBody> {
     unguessed(error(refusal, media))
 }
@@ -209,25 +210,25 @@ fn unguessed(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
     response
 }
 
-/// The answer when there is no room for the request; the client may try again after so many seconds.
+/// The 429 response of an overloaded server. The client may try again after so many seconds.
 pub fn overloaded(retry_after_seconds: u32) -> Response<ResponseBody> {
     let mut response = plain_text(StatusCode::TOO_MANY_REQUESTS, "Too many requests, please try again later.\n");
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(retry_after_seconds));
     response
 }
 
-/// The answer for paths that nothing stands for.
+/// The 404 response for unknown paths.
 pub fn no_such_page() -> Response<ResponseBody> {
     plain_text(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
-/// Says that the body is one gzip member, and that another client might be sent other bytes.
+/// Sets the headers of a gzip body: `Content-Encoding`, and `Vary`, since other clients get other bytes.
 pub fn mark_gzip(headers: &mut HeaderMap) {
     headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
 }
 
-/// Adds warnings in their order.
+/// Adds warnings in this order.
 pub fn add_warnings(headers: &mut HeaderMap, texts: &[String]) {
     for text in texts.iter().take(Warnings::MOST) {
         add_warning(headers, text);
@@ -241,11 +242,12 @@ pub fn add_warning(headers: &mut HeaderMap, text: &str) {
     }
 }
 
-/// Limits the warnings of a response as upstream. When all together exceed 4,096 characters, each is cut after 256, and those after
-/// the one that exceeds the limit are left out. Equal ones are sent once, and at most [`Warnings::MOST`] of them.
+/// Limits the warnings of a response as upstream. If they exceed 4,096 characters together, each is cut to 256, and
+/// those after the one that exceeds the limit are dropped. Duplicates are sent once, and at most [`Warnings::MOST`]
+/// warnings.
 pub fn bound_warnings(headers: &mut HeaderMap) {
     let mut values = headers.get_all(WARNING).iter();
-    // Most answers have none, or one that is short.
+    // Most responses have no warning, or a single short one.
     if values.next().is_none_or(|first| first.len() <= Warnings::CHARACTERS_OF_EACH && values.next().is_none()) {
         return;
     }
@@ -269,7 +271,8 @@ pub fn bound_warnings(headers: &mut HeaderMap) {
     }
 }
 
-/// Bounds the warnings of another server's answer, and shows their control characters. Few and short ones stay as they are.
+/// Limits the warnings of another server's response, and escapes their control characters. Few and short ones stay
+/// unchanged.
 pub fn bound_passed_warnings(headers: &mut HeaderMap) {
     if !headers.contains_key(WARNING) {
         return;
@@ -290,23 +293,23 @@ pub fn bound_passed_warnings(headers: &mut HeaderMap) {
     }
 }
 
-/// The value of a warning's header.
+/// The header value of a warning.
 fn warning(text: impl Iterator<Item = char>) -> Option<HeaderValue> {
     let mut value = "299 - \"".to_owned();
     for character in text {
         match character {
             '"' | '\\' => value.extend(['\\', character]),
-            // Header values cannot hold line ends and the like.
+            // Header values cannot contain line ends and other control characters.
             _ if character.is_control() => value.push(' '),
             _ => value.push(character),
         }
     }
     value.push('"');
-    // Bidirectional controls are left, which a terminal would act on.
+    // Bidirectional control characters remain, which terminals interpret. They are escaped.
     HeaderValue::from_bytes(visible(&value).as_bytes()).ok()
 }
 
-/// The text of a warning's header.
+/// The text in the header value of a warning.
 fn warned(value: &HeaderValue) -> String {
     let value = String::from_utf8_lossy(value.as_bytes());
     let quoted = value.strip_prefix("299 - \"").and_then(|rest| rest.strip_suffix('"')).unwrap_or_default();
@@ -318,7 +321,7 @@ fn warned(value: &HeaderValue) -> String {
     text
 }
 
-/// Adds a warning that stands before those that are there.
+/// Adds a warning before the existing ones.
 pub fn add_first_warning(headers: &mut HeaderMap, text: &str) {
     let others: Vec<HeaderValue> = headers.get_all(WARNING).iter().cloned().collect();
     headers.remove(WARNING);

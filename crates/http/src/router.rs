@@ -1,8 +1,8 @@
-//! The router, which finds the handler of a request.
+//! The router: finds the handler of a request.
 //!
-//! Paths of resources are looked up in the surface and checked here, once for all: the resource, the version and the subresource
-//! exist (404), are reached by this path (404), and have this verb (405). Then the [`ApiService`] gets the request with its target.
-//! [`crate::pages`] answers all other paths.
+//! For resource paths it checks in the surface that the resource, version and subresource exist (404), that the path
+//! fits their scope (404), and that they have the verb (405). Handlers need not check this again. Then the
+//! [`ApiService`] gets the request with its target. [`crate::pages`] answers all other paths.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,18 +27,19 @@ type SurfaceSource = Box<dyn Fn() -> Arc<Surface> + Send + Sync>;
 /// Returns the documents of a surface.
 type DocumentsSource = Box<dyn Fn(Arc<Surface>) -> BoxFuture<'static, Arc<ServedDocuments>> + Send + Sync>;
 
-/// The stored definitions of resources, which this server follows with some delay.
+/// The stored CustomResourceDefinitions, which this server receives with a delay.
 pub trait StoredDefinitions: Send + Sync {
-    /// Returns true if a resource that is no part of the program is served as this server knows that it is defined.
+    /// Returns true if a custom resource is served by the newest definition in this server's cache.
     fn is_current(&self, target: &Target) -> bool;
 
-    /// Waits, for a bounded time, until a resource is served as it is defined now.
+    /// Waits, for a limited time, until a resource is served by its current definition.
     fn catch_up(&self, group: &str, plural: &str) -> BoxFuture<'static, ()>;
 
-    /// Waits, for a bounded time, until a group is served as its resources are defined now.
+    /// Waits, for a limited time, until the resources of a group are served by their current definitions.
     fn catch_up_group(&self, group: &str) -> BoxFuture<'static, ()>;
 
-    /// Waits, for a bounded time, until everything is served as this server knows that it is defined. Does not ask the store.
+    /// Waits, for a limited time, until all resources are served by the definitions in this server's cache. Makes no
+    /// store request.
     fn catch_up_with_cache(&self) -> BoxFuture<'static, ()>;
 }
 
@@ -52,7 +53,7 @@ pub struct Router {
 }
 
 impl Router {
-    /// Routes resources to `service`, and the rest to `pages`, which show the documents of what is served now, as `surface` says.
+    /// Routes resources to `service` and all other paths to `pages`. `surface` returns the current surface.
     pub fn new(
         surface: impl Fn() -> Arc<Surface> + Send + Sync + 'static,
         documents: impl Fn(Arc<Surface>) -> BoxFuture<'static, Arc<ServedDocuments>> + Send + Sync + 'static,
@@ -62,14 +63,14 @@ impl Router {
         Self { surface: Box::new(surface), definitions: None, documents: Box::new(documents), pages, service }
     }
 
-    /// Adds the stored definitions of resources. Requests for such a resource are answered by its newest definition.
+    /// Adds the stored definitions, so that requests for custom resources use the newest definition.
     #[must_use]
     pub fn with_definitions(mut self, definitions: impl StoredDefinitions + 'static) -> Self {
         self.definitions = Some(Box::new(definitions));
         self
     }
 
-    /// Answers a request that passed the filters, and that is for [`target`](Self::target).
+    /// Answers a request that passed the filters. `target` is its [`target`](Self::target).
     pub async fn route(&self, request: Box<ApiRequest>, target: Option<Target>) -> Response<ResponseBody> {
         let ApiRequest { info, parts, query, error_form, .. } = &*request;
         if !info.is_resource_request {
@@ -97,14 +98,14 @@ impl Router {
         }
     }
 
-    /// The target of a request in what is served now, where that of a resource which is no part of the program may have changed since
-    /// `target` was found. Waits for its newest definition where this server does not serve that yet.
+    /// The target of a request in the current surface. A custom resource may have changed since `target` was found.
+    /// Waits for its newest definition if this server does not serve that yet.
     async fn newest_target(&self, info: &RequestInfo, target: Option<Target>) -> Option<Target> {
         let Some(definitions) = &self.definitions else { return target };
         if target.as_ref().is_some_and(|target| target.resource.is_builtin()) {
             return target;
         }
-        // ORDER: the surface is read before it is compared with the definitions, so that it is as new as they are.
+        // ORDER: the surface is read before the comparison with the definitions, so that it is not older than they are.
         let surface = (self.surface)();
         let is_current = match surface.lookup(&info.group, &info.version, &info.resource) {
             Some(served) => definitions.is_current(&served),
@@ -119,7 +120,8 @@ impl Router {
         }
     }
 
-    /// Waits until the definitions of the resources that a document describes are served as they are now.
+    /// For a request for a discovery or OpenAPI document, waits until the described resources are served by their
+    /// current definitions.
     async fn catch_up_described(&self, info: &RequestInfo) {
         let Some(definitions) = &self.definitions else { return };
         match Described::at(&info.path) {
@@ -136,7 +138,8 @@ impl Router {
         (self.surface)().lookup(&info.group, &info.version, &info.resource).is_some()
     }
 
-    /// The error for an unknown path or verb where upstream's router knows nothing: in all groups that are not built in.
+    /// The error for an unknown path or verb of a group that is not built in. Upstream answers these outside its
+    /// router.
     fn refuse_custom(&self, info: &RequestInfo) -> Option<Refusal> {
         let surface = (self.surface)();
         if surface.has_builtin_group(&info.group) {
@@ -161,7 +164,7 @@ impl Router {
         Some(Refusal::Error(error, target.version.deprecation().map(str::to_owned)))
     }
 
-    /// The estimated objects of a request for [`target`](Self::target).
+    /// The service's estimate of the objects of a request. `target` is its [`target`](Self::target).
     pub fn estimate(&self, info: &RequestInfo, parts: &Parts, query: &RequestQuery, target: &Target) -> Estimate {
         self.service.estimate(info, parts, query, target)
     }
@@ -175,10 +178,10 @@ impl Router {
         if let Some(name) = &info.subresource {
             target.subresource = Some(target.version.subresource(name)?.clone());
         }
-        // The path behind a proxy belongs to the remote server.
+        // The path after a proxy subresource belongs to the remote server.
         let led_on = target.subresource.as_ref().is_some_and(|below| below.takes_path());
         target.name = info.name.clone().filter(|_| info.name_in_path);
-        // The path of a Namespace object reads like one inside of that namespace.
+        // In the path of a Namespace object the name is parsed as a namespace too.
         target.namespace = info.namespace.clone().filter(|_| target.is_namespaced());
         (info.rest.is_empty() || led_on).then_some(target)
     }
@@ -186,20 +189,20 @@ impl Router {
 
 /// The error of a request without a handler.
 enum Refusal {
-    /// There is no such path.
+    /// The path does not exist.
     NoSuchPage,
-    /// Something about what it is for, and the warning of a version that is deprecated.
+    /// An error of the resource, and the warning of its version if that is deprecated.
     Error(ApiError, Option<String>),
 }
 
-/// The target of a request whose path exists and has the verb.
+/// Returns the target of a request if its path exists and has the verb.
 fn check(info: &RequestInfo, target: Option<Target>, method: &Method) -> Result<Target, ApiError> {
     let target = target.ok_or(ApiError::UnknownResource)?;
     let verbs = target.subresource.as_ref().map_or(&target.version.verbs, |subresource| &subresource.verbs);
     let (is_builtin, is_namespaced) = (target.resource.is_builtin(), target.resource.is_namespaced());
     let scope = match (is_namespaced, &info.namespace) {
         (true, Some(_)) => PathScope::Own,
-        // Built-in resources have routes for it, in which any segment stands for the namespace.
+        // Upstream's routes of built-in resources accept any segment as the namespace, even an empty one.
         (true, None) if info.namespace_is_empty && is_builtin => PathScope::EmptyNamespace,
         (true, None) => PathScope::AllNamespaces,
         (false, None) if info.namespace_is_empty && is_builtin => return Err(ApiError::UnknownResource),
@@ -210,7 +213,7 @@ fn check(info: &RequestInfo, target: Option<Target>, method: &Method) -> Result<
     if scope == PathScope::AllNamespaces && info.name_in_path {
         return Err(ApiError::UnknownResource);
     }
-    // The methods of a proxied request are those of another program.
+    // The remote server decides the methods of a proxied request.
     let is_proxied = target.subresource.as_ref().is_some_and(|below| below.takes_path());
     let fits = match *method {
         Method::OPTIONS if is_proxied => info.name_in_path && !info.watch_path,
@@ -226,17 +229,17 @@ fn check(info: &RequestInfo, target: Option<Target>, method: &Method) -> Result<
     Ok(target)
 }
 
-/// The text of a refusal to look for an object without a namespace.
+/// The error text for an object in an empty namespace.
 pub(crate) const NO_NAMESPACE: &str = "Namespace parameter required.";
 
-/// The relation of a path to the namespaces of the objects of its resource.
+/// The namespaces that a path covers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PathScope {
     /// The whole cluster of a cluster-scoped resource, or one namespace.
     Own,
-    /// All namespaces at once, which can only be read.
+    /// All namespaces of a namespaced resource. Only reads are permitted.
     AllNamespaces,
-    /// An empty namespace: collections are those of all namespaces, and objects have none.
+    /// An empty namespace. Collections are those of all namespaces, and no object has such a path.
     EmptyNamespace,
 }
 

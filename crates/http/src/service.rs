@@ -1,6 +1,7 @@
-//! The seam between the edge and the verb handlers: a request that has passed every filter, and its answer.
+//! The interface between the HTTP layer and the verb handlers: a request that has passed every filter, and its
+//! response.
 //!
-//! The edge knows the handlers by the trait `ApiService` alone, so that its tests can put others in their place.
+//! The HTTP layer knows the handlers by the trait `ApiService` alone, so that its tests can replace them.
 
 use futures::future::BoxFuture;
 use http::Response;
@@ -26,19 +27,19 @@ pub struct ApiRequest {
     pub body: RequestBody,
     /// The caller, with its deadline.
     pub caller: Caller,
-    /// The form of errors.
+    /// The encoding of errors.
     pub error_form: MediaType,
-    /// Cancelled when the server begins to stop: streams without end must then end, cleanly.
+    /// Cancelled when the server begins to stop. Watches must then end cleanly.
     pub stopping: CancellationToken,
 }
 
 /// The handlers of resource requests.
 ///
-/// An error is an answer too: the response of a failed request is made by the implementation, in the form that the
-/// client accepts (see [`crate::respond::error`]).
+/// The implementation also builds the response of a failed request, in the encoding that the client accepts (see
+/// [`crate::respond::error`]).
 pub trait ApiService: Send + Sync + 'static {
-    /// Answers one request, which is for `target`. Dropped when the client goes away or the time for the head of the answer
-    /// is over.
+    /// Answers one request for `target`. The future is dropped if the client disconnects, or at the time limit for the
+    /// response's status and headers.
     fn call(&self, request: Box<ApiRequest>, target: Target) -> BoxFuture<'static, Response<ResponseBody>>;
 
     /// Estimates the objects of a request before it is answered. It is quick, and never refuses a request.

@@ -1,8 +1,8 @@
-//! Shares of users in common resources.
+//! The share of one user in common resources.
 //!
-//! Connections, watches and bodies in flight are limited for all clients together. [`Level`] has the part of each limit that one
-//! user may take, so that the rule is in one place. Levels follow the priority levels of kube-apiserver: a node, a controller and
-//! an ordinary user need different shares.
+//! Limits bound the connections, watches and slow bodies of all clients together. [`Level`] defines the part of each
+//! limit that one user may take. Levels follow the priority levels of kube-apiserver, since a node, a controller and an
+//! ordinary user need different shares.
 
 use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -18,32 +18,32 @@ use crate::metrics::{MetricKind, Sample};
 
 /// The group of the kubelets.
 const NODES: &str = "system:nodes";
-/// The beginning of the names of the cluster's own controllers.
+/// The prefix of the names of the cluster's own controllers.
 const SYSTEM_USERS: &str = "system:kube-";
-/// The beginning of the names of the service accounts of the cluster's own controllers.
+/// The prefix of the names of service accounts of the cluster's own controllers.
 const SYSTEM_ACCOUNTS: &str = "system:serviceaccount:kube-system:";
-/// The beginning of the names of all service accounts.
+/// The prefix of the names of all service accounts.
 const ACCOUNTS: &str = "system:serviceaccount:";
 
-/// The key by which all front proxies are counted together.
+/// The key that counts all front proxies together.
 const FRONT_PROXIES: [u8; 11] = *b"front-proxy";
 
-/// The parts into which a bound is divided.
+/// A user's share is a number of such parts of the limit.
 const PARTS: usize = 16;
-/// The part of each number of shares that only administrators may use: one in so many.
+/// Only administrators may use the last one in this many parts of a limit.
 const KEPT: usize = 8;
-/// The part that only nodes, controllers and administrators may use: one in so many. A user who may write to one namespace can make any
-/// number of service accounts, each with a share.
+/// Only nodes, controllers and administrators may use another one in this many parts. A user with write access to one
+/// namespace can create any number of service accounts, each with a share.
 const KEPT_FOR_CLUSTER: usize = 4;
-/// Locks among which the counts of [`Shares`] are divided, by user.
+/// The number of locks for the counts of [`Shares`], which are divided by user.
 const SHARDS: usize = 16;
 /// The time after which a refused client may try again, in seconds.
 const RETRY_SECONDS: u32 = 5;
 
-/// Hashes the names of users. Seeded at random, so that no name can be chosen that shares the counts of another.
+/// Hashes user names. The seed is random, so that no user can choose a name that shares the count of another.
 static HASH: LazyLock<DefaultHashBuilder> = LazyLock::new(DefaultHashBuilder::default);
 
-/// The kind of a user, which decides about its share.
+/// The kind of a user, which determines its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
     /// Members of `system:masters`.
@@ -56,7 +56,7 @@ pub(crate) enum Level {
     Accounts,
     /// All other users with credentials.
     Users,
-    /// Clients without credentials, who are one user together.
+    /// Clients without credentials, which count as one user together.
     Anonymous,
 }
 
@@ -73,7 +73,7 @@ impl Level {
         }
     }
 
-    /// The part of `all` that one user of the level may have, which is at least one.
+    /// The part of `all` that one user of the level may have, at least one.
     pub(crate) const fn most_of(self, all: usize) -> usize {
         let parts = match self {
             Self::Exempt | Self::Anonymous => 12,
@@ -86,7 +86,7 @@ impl Level {
         if most == 0 { 1 } else { most }
     }
 
-    /// True for the cluster's own parts, which give way after all other users.
+    /// Returns true for the cluster's own components, which lose connections after all other users.
     pub(crate) const fn is_of_cluster(self) -> bool {
         match self {
             Self::Exempt | Self::Nodes | Self::System => true,
@@ -94,7 +94,7 @@ impl Level {
         }
     }
 
-    /// The part of `all` that may be taken by all users together when a user of this level takes more.
+    /// The part of `all` that all users together may take when a user of this level takes more.
     const fn most_together(self, all: usize) -> usize {
         match self {
             Self::Exempt => all,
@@ -104,7 +104,7 @@ impl Level {
     }
 }
 
-/// A user, as far as its share is concerned. Two names with one hash share their counts.
+/// A user for the purpose of shares. Two names with the same hash share a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Holder {
     /// A hash of the name.
@@ -114,7 +114,7 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// The holder that a user is.
+    /// The holder for a user.
     pub(crate) fn of(user: &User) -> Self {
         Self { flow: HASH.hash_one(&user.name), level: Level::of(user) }
     }
@@ -125,12 +125,12 @@ impl Holder {
     }
 }
 
-/// A number of something that requests hold, of which each user may have a share.
+/// A limited resource, such as watches, with a share for each user.
 ///
-/// Each user's count is behind one of several locks, and taken once for what is held for long.
+/// Locks are divided by user. A request locks once when it takes the resource and once when it returns it.
 #[derive(Debug)]
 pub(crate) struct Shares {
-    /// Their name in errors and metrics, such as `watches`.
+    /// The name of the resource in errors and metrics, such as `watches`.
     name: &'static str,
     all: usize,
     taken: AtomicUsize,
@@ -138,7 +138,7 @@ pub(crate) struct Shares {
     shards: [Mutex<HashMap<u64, usize>>; SHARDS],
 }
 
-/// A number of them that one request holds until this is dropped.
+/// The amount that one request holds until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Share {
     shares: Arc<Shares>,
@@ -147,7 +147,7 @@ pub(crate) struct Share {
 }
 
 impl Shares {
-    /// There are `all`.
+    /// Creates a resource with a limit of `all`.
     pub(crate) fn new(name: &'static str, all: usize) -> Arc<Self> {
         Arc::new(Self {
             name,
@@ -162,13 +162,13 @@ impl Shares {
         &self.shards[(flow % SHARDS as u64) as usize]
     }
 
-    /// Takes `weight` of them for a request of a user.
+    /// Takes an amount of `weight` for a request of a user.
     ///
     /// # Errors
-    /// 429 when the user has its share, or when only those are left that are kept for administrators.
+    /// 429 when the user has used its share, or when the rest is reserved for users of other levels.
     pub(crate) fn take(self: &Arc<Self>, holder: Holder, weight: usize) -> Result<Share, ApiError> {
         let before = self.taken.fetch_add(weight, Ordering::Relaxed);
-        // From here on it is given back when the share is dropped.
+        // From here on, dropping the share returns the amount.
         let share = Share { shares: self.clone(), flow: holder.flow, weight };
         let together = holder.level.most_together(self.all);
         let mut shard = self.shard(holder.flow).lock();
@@ -187,7 +187,7 @@ impl Shares {
         Err(ApiError::ShareExceeded { message: why, retry_after_seconds: RETRY_SECONDS })
     }
 
-    /// Metrics: the number taken, and the requests refused for them.
+    /// Metrics: the amount in use, and the number of refused requests.
     pub(crate) fn samples(&self) -> Vec<Sample> {
         let labels = || vec![("resource", self.name.to_owned())];
         vec![

@@ -6,15 +6,15 @@ use std::sync::OnceLock;
 
 use keelson_meta::json::{Value, json};
 
-/// The Kubernetes version that the API follows. The build metadata after `+` says that it is not the reference; a `-`
-/// would make it a pre-release for those who compare versions.
+/// The Kubernetes version of the API. The build metadata after `+` says that the server is not kube-apiserver. A `-`
+/// would make it a pre-release when versions are compared.
 pub const GIT_VERSION: &str = "v1.36.2+keelson";
 const MAJOR: &str = "1";
 const MINOR: &str = "36";
 /// The oldest minor version whose clients and components work with this server.
 const MIN_COMPATIBILITY_MINOR: &str = "35";
 
-/// The date where the program does not know the commit that it was built from.
+/// The date if the program does not know the commit that it was built from.
 const NO_DATE: &str = "1970-01-01T00:00:00Z";
 
 static BUILD: OnceLock<Build> = OnceLock::new();
@@ -22,22 +22,22 @@ static BUILD: OnceLock<Build> = OnceLock::new();
 /// The source that the program was built from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Build {
-    /// The commit; empty where the build did not know it.
+    /// The commit. Empty if the build did not know it.
     pub commit: &'static str,
-    /// The time of the commit, in UTC as RFC 3339 has it; empty where the build did not know it.
+    /// The time of the commit in UTC, in the format of RFC 3339. Empty if the build did not know it.
     pub date: &'static str,
 }
 
 impl Build {
     const UNKNOWN: Self = Self { commit: "", date: "" };
 
-    /// Publishes it as the build of this process, in `/version` and in the metrics. The first call counts.
+    /// Sets the build of this process, for `/version` and the metrics. Only the first call has an effect.
     pub fn publish(self) {
         let _first = BUILD.set(self);
     }
 }
 
-/// The document at `/version`. All fields that clients may require are there; `goVersion` has no meaning here.
+/// The document at `/version`. It has all fields that clients may require, but `goVersion` has no meaning here.
 pub fn document() -> Value {
     described(*BUILD.get().unwrap_or(&Build::UNKNOWN))
 }
@@ -60,7 +60,7 @@ fn described(build: Build) -> Value {
     })
 }
 
-/// The architecture in the words of the field.
+/// The architecture with Go's name.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

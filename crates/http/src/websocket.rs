@@ -1,9 +1,9 @@
 //! Watches over a websocket: the handshake, and one message for each event.
 //!
-//! Pages in browsers can't read a chunked watch event by event, but they can open a websocket (RFC 6455). The handshake follows
-//! kube-apiserver: it needs an `Origin`, and refusals are plain text. The answer is a watch like any other, so filters, seats and shares
-//! treat it alike. Its body carries one message in each frame, and the listener sends these over the connection (`listener/websocket.rs`).
-//! HTTP/2 has no such handshake here.
+//! Pages in browsers cannot read a chunked watch event by event, but they can open a websocket (RFC 6455). The
+//! handshake follows kube-apiserver: it needs an `Origin`, and refusals are plain text. The response is an ordinary
+//! watch for filters, seats and shares. Each frame of its body contains one message, which the listener sends over the
+//! connection (`listener/websocket.rs`). HTTP/2 has no such handshake here.
 
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use base64::Engine as _;
@@ -25,14 +25,14 @@ use crate::negotiation::MediaKind;
 use crate::proxy::{TOKEN_PROTOCOL, list};
 use crate::respond;
 
-/// The origin of a websocket of version 8, the last draft of the protocol. Its frames are those of version 13.
+/// The origin header of websocket version 8, the last draft of the protocol. Its frames equal those of version 13.
 const DRAFT_ORIGIN: HeaderName = HeaderName::from_static("sec-websocket-origin");
 /// The suffix that the server appends to the client's key before it hashes it (RFC 6455 section 1.3).
 const KEY_SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-/// The bytes before each event of a protobuf watch that hold its length. A message needs none.
+/// The length prefix of each event of a protobuf watch, in bytes. Messages omit it.
 const LENGTH_BYTES: usize = 4;
 
-/// The client's side of an upgrade, in the extensions of the response whose body is sent over it.
+/// An accepted upgrade, in the extensions of the response whose body is sent over the websocket.
 #[derive(Clone)]
 pub(crate) struct Websocket {
     /// Resolves to the connection once the response is sent.
@@ -41,13 +41,13 @@ pub(crate) struct Websocket {
     pub(crate) is_text: bool,
 }
 
-/// Returns true for a request for a websocket: `Upgrade` is exactly that, and `Connection` has `upgrade` among its items.
+/// Returns true for a websocket request: `Upgrade` is exactly `websocket`, and `Connection` contains `upgrade`.
 pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
     let is_websocket = headers.get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"));
     is_websocket && list(headers, &CONNECTION).any(|item| item.eq_ignore_ascii_case("upgrade"))
 }
 
-/// Answers a watch with these bytes: chunked, or over the websocket that the client requests.
+/// Answers a watch with these events: chunked, or over the websocket that the client requests.
 pub(crate) fn answer_watch(
     parts: &mut Parts,
     kind: MediaKind,
@@ -72,16 +72,16 @@ fn streamed(frames: impl Stream<Item = Bytes> + Send + 'static) -> ResponseBody 
     body::stream(StreamBody::new(frames.map(|bytes| Ok::<_, BodyError>(Frame::data(bytes)))))
 }
 
-/// A handshake that is refused.
+/// The reason why a handshake is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
-    /// It has no key.
+    /// The request has no key.
     NoKey,
-    /// It has no version, or one that is not supported.
+    /// The request has no version, or an unsupported one.
     Version,
-    /// It has no origin, or one that names no page.
+    /// The request has no origin, or an invalid one.
     Origin,
-    /// It offers several subprotocols, and this server prefers none.
+    /// The request offers several subprotocols, and this server prefers none.
     Protocols,
 }
 
@@ -101,7 +101,7 @@ impl Refusal {
     }
 }
 
-/// The head that accepts a handshake.
+/// The response head that accepts a handshake.
 fn accept(headers: &HeaderMap) -> Result<Response<()>, Refusal> {
     let key = headers.get(SEC_WEBSOCKET_KEY).map(HeaderValue::as_bytes).filter(|key| !key.is_empty());
     let key = key.ok_or(Refusal::NoKey)?;
@@ -132,13 +132,14 @@ fn accept(headers: &HeaderMap) -> Result<Response<()>, Refusal> {
     Ok(response)
 }
 
-/// The proof that the server speaks the protocol (RFC 6455 section 4.2.2).
+/// The `Sec-WebSocket-Accept` value, which proves that the server speaks the protocol (RFC 6455 section 4.2.2).
 fn accept_key(key: &[u8]) -> HeaderValue {
     let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, &[key, KEY_SUFFIX].concat());
     HeaderValue::try_from(STANDARD.encode(hash)).expect("base64 can stand in a header field")
 }
 
-/// Returns true for an origin that is an absolute URI, or a path. A browser sends `null` for a page without an origin of its own.
+/// Returns true for an origin that is an absolute URI, or a path. A browser sends `null` for a page without an origin
+/// of its own.
 fn names_page(origin: &str) -> bool {
     let scheme = origin.split_once(':').map_or("", |(scheme, _)| scheme);
     let has_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic())
@@ -146,7 +147,8 @@ fn names_page(origin: &str) -> bool {
     has_scheme || origin.starts_with('/')
 }
 
-/// The events of a piece of a watch, which has whole ones: lines of JSON, or messages of protobuf behind their lengths.
+/// The events in one frame of a watch. The frame contains whole events: lines of JSON, or protobuf messages with length
+/// prefixes.
 fn messages(mut events: Bytes, is_text: bool) -> impl Iterator<Item = Bytes> {
     std::iter::from_fn(move || {
         if events.is_empty() {

@@ -1,7 +1,7 @@
 //! Audit: reads the policy, opens the backends, and runs their workers until all requests are answered.
 //!
-//! The settings are validated before a server starts, in upstream's words. Without a policy nothing is audited. Policies and events
-//! are in `keelson_access::audit`.
+//! The settings are validated before the server starts, with upstream's error texts. Without a policy there is no
+//! audit. Policies and events are in `keelson_access::audit`.
 
 mod config;
 mod log_file;
@@ -27,7 +27,7 @@ pub use self::config::{
 use self::log_file::AuditLog;
 use self::webhook::AuditWebhook;
 
-/// The audit of a server that is about to run.
+/// The audit of a server that starts.
 pub(crate) struct Auditing {
     auditor: Arc<Auditor>,
     workers: Vec<(&'static str, AuditWorker)>,
@@ -38,10 +38,10 @@ pub(crate) struct Auditing {
 }
 
 impl Auditing {
-    /// The policy of the settings, if there is one.
+    /// Returns the policy in the settings, if there is one.
     ///
     /// # Errors
-    /// When it, or another setting, can't be used.
+    /// When the policy or another setting is invalid.
     pub(crate) fn policy(config: &AuditConfig) -> anyhow::Result<Option<Policy>> {
         config.check().map_err(|why| anyhow!(why))?;
         let has_backend = config.log.path.is_some() || config.webhook.config_file.is_some();
@@ -56,7 +56,7 @@ impl Auditing {
         read_policy(file).map(Some).map_err(|why| anyhow!("loading audit policy file: {why}"))
     }
 
-    /// Opens the backends of the settings; `None` without any.
+    /// Opens the backends in the settings. `None` without any.
     ///
     /// # Errors
     /// A backend cannot be opened.
@@ -99,12 +99,12 @@ impl Auditing {
     }
 }
 
-/// The audit of a server that runs.
+/// The audit of a running server.
 #[derive(Default)]
 pub(crate) struct RunningAudit {
-    /// The auditor of requests, if there is one.
+    /// The auditor of requests. `None` without a policy.
     pub(crate) auditor: Option<Arc<Auditor>>,
-    /// Cancelled when all that was asked is answered: then the rest is written.
+    /// Cancelled when all requests are answered. Then the workers write the remaining events.
     pub(crate) answered: CancellationToken,
     /// The reads of the policy file.
     pub(crate) policy_reads: FileReads,
@@ -137,7 +137,7 @@ impl RunningAudit {
     }
 }
 
-/// Reads the policy again whenever its file changes; one that can't be used leaves the one of before. Never ends.
+/// Reads the policy again whenever its file changes. An invalid file leaves the old policy in effect. Never ends.
 async fn follow_policy(file: PathBuf, auditor: Arc<Auditor>, reads: FileReads) {
     let mut changes = FileChanges::new(&file).await;
     loop {
@@ -200,7 +200,7 @@ pub(crate) fn samples(auditor: &Auditor) -> Vec<Sample> {
     samples
 }
 
-/// The mode of this name.
+/// The mode with this name.
 pub(crate) fn mode_named(name: &str) -> Option<AuditMode> {
     Some(match name {
         "batch" => AuditMode::Batch,

@@ -1,6 +1,7 @@
-//! Backups of the embedded store, stores made out of them, and its verification, for the command line.
+//! Backup, restore and verification of the embedded store, for the command line.
 //!
-//! A backup is taken beside a server that runs; a restore needs an empty directory. The other stores have tools of their own.
+//! A backup can be taken while a server runs. A restore needs an empty directory. Other stores have backup tools of
+//! their own.
 
 use std::path::Path;
 
@@ -10,18 +11,19 @@ pub use keelson_storage_sql::Checked;
 
 use crate::data_directory;
 
-/// Writes a consistent copy of the store in `data_dir` to `file`, also while a server runs on it.
+/// Writes a consistent copy of the store in `data_dir` to `file`, even while a server runs on it.
 ///
 /// # Errors
-/// When there is no store, or the servers of the directory use another one, or the store has lost something, or the file exists or can't be
-/// written. A file that was begun is removed.
+/// When there is no store, the servers of the directory use another one, or the store has lost data. Also when the file
+/// exists or cannot be written. An incomplete file is removed.
 pub fn backup(data_dir: &Path, file: &Path) -> anyhow::Result<()> {
     data_directory::check_embedded(data_dir)?;
     keelson_storage_sql::backup(data_dir, file)
         .with_context(|| format!("copying the store in {} to {}", data_dir.display(), file.display()))
 }
 
-/// Restores a copy into a store in `data_dir`, and raises its revision by `bump`. Returns the revision at which it continues.
+/// Restores a copy into a store in `data_dir`, and raises its revision by `bump`. Returns the revision of the restored
+/// store.
 ///
 /// # Errors
 /// A store exists already, or the file is not a copy of one.
@@ -30,11 +32,11 @@ pub fn restore(file: &Path, data_dir: &Path, bump: u64) -> anyhow::Result<Revisi
         .with_context(|| format!("restoring {} into {}", file.display(), data_dir.display()))
 }
 
-/// Verifies the store in `data_dir`, also while a server runs on it.
+/// Verifies the store in `data_dir`, even while a server runs on it.
 ///
 /// # Errors
-/// There is no store, or the servers of the directory use another one, or it cannot be read at all. Damage is no error but a
-/// finding.
+/// There is no store, or the servers of the directory use another one, or it cannot be read at all. Damage is not an
+/// error. The result contains it.
 pub fn check(data_dir: &Path) -> anyhow::Result<Checked> {
     data_directory::check_embedded(data_dir)?;
     keelson_storage_sql::check(data_dir).with_context(|| format!("checking the store in {}", data_dir.display()))

@@ -1,13 +1,13 @@
-//! The built-in resources and schemas, for what is composed before there is a surface or beside it.
+//! The built-in resources and schemas, for components that do not use the surface.
 //!
-//! Settings name resources, a copy of a store has no server, and the documents of all group versions share the definitions of
-//! the built-in kinds. These get the catalogue and the schemas from here, as arguments; what answers requests takes everything
-//! from the surface (`builtin/surface.rs` makes the first one).
+//! Settings contain resource names, a copy of a store runs without a server, and the documents of all group versions
+//! share the definitions of the built-in kinds. These components get the catalogue and the schemas as arguments.
+//! Request handlers use only the surface (`builtin/surface.rs` makes the first one).
 
 use keelson_resources::Catalogue;
 use keelson_schema::Schemas;
 
-/// The built-in resources: those that settings may name.
+/// The built-in resources, which settings may name.
 pub fn catalogue() -> &'static Catalogue {
     keelson_builtin::catalogue()
 }

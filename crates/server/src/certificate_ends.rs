@@ -1,7 +1,8 @@
-//! Says ahead when certificates end: in a metric at any time, and in the log once a day from thirty days before.
+//! Warns before certificates expire: in a metric at any time, and in the log once a day in the last thirty days.
 //!
-//! The log names a certificate that the server renews by itself only where that has not worked. Objects hold certificates of
-//! others (`caBundle` of webhooks, APIServices and definitions); the one of each that ends first counts.
+//! The log names a certificate that the server renews by itself only if the renewal failed. Objects contain
+//! certificates of other servers (`caBundle` of webhooks, APIServices and definitions). For each object the certificate
+//! that expires first counts.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -24,20 +25,21 @@ use tokio_util::sync::CancellationToken;
 use crate::keys::LiveKeys;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// The time between two looks at objects.
+/// The interval at which objects are checked.
 const LOOK: Duration = Duration::from_mins(30);
-/// The time between two looks whether a line is due.
+/// The interval of checks for a due log line.
 const TICK: Duration = Duration::from_secs(5);
-/// The time before the end of a certificate from which on the log names it.
+/// The log names a certificate from this time before its expiry on.
 const NAMED_BEFORE: Duration = DAY.saturating_mul(30);
-/// The time for a certificate that the server should have renewed long before.
+/// As [`NAMED_BEFORE`], for a certificate that the server should have renewed long before.
 const RENEWED_BEFORE: Duration = DAY.saturating_mul(14);
-/// The most objects with a sample in the metrics. The earliest ends are shown.
+/// The maximum number of objects with a sample in the metrics, those that expire first.
 const MOST_OBJECTS: usize = 100;
-/// The most certificates that a line of the log names.
+/// The maximum number of certificates in one log line.
 const MOST_NAMED: usize = 20;
 
-/// The objects that hold certificates, beside APIServices: group, plural, and where in an object the bundles are.
+/// The objects with certificates, except APIServices: group, plural, and a function that returns the bundles of an
+/// object.
 type Holder = (&'static str, &'static str, fn(&Object) -> Vec<&Value>);
 const HOLDERS: [Holder; 3] = [
     ("admissionregistration.k8s.io", "validatingwebhookconfigurations", of_webhooks),
@@ -45,12 +47,12 @@ const HOLDERS: [Holder; 3] = [
     ("apiextensions.k8s.io", "customresourcedefinitions", of_definition),
 ];
 
-/// The ends of all certificates that matter to a server.
+/// The expiry times of all certificates that matter to a server.
 pub(crate) struct CertificateEnds {
     keys: Arc<LiveKeys>,
     aggregator: Arc<Aggregator>,
     client: Client,
-    /// The ends in objects, the earliest first.
+    /// The expiry times of certificates in objects, earliest first.
     of_objects: ArcSwap<Vec<CertificateEnd>>,
 }
 
@@ -60,7 +62,7 @@ impl CertificateEnds {
         Arc::new(Self { keys, aggregator: aggregator.clone(), client, of_objects: ArcSwap::default() })
     }
 
-    /// Looks at objects, and writes to the log, until the server stops.
+    /// Checks objects and writes to the log until the server stops.
     pub(crate) async fn run(self: Arc<Self>, stopping: CancellationToken) {
         let _: Option<()> = stopping.run_until_cancelled_owned(self.keep_up()).await;
     }
@@ -84,7 +86,8 @@ impl CertificateEnds {
         }
     }
 
-    /// Looks through the objects that hold certificates. It may decode many definitions, so no thread of requests does it.
+    /// Checks the objects with certificates. It may decode many definitions, so it runs on no thread that serves
+    /// requests.
     async fn look(self: Arc<Self>) {
         let runtime = tokio::runtime::Handle::current();
         let looked = tokio::task::spawn_blocking(move || {
@@ -118,7 +121,7 @@ impl CertificateEnds {
         Ok(ends)
     }
 
-    /// Names the certificates that end soon in the log. Returns whether there are any.
+    /// Logs the certificates that expire soon. Returns true if there are any.
     fn name(&self, now: SystemTime) -> bool {
         let of_objects = self.of_objects.load();
         let mut ends = self.keys.ends();
@@ -141,7 +144,7 @@ impl CertificateEnds {
         !shown.is_empty()
     }
 
-    /// The metric.
+    /// The metric with expiry times.
     pub(crate) fn samples(&self) -> Vec<Sample> {
         let of_objects = self.of_objects.load();
         let ends = self.keys.ends().into_iter().chain(of_objects.iter().take(MOST_OBJECTS).cloned());

@@ -1,7 +1,7 @@
 //! The settings of a server, as a value.
 //!
-//! The command line fills it from flags and variables, and tests change what they need. Clock and randomness are settings too, so
-//! that a test can drive them.
+//! The command line sets it from flags and environment variables, and tests change single settings. Clock and
+//! randomness are settings too, so that tests can control them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt as _;
@@ -35,64 +35,68 @@ use crate::store::{StoreConfig, StoreRoom};
 /// The number of hash bytes in derived server names.
 const SERVER_ID_BYTES: usize = 16;
 
-/// Settings of a server. `Config::default()` is a server on a free port of the loopback address that keeps nothing.
+/// Settings of a server. `Config::default()` is a server with a store in memory, on a free port of the loopback
+/// address.
 #[derive(Clone)]
 pub struct Config {
     /// The address to listen on. Port 0 is any free port.
     pub bind: SocketAddr,
     /// The store of objects.
     pub store: StoreConfig,
-    /// The directory of certificates, keys and the kubeconfig; `None` makes temporary ones.
+    /// The directory of certificates, keys and the kubeconfig. `None` creates temporary ones.
     pub data_dir: Option<PathBuf>,
-    /// The history window: the time for which lists continue and watches resume. Older history is compacted.
+    /// The history window: the time for which continue tokens and watches can resume. Older history is compacted.
     pub history: Duration,
-    /// True to continue without objects that the store is known to have lost: from the damaged place of its log on, or all of it.
+    /// True to continue without objects that the store has lost: those after a damaged place of its log, or all.
     pub accept_loss: bool,
-    /// The room that a store of this server's own may take.
+    /// The size limits of a store that this server owns.
     pub store_room: StoreRoom,
-    /// The largest write in bytes, an object with its keys: the same on every store, so that each can take another's place.
+    /// The maximum size of a write in bytes: an object with its keys. It is the same for every store, so that any store
+    /// can replace another.
     pub max_object_bytes: usize,
-    /// The largest size of past objects in the cache, in bytes; older ones are read from the store.
+    /// The maximum size of past objects in the cache, in bytes. Older ones are read from the store.
     pub history_bytes: u64,
-    /// The largest size of all views (orders, groups and indexes of queries), in bytes. While one is built they may take twice as
-    /// much.
+    /// The maximum size of all views (orders, groups and indexes of queries), in bytes. Building a view may need twice
+    /// its size.
     pub view_bytes: u64,
-    /// The interval of comparisons of the cache with the store, which repair differences; `None` for never.
+    /// The interval at which the cache is compared with the store and differences are repaired. `None` for never.
     pub cache_check_interval: Option<Duration>,
-    /// The name of this server among others, in its log, its lease and the metric `keelson_server_info`: a DNS subdomain.
+    /// The name of this server in its log, its lease and the metric `keelson_server_info`: a DNS subdomain, unique on
+    /// the store.
     pub server_id: String,
     /// The time for which this server's lease is valid without a renewal, in whole seconds.
     pub identity_duration: Duration,
-    /// The interval of renewals.
+    /// The interval of lease renewals.
     pub identity_interval: Duration,
-    /// True to start even if running servers on the store sign with keys that it does not accept, or the other way round.
+    /// True to start even if this server does not accept the signing keys of running servers on the store, or they not
+    /// its own.
     pub allow_other_keys: bool,
-    /// Certificates: extra names for the serving certificate, or files of one's own.
+    /// Certificates: additional names for the serving certificate, or the operator's files.
     pub pki: PkiOptions,
-    /// The keys and certificates of an earlier server, which one without a data directory takes over instead of new ones.
+    /// The keys and certificates of an earlier server. A server without a data directory uses them instead of new ones.
     pub made_pki: Option<Pki>,
-    /// The time that a node may be missing before its pods are ended.
+    /// The time that a node may be missing before its pods are deleted.
     pub node_quarantine: Duration,
     /// The issuer of service account tokens: a URL, which is also their audience.
     pub service_account_issuer: String,
     /// A file of tokens with their users: `token,user,uid,"group1,group2"`.
     pub token_file: Option<PathBuf>,
-    /// A file of keys that seal continue tokens, one a line: the first one seals, all open.
+    /// A file with keys that encrypt continue tokens, one on each line. The first key encrypts, and all keys decrypt.
     pub token_key_file: Option<PathBuf>,
     /// True if bootstrap tokens are accepted: secrets of their type in `kube-system`.
     pub bootstrap_tokens: bool,
-    /// True if requests without credentials are accepted as those of `system:anonymous`, which is also the default. The
-    /// authentication configuration may set it too.
+    /// True if requests without credentials are accepted as `system:anonymous`, which is also the default. The
+    /// authentication configuration can set this too.
     pub anonymous: Option<bool>,
     /// True if the console is served.
     pub console: bool,
-    /// Whose tokens are believed besides.
+    /// Additional sources of accepted tokens.
     pub authentication: AuthenticationSources,
-    /// The authorizers, in this order. Members of `system:masters` may do everything without them.
+    /// The authorizers, in this order. Members of `system:masters` need no permission from them.
     pub authorization: AuthorizationSource,
-    /// Which plugins of admission are asked of each write.
+    /// The enabled admission plugins.
     pub admission: Selection,
-    /// The settings of these plugins.
+    /// The configuration of admission plugins.
     pub admission_configuration: AdmissionConfiguration,
     /// The audit policy and its backends.
     pub audit: AuditConfig,
@@ -100,39 +104,42 @@ pub struct Config {
     pub encryption: EncryptionConfig,
     /// Settings of the verbs.
     pub registry: RegistryConfig,
-    /// The address at which others reach the server, where it is not the one that it listens on.
+    /// The address at which clients reach the server, if it is not the listening address.
     pub advertise_address: Option<IpAddr>,
-    /// The certificates that sign those of the other servers on the store (PEM): with them servers answer for each other.
+    /// The authorities of the serving certificates of the other servers on the store (PEM). With it, servers forward
+    /// requests to each other.
     pub peer_ca_file: Option<PathBuf>,
-    /// The address at which other servers reach this one, where clients reach it at another.
+    /// The address at which other servers reach this one, if clients use another.
     pub peer_advertise_ip: Option<IpAddr>,
-    /// The port at which they do.
+    /// The port at which other servers reach this one.
     pub peer_advertise_port: Option<u16>,
-    /// The largest number of open connections, a part of the process's limit.
+    /// The maximum number of open connections, a part of the process's descriptor limit.
     pub connections: usize,
-    /// The largest number of outgoing connections to webhooks and aggregated servers, a part of the same.
+    /// The maximum number of outgoing connections to webhooks and aggregated servers, a part of the same limit.
     pub outbound_connections: usize,
     /// Connections to kubelets, pods and services.
     pub nodes: NodeOptions,
-    /// The time that a client may read nothing of a response before it is reset.
+    /// A response is reset if its client reads nothing for this time.
     pub unread: Duration,
-    /// The number of bytes of replaced objects that the snapshots of lists in flight may keep.
+    /// The maximum number of replaced bytes that the snapshots of lists in flight may keep in memory.
     pub pinned_bytes: u64,
-    /// True if another server of this process has created the default objects in this store, so that this one need not check them.
+    /// True if another server of this process has created the default objects in this store, so that this server skips
+    /// them.
     pub bootstrapped: bool,
     /// The limits of concurrent requests.
     pub flow: FlowLimits,
-    /// The time between two looks at the default flow schemas and priority levels.
+    /// The interval at which the default flow schemas and priority levels are checked.
     pub flow_object_interval: Duration,
-    /// Services that are reached elsewhere than at their endpoints.
+    /// Services that are reached at other addresses than their endpoints.
     pub service_routes: ServiceRoutes,
-    /// The proxy by which others than services are called; `None` for no proxy, whatever the environment says.
+    /// The proxy for outgoing calls to hosts other than services. `None` for no proxy, whatever the environment
+    /// contains.
     pub proxy: Option<Proxy>,
-    /// Which controllers run.
+    /// The enabled controllers.
     pub controllers: Switches,
-    /// The time that requests in flight may take to end when the server stops.
+    /// The longest time of requests in flight during a shutdown.
     pub shutdown_grace: Duration,
-    /// The time that a connection without a request stays open then, for its client to read the announcement.
+    /// The time that an idle connection stays open during a shutdown, so that its client can read the announcement.
     pub parting: Duration,
     /// Wall-clock time.
     pub clock: Arc<dyn Clock>,
@@ -199,8 +206,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// A name for a server that was given none: the same at each start, and different for servers on one host with
-    /// different data directories. It has the form of the names that the reference server derives.
+    /// The name of a server without a configured one. It is the same at each start, and different for servers on one
+    /// host with different data directories. It has the form of the names that kube-apiserver derives.
     pub fn derived_server_id(data_dir: &Path) -> String {
         let mut hash = Sha256::new();
         for part in [Self::host_name().as_bytes(), b"keelson", data_dir.as_os_str().as_bytes()] {
@@ -211,7 +218,7 @@ impl Config {
         format!("apiserver-{}", BASE32_NOPAD.encode(&digest[..SERVER_ID_BYTES]).to_ascii_lowercase())
     }
 
-    /// The name of this host, as the system has it.
+    /// The host name of the system.
     pub fn host_name() -> String {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         match host.trim() {
@@ -220,9 +227,9 @@ impl Config {
         }
     }
 
-    /// Has lists of a resource (`secrets`, `roles.rbac.authorization.k8s.io`) never chunked. Resources that show the same
-    /// objects under other names are not chunked either: their tokens would tell the same. The catalogue is that of the
-    /// resources which settings may name.
+    /// Disables chunking for lists of a resource (`secrets`, `roles.rbac.authorization.k8s.io`). Chunking is also
+    /// disabled for resources that show the same objects under other names, since their continue tokens would reveal
+    /// the same. `catalogue` contains the resources that settings may name.
     ///
     /// # Errors
     /// When there is no such resource.

@@ -1,7 +1,8 @@
-//! The console's files, which are public: they contain only the program, whose requests are authorized like all others.
+//! Serves the console's files. They are public: they contain only the program, and its requests are authorized like all
+//! others.
 //!
-//! The content security policy lets the page load its own files and call this server. It forbids inline scripts and styles, frames,
-//! forms to other places, and requests to other hosts.
+//! The content security policy lets the page load its own files and call this server. It forbids inline scripts and
+//! styles, frames, forms to other hosts, and requests to other hosts.
 
 use http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, ETAG, HeaderName, HeaderValue, IF_NONE_MATCH, LOCATION, REFERRER_POLICY,
@@ -18,11 +19,11 @@ use keelson_http::respond;
 /// The content security policy.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; \
                       form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
-/// Files whose path names their version.
+/// The `Cache-Control` of files with a version in their path.
 const LASTING: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
-/// The page, and files by their bare names: they are asked for again, and mostly found unchanged.
+/// The `Cache-Control` of the page, and of files without a version in their path: clients revalidate them.
 const ASKED_AGAIN: HeaderValue = HeaderValue::from_static("public, no-cache");
-/// Smaller files are sent as they are, in bytes.
+/// Files of fewer bytes are not compressed.
 const COMPRESSED_FROM: usize = 1024;
 
 const SAFETY: [(HeaderName, HeaderValue); 6] = [
@@ -34,7 +35,7 @@ const SAFETY: [(HeaderName, HeaderValue); 6] = [
     (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
 ];
 
-/// Answers a request for a part of the console; `None` where it is for something else.
+/// Answers a request for a file of the console. `None` for any other path.
 pub(crate) fn answer(path: &str, parts: &Parts) -> Option<Response<ResponseBody>> {
     if parts.method != Method::GET && parts.method != Method::HEAD {
         return None;

@@ -1,8 +1,9 @@
-//! Starts the clients of the registry inside the server: the bootstrap, and the enabled controllers.
+//! Starts the controllers inside the server, which are clients of the registry: the bootstrap, and the enabled
+//! controllers.
 //!
-//! The bootstrap, the configuration of aggregated servers, the service `kubernetes` and the aggregation of roles run in every
-//! server. One server on a store runs all other controllers, by leader election where the store can be shared. Each is a supervised
-//! task under its name in `--controllers`. `keelson_controllers` implements them.
+//! The bootstrap, the configuration of aggregated servers, the service `kubernetes` and the aggregation of roles run in
+//! every server. All other controllers run in one server on a store, by leader election if the store can be shared.
+//! Each is a supervised task with its name in `--controllers`. `keelson_controllers` implements them.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -30,23 +31,23 @@ use crate::config::Config;
 use crate::keys::LiveKeys;
 use crate::remote::PublishedFields;
 
-/// An address reserved for documentation (RFC 5737): a route to it leaves the host as most others do.
+/// An address reserved for documentation (RFC 5737). The host routes it like most other external addresses.
 const ELSEWHERE: &str = "192.0.2.1:9";
 
 /// The membership of this server on its store.
 pub(crate) struct Membership {
-    /// The address it listens on.
+    /// The listening address.
     pub(crate) addr: SocketAddr,
-    /// The identity of its process among others of its name.
+    /// The identity of this process, to distinguish processes with the same server name.
     pub(crate) holder: String,
-    /// All of them.
+    /// All servers on the store.
     pub(crate) servers: Arc<RegisteredServers>,
 }
 
-/// The publication of storage versions, if it is switched on.
+/// The publication of storage versions, if it is enabled.
 ///
 /// # Errors
-/// When they are not served.
+/// When StorageVersions are not served.
 pub(crate) fn publication(
     config: &Config,
     registry: &Arc<Registry>,
@@ -55,10 +56,11 @@ pub(crate) fn publication(
     is_on.then(|| StorageVersionPublication::new(registry.clone(), &config.server_id)).transpose()
 }
 
-/// The custom resources, and what the server serves as one by itself until a definition of the name is installed.
+/// The custom resources, including those that the server serves by itself until a definition with their name is
+/// installed.
 ///
 /// # Errors
-/// When something that is defined can't be served.
+/// When a definition cannot be served.
 pub(crate) async fn extensions(
     config: &Config,
     registry: &Arc<Registry>,
@@ -72,7 +74,7 @@ pub(crate) async fn extensions(
     Extensions::start(registry.clone(), outbound.clone(), supplied, keelson_builtin::non_structural).await
 }
 
-/// The aggregation of cluster roles, if it is switched on.
+/// The aggregation of cluster roles, if it is enabled.
 ///
 /// # Errors
 /// When the catalogue has no cluster roles.
@@ -84,16 +86,16 @@ pub(crate) fn aggregation(
     is_on.then(|| ClusterRoleAggregation::new(registry.clone()).map(Arc::new)).transpose()
 }
 
-/// The parts that controllers share with other components.
+/// Values that controllers share with other components.
 pub(crate) struct ControllerParts {
     pub(crate) aggregation: Option<Arc<ClusterRoleAggregation>>,
     pub(crate) publication: Option<StorageVersionPublication>,
     pub(crate) extensions: Arc<Extensions>,
     pub(crate) aggregator: Arc<Aggregator>,
     pub(crate) peers: Option<Arc<PeerServers>>,
-    /// The revision up to which flow schemas and priority levels are in effect.
+    /// The revision up to which changes of flow schemas and priority levels are in effect.
     pub(crate) flow: watch::Receiver<Revision>,
-    /// The header fields that no client may set, since servers on the store have published them.
+    /// The header fields that clients must not set, as published by the servers on the store.
     pub(crate) fields: Arc<PublishedFields>,
 }
 
@@ -105,7 +107,7 @@ pub(crate) struct Starting {
 }
 
 impl Starting {
-    /// Waits until this server may write what it stores, as far as that could be published.
+    /// Waits until this server has tried to publish its storage versions, so that it may write.
     pub(crate) async fn may_write(publication: Option<Arc<Publication>>) {
         if let Some(publication) = publication {
             publication.tried().await;
@@ -113,7 +115,7 @@ impl Starting {
     }
 }
 
-/// Starts all of it; how far that has come.
+/// Starts the bootstrap and all controllers. Returns their progress.
 pub(crate) fn spawn(
     config: &Config,
     registry: &Arc<Registry>,
@@ -133,7 +135,7 @@ pub(crate) fn spawn(
         .with_api_services(builtin_services(&registry.surface()))
         .with_flow(flow);
     let progress = bootstrap.progress();
-    // The bootstrap creates the objects that these maintain.
+    // The bootstrap creates the objects that these controllers maintain.
     let publishing = authentication.run(stopping.clone());
     background.spawn("cluster-authentication-info", after(&progress, stopping, publishing));
     background.spawn("kubernetes-service", after(&progress, stopping, service.run(stopping.clone())));
@@ -177,7 +179,7 @@ pub(crate) fn spawn(
     Starting { bootstrap: progress, publication }
 }
 
-/// Does some work once the bootstrap is over, unless the server stops before.
+/// Runs `work` after the bootstrap, unless the server stops earlier.
 fn after<W: Future<Output = ()> + Send + 'static>(
     progress: &Arc<Progress>,
     stopping: &CancellationToken,
@@ -191,7 +193,7 @@ fn after<W: Future<Output = ()> + Send + 'static>(
     }
 }
 
-/// The controllers that run in one server only.
+/// The controllers that run in only one server on the store.
 struct Controllers {
     config: Config,
     registry: Arc<Registry>,
@@ -201,7 +203,7 @@ struct Controllers {
     servers: Arc<RegisteredServers>,
     /// The signer of client certificates.
     signer: watch::Receiver<Arc<ClientSigner>>,
-    /// The certificates by which clients know the server.
+    /// The authorities of the serving certificate, which controllers publish to clients.
     root_certificates: watch::Receiver<String>,
     supervisor: Supervisor,
 }
@@ -276,7 +278,7 @@ impl Controllers {
     }
 }
 
-/// The address that this server advertises to others; `None` for one that cannot be reached. As upstream, an unspecified address
+/// The address that this server advertises to others. `None` if it is unreachable. As upstream, an unspecified address
 /// counts as none.
 pub(crate) fn advertised(config: &Config, addr: SocketAddr) -> Option<IpAddr> {
     match config.advertise_address.filter(|given| !given.is_unspecified()) {
@@ -285,15 +287,15 @@ pub(crate) fn advertised(config: &Config, addr: SocketAddr) -> Option<IpAddr> {
     }
 }
 
-/// The address that documents name as this server's. A server that listens on every address of the host is named by the one at which
-/// others reach it.
+/// The address of this server in documents. A server that listens on all addresses of the host gets the one at which
+/// other hosts reach it.
 pub(crate) fn shown_address(config: &Config, addr: SocketAddr) -> SocketAddr {
     let elsewhere = addr.ip().is_unspecified().then(|| advertised(config, addr)).flatten();
     elsewhere.map_or(addr, |address| SocketAddr::new(address, addr.port()))
 }
 
-/// Warns the operator of an address that no service can lead to. As upstream, the server starts with it: a host that runs
-/// everything may have no other.
+/// Logs a warning if no service can route to the advertised address. As upstream, the server starts anyway, since a
+/// host that runs all components may have no other address.
 pub(crate) fn check_advertised(config: &Config) {
     let given = config.advertise_address.is_some_and(|given| !given.is_unspecified());
     if config.bind.ip().is_loopback() && !given && reachable(config.bind.ip()).is_some() {
@@ -311,7 +313,7 @@ pub(crate) fn check_advertised(config: &Config) {
     }
 }
 
-/// Returns true if other hosts can reach such an address: endpoints can have no other.
+/// Returns true if other hosts can reach the address, as endpoints require.
 const fn is_elsewhere(address: IpAddr) -> bool {
     if address.is_unspecified() || address.is_loopback() || address.is_multicast() {
         return false;
@@ -322,13 +324,13 @@ const fn is_elsewhere(address: IpAddr) -> bool {
     }
 }
 
-/// The address at which others reach a server that listens on `bound`. That is `bound`, or the host's own for all addresses and the
-/// loopback; `None` for a host that cannot be reached.
+/// The address at which other hosts reach a server that listens on `bound`: `bound` itself, or an address of the host
+/// if `bound` is unspecified or loopback. `None` if the host is unreachable.
 fn reachable(bound: IpAddr) -> Option<IpAddr> {
     if is_elsewhere(bound) {
         return Some(bound);
     }
-    // Nothing is sent: this only asks which of its addresses the host would use.
+    // This sends no packet. It only selects the host's source address.
     let socket = UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect(ELSEWHERE).ok()?;
     let address = socket.local_addr().ok()?.ip();

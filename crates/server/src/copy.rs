@@ -1,7 +1,7 @@
 //! Copies all objects from one store to another, for the command line.
 //!
-//! No server may run on either. `keelson_storage::copy` resumes an interrupted copy; this module opens the stores, and prevents
-//! revisions from going back.
+//! No server may run on either store. `keelson_storage::copy` resumes an interrupted copy. This module opens the
+//! stores, and keeps revisions from decreasing.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,17 +20,18 @@ use crate::builtin;
 use crate::encryption::{encrypted, prefix};
 use crate::store::StoreConfig;
 
-/// The start of a copy's revisions above those of its source: more than are written while it is made.
+/// The revisions of a copy start this much above those of its source: more than are written during the copy.
 const REVISION_MARGIN: u64 = 1_000_000;
 
 /// Copies all objects from one store to another, and reports the progress.
 ///
-/// The copy's revisions continue above those of its source, so that no client sees one go back; only etcd cannot do that.
+/// The copy's revisions continue above those of its source, so that no client sees one decrease. Only etcd cannot do
+/// that.
 ///
 /// # Errors
-/// A store cannot be opened or fails, or the source is still being written. A value cannot be decrypted by `encryption`. The source
-/// does not exist, or is empty without `allow_empty`, or the target contains something else. Copied objects stay, and the same call
-/// continues.
+/// A store cannot be opened or fails, or the source is still being written. `encryption` cannot decrypt a value. The
+/// source does not exist, or is empty without `allow_empty`, or the target contains other data. After an error the
+/// copied objects stay, and the same call continues.
 pub async fn copy_store(
     from: &StoreConfig,
     to: &StoreConfig,
@@ -45,7 +46,7 @@ pub async fn copy_store(
             "memory: names a store that ends with this command, so there is nothing to copy from it or into it"
         );
     }
-    // A writer that dies fails the call that waits for it, and the copy with it.
+    // No watchdog is needed: if a writer task dies, the call that waits for it fails, and so does the copy.
     let unwatched = Supervisor::default();
     let source = from.open_existing(&unwatched).await.context("opening the source")?.store;
     copy::check_source(&*source).await?;
@@ -56,8 +57,8 @@ pub async fn copy_store(
     let newest = source.current_revision().await.context("reading the source")?;
     let least = Revision::new(newest.get().saturating_add(REVISION_MARGIN));
     {
-        // ORDER: before its revisions are raised, which a copy that is refused must not do: watches of servers that run on
-        // the target end by it. The store is closed again, since some can be opened once at a time.
+        // ORDER: the target is checked before its revisions are raised, since that ends the watches of servers that run
+        // on it. It is closed again, since some stores can be opened only once at a time.
         let target = to.open_target(Revision::ZERO, &unwatched).await.context("opening the target")?.store;
         copy::check_target(&*target).await?;
     }
@@ -77,7 +78,7 @@ pub async fn copy_store(
     Ok(copy::copy(&*source, &*target, |key| expiry(builtin::catalogue(), key, now), report).await?)
 }
 
-/// The providers of a configuration, whose key services are called once.
+/// The providers of an encryption configuration. Calls the key services once.
 async fn transformers(file: &Path) -> anyhow::Result<Arc<Transformers>> {
     let loaded = ConfigurationFile::read(file, false).context("reading --encryption-provider-config")?;
     let environment = Environment {
@@ -92,7 +93,7 @@ async fn transformers(file: &Path) -> anyhow::Result<Arc<Transformers>> {
     Ok(Arc::new(made))
 }
 
-/// Refuses to copy encrypted values to keys of another prefix: the key in etcd is authenticated with a value.
+/// Refuses to copy encrypted values to keys with another prefix, since the key in etcd is authenticated with the value.
 async fn check_keys(from: &StoreConfig, to: &StoreConfig, source: &dyn Store) -> anyhow::Result<()> {
     const SAME: &str = "/registry";
     let prefix = |config| prefix(config).unwrap_or_else(|| SAME.to_owned());
@@ -109,7 +110,7 @@ async fn check_keys(from: &StoreConfig, to: &StoreConfig, source: &dyn Store) ->
     Ok(())
 }
 
-/// When an object ends by itself that is written now, if ever.
+/// The time at which an object written now expires. `None` for objects that do not expire.
 fn expiry(catalogue: &Catalogue, key: &StoreKey, now: SystemTime) -> Option<SystemTime> {
     let mut collections = catalogue.collections().iter();
     let collection = collections.find(|collection| key.as_str().starts_with(&collection.key_prefix()))?;

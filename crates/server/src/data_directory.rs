@@ -1,7 +1,8 @@
-//! The data directory: which server owns it, and in which store the servers that run on it keep their objects.
+//! The data directory: its lock, and a note with the store that its servers use.
 //!
-//! A server without a store in the directory locks it all the same, since its keys and its kubeconfig lie there. The note about the store
-//! names no user and no password. By it commands and starts know an absent store from an empty one, and an earlier one from today's.
+//! A server with its store elsewhere locks the directory too, since its keys and its kubeconfig are there. The note
+//! contains no user name and no password. With it, commands and starts distinguish a missing store from an empty one,
+//! and the earlier store from the current one.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,8 +17,8 @@ use keelson_supervision::Supervisor;
 use crate::config::Config;
 use crate::store::{Opened, StoreConfig};
 
-/// The longest wait of a start for a data directory that another process holds. A process that was forked and runs no program of its own
-/// yet holds it too.
+/// The longest wait of a start for a data directory that another process has locked. A forked child process holds the
+/// lock too until it executes its program.
 const LOCK_PATIENCE: Duration = Duration::from_secs(2);
 /// The pause between two attempts to lock the directory.
 const LOCK_POLL: Duration = Duration::from_millis(20);
@@ -25,11 +26,11 @@ const LOCK_POLL: Duration = Duration::from_millis(20);
 /// The file with the note.
 pub(crate) const NOTE: &str = "keelson.store";
 
-/// In which store the servers of a data directory keep their objects, as they noted at their last start.
+/// The store of a data directory's servers, as noted at their last start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotedStore {
     Memory,
-    /// SQLite in the data directory itself, wherever that is moved.
+    /// SQLite in the data directory itself, even if that is moved.
     Here,
     Sqlite(PathBuf),
     Postgres(String),
@@ -37,7 +38,7 @@ pub(crate) enum NotedStore {
 }
 
 impl NotedStore {
-    /// The note for a store; none for one that was opened elsewhere.
+    /// The note for a store. `None` for a store that was opened elsewhere.
     pub(crate) fn of(store: &StoreConfig, data_dir: &Path) -> Option<Self> {
         match store {
             StoreConfig::Memory | StoreConfig::InMemory(_) => Some(Self::Memory),
@@ -51,7 +52,7 @@ impl NotedStore {
         }
     }
 
-    /// Reads the note of a data directory. One that can't be read counts as none.
+    /// Reads the note of a data directory. `None` if it cannot be read.
     pub(crate) fn read(data_dir: &Path) -> Option<Self> {
         let text = keelson_access::pki::files::read_if_exists(&data_dir.join(NOTE)).ok()??;
         let (kind, place) = text.trim_end().split_once(' ').unwrap_or((text.trim_end(), ""));
@@ -65,7 +66,7 @@ impl NotedStore {
         }
     }
 
-    /// The content of the note.
+    /// The content of the note's file.
     pub(crate) fn to_line(&self) -> String {
         match self {
             Self::Memory => "memory\n".to_owned(),
@@ -76,7 +77,7 @@ impl NotedStore {
         }
     }
 
-    /// The tool to use in place of the commands that only the embedded store has.
+    /// The tool that replaces commands which only the embedded store supports.
     fn instead(&self) -> String {
         match self {
             Self::Memory => "a store in memory ends with its server, and `kubectl get` is all that reads it".to_owned(),
@@ -102,10 +103,10 @@ impl fmt::Display for NotedStore {
     }
 }
 
-/// Refuses a data directory whose servers keep their objects elsewhere, for commands that read the embedded store.
+/// Refuses a data directory whose servers use another store, for commands that read the embedded store.
 ///
 /// # Errors
-/// Names the store that the servers use, and the way to do it there.
+/// Names the store in use, and the tool for it.
 pub(crate) fn check_embedded(data_dir: &Path) -> anyhow::Result<()> {
     let directory = data_dir.display();
     let has_store = SqliteConfig::file_in(data_dir).exists();
@@ -129,7 +130,7 @@ pub(crate) fn check_embedded(data_dir: &Path) -> anyhow::Result<()> {
     );
 }
 
-/// Logs a warning where a server keeps its objects elsewhere than those that ran on its data directory before.
+/// Logs a warning if the store of this server differs from that of earlier servers on its data directory.
 pub(crate) fn warn_of_other_store(config: &Config) {
     let Some(data_dir) = &config.data_dir else { return };
     if let (Some(before), Some(now)) = (NotedStore::read(data_dir), NotedStore::of(&config.store, data_dir))
@@ -139,16 +140,17 @@ pub(crate) fn warn_of_other_store(config: &Config) {
     }
 }
 
-/// Opens the store of a server. It has to be there and to hold objects if the servers of the data directory kept theirs in a store that
-/// lasts. That holds for another store too: a mistyped name is no new cluster.
+/// Opens the store of a server. If earlier servers of the data directory used a persistent store, the store must exist
+/// and contain objects. This holds for another configured store too, since a mistyped name must not begin a new
+/// cluster.
 ///
 /// # Errors
-/// When it can't be opened, or is gone or empty and that is not accepted.
+/// When the store cannot be opened, or is missing or empty without `accept_loss`.
 pub(crate) async fn open_store(config: &Config, least: Revision, supervisor: &Supervisor) -> anyhow::Result<Opened> {
     let (store, room, accept) = (&config.store, &config.store_room, config.accept_loss);
     let both = config.data_dir.as_deref().and_then(|data_dir| {
         let (noted, now) = (NotedStore::read(data_dir)?, NotedStore::of(store, data_dir)?);
-        // A store in memory is always a new one.
+        // A store in memory is new at each start.
         (noted != NotedStore::Memory && now != NotedStore::Memory).then_some((noted, now))
     });
     let Some((noted, now)) = both else {
@@ -177,35 +179,35 @@ pub(crate) async fn open_store(config: &Config, least: Revision, supervisor: &Su
     }
     ensure!(accept, lost());
     tracing::warn!(store = %now, before = %noted, "beginning with an empty store in place of the one of before");
-    // Some stores can be opened once at a time, and closing one waits for its threads.
+    // Some stores can be opened only once at a time, and closing one waits for its threads.
     tokio::task::spawn_blocking(|| drop(opened)).await?;
     store.open(Revision::new(ACCEPTED_LOSS_MARGIN), false, supervisor, room, accept).await
 }
 
-/// Returns true for an error which says that there is no store.
+/// Returns true for an error because the store does not exist.
 fn is_missing(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref(), Some(OpenError::NoStore { .. }))
         || matches!(error.downcast_ref(), Some(PostgresError::NoStore))
 }
 
-/// The lock of a data directory by a server whose store is elsewhere.
+/// The lock of a data directory by a server whose store does not lock it.
 #[must_use = "the directory is given up when this is dropped"]
 pub(crate) struct OwnDirectory {
     lock: Option<DirectoryLock>,
-    /// The directory, if it was made for this server.
+    /// The directory, if it was created for this server.
     made: Option<PathBuf>,
 }
 
 impl OwnDirectory {
-    /// Takes the data directory: alone where no other server may run on the same store, and with others where servers share it. Waits
-    /// a moment for a server that is about to end.
+    /// Locks the data directory: exclusively, or together with others if servers share the store. Waits a moment for a
+    /// server that is about to end.
     ///
     /// # Errors
-    /// When another server has it.
+    /// When another server has locked it.
     pub(crate) async fn take(config: &Config) -> anyhow::Result<Self> {
         let Some(directory) = &config.data_dir else { return Ok(Self { lock: None, made: None }) };
         let take = match &config.store {
-            // The store has taken it.
+            // The store has locked it.
             StoreConfig::Sqlite(store) if is_same(store, directory) => return Ok(Self { lock: None, made: None }),
             StoreConfig::Sqlite(_) | StoreConfig::Memory | StoreConfig::InMemory(_) => DirectoryLock::take,
             StoreConfig::Postgres(_) | StoreConfig::Etcd(_) | StoreConfig::Shared(_) => DirectoryLock::share,
@@ -220,7 +222,7 @@ impl OwnDirectory {
         }
     }
 
-    /// Gives it up again, for a start that is refused. A directory that was made for it goes, unless something else lies in it.
+    /// Releases the directory of a start that failed. Removes it if it was created for this server and is empty.
     pub(crate) fn take_back(self) {
         if let (Some(lock), Some(directory)) = (self.lock, self.made) {
             // A failure leaves an empty directory.
@@ -229,7 +231,7 @@ impl OwnDirectory {
     }
 }
 
-/// Returns true for two paths that lead to the same directory.
+/// Returns true if both paths are the same directory.
 pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
     let resolved = |path: &Path| path.canonicalize().or_else(|_| std::path::absolute(path)).ok();
     one == other || resolved(one).is_some_and(|one| resolved(other) == Some(one))

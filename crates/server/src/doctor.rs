@@ -1,6 +1,6 @@
-//! Looks at stores and disks for `keelson doctor`, which knows no engine.
+//! Checks stores and disks for `keelson doctor`, which depends on no storage engine.
 //!
-//! Nothing is made or changed: a store that is absent stays absent.
+//! The checks create and change nothing: a missing store stays missing.
 
 use std::path::Path;
 
@@ -11,18 +11,18 @@ use keelson_supervision::Supervisor;
 
 use crate::store::StoreConfig;
 
-/// The free and the total bytes of the file system that a directory is in.
+/// The free and the total bytes of a directory's file system.
 ///
 /// # Errors
-/// When it does not say.
+/// When the system call fails.
 pub fn disk_room(directory: &Path) -> std::io::Result<(u64, u64)> {
     SystemDisk.room(directory).map(|room| (room.free, room.total))
 }
 
-/// Opens a store that is there, as a server does, and returns its newest revision. Makes none.
+/// Opens an existing store as a server does, and returns its newest revision. Creates none.
 ///
 /// # Errors
-/// When there is none, or it can't be opened or read.
+/// When there is no store, or it cannot be opened or read.
 pub async fn reach_store(store: &StoreConfig) -> anyhow::Result<Revision> {
     let opened = store.open_existing(&Supervisor::default()).await?;
     opened.store.current_revision().await.context("reading the newest revision")

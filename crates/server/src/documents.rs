@@ -1,6 +1,6 @@
-//! The documents of a server, with the built-in schemas and kinds that they share.
+//! The discovery and OpenAPI documents of a server, with the built-in schemas and kinds that they share.
 //!
-//! They include the resources of aggregated servers and peers; `http/pages/documentation.rs` joins them.
+//! They include the resources of aggregated servers and peers, which `http/pages/documentation.rs` merges.
 
 use std::sync::Arc;
 
@@ -11,24 +11,24 @@ use keelson_openapi::{SharedDefinitions, VersionDescription};
 use keelson_resources::Catalogue;
 use keelson_schema::Schemas;
 
-/// The servers beside this one whose resources are described.
+/// The other servers whose resources the documents include.
 #[derive(Clone)]
 pub(crate) struct OtherServers {
-    /// The aggregated ones.
+    /// The aggregated servers.
     pub(crate) aggregator: Arc<Aggregator>,
-    /// The peers on the same store, where servers answer for each other.
+    /// The peers on the same store, if servers answer for each other.
     pub(crate) peers: Option<Arc<PeerServers>>,
 }
 
-/// The documents of whatever is served here and by others. The definitions of all kinds come from these schemas, and the
-/// catalogue has the kinds whose every version `DeleteOptions` and `WatchEvent` go by, as in the reference server.
+/// The documents of this server and of others. The definitions of all kinds come from these schemas. As upstream,
+/// `DeleteOptions` and `WatchEvent` list every version of every kind in the catalogue.
 pub(crate) fn documentation(catalogue: &Catalogue, schemas: &'static Schemas, others: OtherServers) -> Documentation {
     let shared = SharedDefinitions::new(schemas, &VersionDescription::all(catalogue), GIT_VERSION);
     Documentation::new(shared, others)
 }
 
 impl pages::OtherServers for OtherServers {
-    /// The sum of both numbers goes up with each of them.
+    /// The sum, since it increases with each of the two generations.
     fn generation(&self) -> u64 {
         self.aggregator.discovery().generation() + self.peers.as_ref().map_or(0, |peers| peers.generation())
     }

@@ -1,7 +1,8 @@
 //! Encryption at rest of a server: its settings, its store, its health checks and its metrics.
 //!
-//! The file is read before anything is created, and its key services are called once before the store is read, so that a start with
-//! a working service reads everything at once. A service that does not answer blocks no start: unreadable values are read later.
+//! The file is read before the server creates anything. Its key services are called once before the store is read, so
+//! that all values can be decrypted if the services work. A service that does not answer blocks no start: unreadable
+//! values are read later.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -26,35 +27,35 @@ use crate::store::StoreConfig;
 /// The settings of encryption.
 #[derive(Clone, Debug, Default)]
 pub struct EncryptionConfig {
-    /// The file with an `EncryptionConfiguration`; `None` stores objects as they are.
+    /// The file with an `EncryptionConfiguration`. `None` stores objects without encryption.
     pub file: Option<PathBuf>,
     /// True if the file is read again when it changes.
     pub reloads: bool,
     /// True if KMS v1 is permitted: the feature gate `KMSv1`.
     pub first_kms: bool,
-    /// The pauses between looks at the file and checks of key services, where they are not the usual ones: for tests.
+    /// The check intervals of the file and of key services, if not the defaults: for tests.
     pub pauses: Option<EncryptionPauses>,
 }
 
-/// The pauses of what follows a configuration.
+/// The intervals of the checks of a configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct EncryptionPauses {
-    /// Between looks at the file.
+    /// The interval of checks of the file.
     pub file: Duration,
-    /// Between checks of key services that are well.
+    /// The interval of checks of healthy key services.
     pub good: Duration,
-    /// Between checks of those that are not.
+    /// The interval of checks of failing key services.
     pub bad: Duration,
 }
 
-/// A configuration that was read.
+/// A configuration that was read from its file.
 pub(crate) struct Loaded {
     file: ConfigurationFile,
     transformers: Arc<Transformers>,
     environment: Environment,
 }
 
-/// The encryption of a server that runs.
+/// The encryption of a running server.
 #[derive(Clone)]
 pub(crate) struct Encryption {
     reloader: Arc<Reloader>,
@@ -65,7 +66,7 @@ impl Loaded {
     /// Reads the configuration of a server, if it has one.
     ///
     /// # Errors
-    /// In upstream's words.
+    /// With upstream's texts.
     pub(crate) fn read(config: &Config) -> anyhow::Result<Option<Self>> {
         let EncryptionConfig { file, reloads, first_kms, pauses } = &config.encryption;
         let Some(path) = file else {
@@ -85,7 +86,7 @@ impl Loaded {
         Ok(Some(Self { file, transformers, environment }))
     }
 
-    /// Puts encryption before an engine, if a configuration was read.
+    /// Wraps a storage engine with encryption, if a configuration was read.
     pub(crate) async fn over(
         loaded: Option<Self>,
         config: &Config,
@@ -106,7 +107,7 @@ impl Loaded {
 }
 
 impl Encryption {
-    /// Follows the file and the key services until the server stops. Values that may have become readable are read again.
+    /// Follows the file and the key services until the server stops. Reads values again that may have become readable.
     pub(crate) fn follow(&self, cache: &Arc<Cache>, background: &TaskGroup, stopping: &CancellationToken) {
         let (reloader, told) = (self.reloader.clone(), stopping.clone());
         let (mut recoveries, cache) = (reloader.recoveries(), cache.clone());
@@ -116,7 +117,7 @@ impl Encryption {
         let told = stopping.clone();
         background.spawn("unreadable-values", async move {
             let reading = async {
-                // A service may have answered since the cache was loaded.
+                // A key service may have begun to answer since the cache was loaded.
                 cache.reread_unreadable().await;
                 while recoveries.changed().await.is_ok() {
                     cache.reread_unreadable().await;
@@ -127,13 +128,13 @@ impl Encryption {
         });
     }
 
-    /// Adds the checks of the key services.
+    /// Adds the health checks of the key services.
     pub(crate) fn check(&self, checks: HealthChecks) -> HealthChecks {
         self.reloader.checks().into_iter().fold(checks, |checks, (name, check)| checks.add(name, check))
     }
 }
 
-/// Warns of a file that others than its owner can read.
+/// Logs a warning if other users than its owner can read the file.
 fn warn_of_readable(file: &Path) {
     const OTHERS: u32 = 0o077;
     let mode = std::fs::metadata(file).map_or(0, |found| found.permissions().mode() & 0o7777);
@@ -146,7 +147,7 @@ fn warn_of_readable(file: &Path) {
     }
 }
 
-/// An engine behind encryption, by the resources of this program.
+/// A storage engine with encryption for the built-in resources.
 pub(crate) fn encrypted(
     store: Arc<dyn Store>,
     transformers: Arc<Transformers>,
@@ -155,7 +156,7 @@ pub(crate) fn encrypted(
     EncryptedStore::new(store, transformers, resources(builtin::catalogue()), prefix(config))
 }
 
-/// The prefix of keys in etcd, which is authenticated with each value.
+/// The prefix of keys in etcd. Each value is authenticated with its key.
 pub(crate) fn prefix(config: &StoreConfig) -> Option<String> {
     match config {
         StoreConfig::Etcd(etcd) => Some(etcd.prefix.clone()),
@@ -167,7 +168,7 @@ pub(crate) fn prefix(config: &StoreConfig) -> Option<String> {
     }
 }
 
-/// The resources of a catalogue by the prefix of their keys. Objects that are shown in several groups belong to the first.
+/// The resources of a catalogue by their key prefix. Objects that several groups serve belong to the first group.
 fn resources(catalogue: &Catalogue) -> Resources {
     let named = catalogue.collections().iter().filter_map(|collection| {
         let resource = collection.resources.first()?;

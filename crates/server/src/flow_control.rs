@@ -1,6 +1,6 @@
-//! Has the flow control of requests follow the stored flow schemas and priority levels, and lend seats between levels.
+//! Applies the stored flow schemas and priority levels to the flow control of requests, and lends seats between levels.
 //!
-//! Both run in every server, since each has seats of its own.
+//! Both tasks run in every server, since each server has its own seats.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use keelson_http::filters::FlowControl;
 use keelson_registry::Registry;
 use keelson_supervision::TaskGroup;
 
-/// The time between two adjustments of the seats of levels, as upstream has it.
+/// The interval at which the seats of levels are adjusted, as upstream.
 const ADJUSTMENT: Duration = Duration::from_secs(10);
 
 /// The flow schemas and priority levels in the cache of a server.
@@ -23,7 +23,7 @@ pub(crate) fn objects(registry: &Registry) -> anyhow::Result<FlowConfiguration> 
     Ok(FlowConfiguration::new(registry.cache(), [&schemas, &levels])?)
 }
 
-/// Starts both, in every server.
+/// Starts both tasks.
 pub(crate) fn follow(objects: FlowConfiguration, control: &FlowControl, background: &TaskGroup) {
     let configured = control.clone();
     let apply = move |schemas, levels| configured.configure(schemas, levels);

@@ -1,8 +1,8 @@
-//! The checks of `/livez`, `/readyz` and `/healthz` of a server. Steps of the bootstrap and background tasks that the reference
-//! server has too have its names.
+//! The checks of `/livez`, `/readyz` and `/healthz`. Bootstrap steps and background tasks that kube-apiserver has too
+//! have its check names.
 //!
-//! A server is live as long as each of its background tasks is. With the store away it stays live: it serves its cache, and a
-//! restart would lose that. `/livez` therefore checks no step of the start, and not the store.
+//! A server is live while all of its background tasks run. It stays live while the store is unreachable, since it
+//! serves its cache, and a restart would lose that. `/livez` therefore checks neither the store nor steps of the start.
 
 use std::sync::Arc;
 
@@ -15,22 +15,23 @@ use crate::controllers::Starting;
 use crate::encryption::Encryption;
 use crate::probe::LogProbe;
 
-/// The hook that is over when this server has published what it stores.
+/// The check that passes after this server has published its storage versions.
 const PUBLICATION_HOOK: &str = "poststarthook/built-in-resources-storage-version-updater";
-/// The check of the store, of whatever kind. A server that fails only this check and those that it includes still answers from its cache.
+/// The check of the store, for any engine. A server that fails only this check and those that it includes still answers
+/// from its cache.
 const STORE: &str = "store";
-/// The name of that check for clients of the reference server.
+/// The store check under the name that clients of kube-apiserver use.
 const ETCD: &str = "etcd";
-/// The hook that is over when the store has answered.
+/// The check that passes after the store has answered.
 const STORAGE_READINESS: &str = "poststarthook/storage-readiness";
-/// The check that the cache hears from the store.
+/// The check that the cache receives events from the store.
 const CACHE: &str = "informer-sync";
 
-/// The task that goes through the steps of the bootstrap.
+/// The task that runs the steps of the bootstrap.
 const BOOTSTRAP: &str = "bootstrap";
 
-/// Hooks of the reference server, and the background task here that does the work of each. All are at work before the first request
-/// is answered; those of which one server on a store does the work of all are well on the others.
+/// Hooks of kube-apiserver, with the background task here that does the same work. All tasks run before the first
+/// request is answered. If a task works in only one server on the store, its check passes in the others.
 const HOOKS: [(&str, &str); 15] = [
     ("poststarthook/generic-apiserver-start-informers", "cache-tail"),
     ("poststarthook/start-apiextensions-informers", "cache-tail"),
@@ -49,8 +50,8 @@ const HOOKS: [(&str, &str); 15] = [
     ("poststarthook/kube-apiserver-autoregistration", "automatic-api-services"),
 ];
 
-/// The checks of a server over a store and a cache, which say how these are. `refusal` is the reason for which a store that works
-/// refuses new data: a server of it is ready, since making room needs it.
+/// The checks of a server. `store` and `cache` return the results for these. `refusal` returns the reason why a working
+/// store refuses new data. Such a server is ready, since freeing space needs it.
 pub(crate) fn health(
     supervisor: &Supervisor,
     (store, refusal): (
@@ -70,7 +71,7 @@ pub(crate) fn health(
     let well = shared.add(STORE, move || named_store()).add(ETCD, move || etcd()).add_runtime(supervisor.clone());
     let well = well.note(STORE, refusal.clone()).note(ETCD, refusal);
     let well = well.add(CACHE, cache).add(STORAGE_READINESS, move || readiness());
-    // The cache hears nothing of a store that is away, and answers all the same.
+    // The cache gets no events from an unreachable store, but still answers reads.
     let well = [ETCD, CACHE, STORAGE_READINESS].into_iter().fold(well, |well, part| well.including(STORE, part));
     let well = with_hooks(well, supervisor, HOOKS.into_iter());
     let well = Progress::steps().fold(well, |well, step| {
@@ -86,7 +87,7 @@ pub(crate) fn health(
         }),
         None => well,
     };
-    // As upstream has it, a key service that fails is a reason to start anew, too.
+    // As upstream, a failing key service also makes the server not live.
     let [live, well] = [live, well].map(|checks| match encryption {
         Some(encryption) => encryption.check(checks),
         None => checks,
@@ -94,7 +95,7 @@ pub(crate) fn health(
     Health::new(live, well, stopping.clone())
 }
 
-/// A check for each hook, which fails when the task has died that does its work.
+/// Adds a check for each hook, which fails if the hook's task has died.
 fn with_hooks(
     checks: HealthChecks,
     supervisor: &Supervisor,

@@ -1,6 +1,6 @@
-//! Tokens of others: the issuers and the webhook of the settings, which know the users of tokens that this server did not issue.
+//! Tokens from other issuers: the OpenID Connect issuers and the token webhook of the settings.
 //!
-//! They are asked after the server itself, the issuers first, as upstream has it.
+//! As upstream, they get a token after the server's own authenticators, the issuers before the webhook.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,14 +15,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 
-/// Whose tokens are believed besides the server's own.
+/// The sources of accepted tokens other than the server itself.
 #[derive(Clone, Debug, Default)]
 pub struct AuthenticationSources {
-    /// A file of issuers, and of where requests without credentials are taken, in upstream's form. It is read again when it changes.
+    /// An `AuthenticationConfiguration` file with issuers and with the paths open to anonymous requests. It is read
+    /// again when it changes.
     pub file: Option<PathBuf>,
-    /// One issuer, where there is no file.
+    /// A single issuer from flags, if there is no file.
     pub oidc: Option<OidcFlags>,
-    /// A webhook that knows tokens.
+    /// A webhook that authenticates tokens.
     pub webhook: Option<TokenWebhook>,
 }
 
@@ -45,12 +46,12 @@ impl AuthenticationSources {
     }
 }
 
-/// A webhook that knows tokens.
+/// A webhook that authenticates tokens.
 #[derive(Clone, Debug)]
 pub struct TokenWebhook {
-    /// A kubeconfig that says where it is.
+    /// A kubeconfig with the webhook's address.
     pub file: PathBuf,
-    /// The version of reviews that it understands.
+    /// The version of TokenReview that it supports.
     pub version: ReviewVersion,
     /// The time for which results are cached.
     pub keep: Duration,
@@ -84,7 +85,7 @@ impl Foreign {
         Ok(Self { issuers: issuers.map(Arc::new), webhook })
     }
 
-    /// All of them, in the order in which they are asked.
+    /// All authenticators, in the order in which they are tried.
     pub(crate) fn all(&self) -> Vec<Arc<dyn ForeignTokens>> {
         let issuers = self.issuers.iter().map(|issuers| issuers.clone() as Arc<dyn ForeignTokens>);
         let webhook = self.webhook.iter().map(|webhook| webhook.clone() as Arc<dyn ForeignTokens>);

@@ -1,8 +1,8 @@
-//! The certificates and keys of a server, which take effect as soon as their files change.
+//! The certificates and keys of a server, which are applied as soon as their files change.
 //!
-//! The files are checked every second, and the ends of certificates every five seconds. Unusable files change nothing: a
-//! certificate and its key never change at the same moment. Open connections keep their certificate, but the certificates of their
-//! clients are verified again at the next request.
+//! The files are checked every second, and the expiry of certificates every five seconds. Unusable files change
+//! nothing, since a certificate and its key are never written at the same moment. Open connections keep their serving
+//! certificate, but client certificates are verified again at the next request.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -28,12 +28,12 @@ use crate::peer_access;
 use crate::remote;
 use crate::settings::Settings;
 
-/// The time between two looks at the ends of certificates.
+/// The interval at which the expiry of certificates is checked.
 const RENEWAL_LOOK: Duration = Duration::from_secs(5);
-/// The time after a failed renewal before the next one.
+/// The time from a failed renewal to the next attempt.
 const RENEWAL_RETRY: Duration = Duration::from_secs(60 * 60);
 
-/// The kubeconfig of the administrator: its file, and the URL in it.
+/// The administrator's kubeconfig: its file, and the server URL in it.
 pub(crate) type Kubeconfig = (PathBuf, String);
 
 /// The keys of a running server.
@@ -41,7 +41,7 @@ pub(crate) struct LiveKeys {
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     renewal_time: RenewalTime,
-    /// The renewed certificates that could not be written yet.
+    /// Renewed certificates that could not be written yet.
     unwritten: Mutex<Option<Renewal<Pki>>>,
     data_dir: Option<PathBuf>,
     options: PkiOptions,
@@ -54,7 +54,7 @@ pub(crate) struct LiveKeys {
     root_certificates: watch::Sender<String>,
     signer: watch::Sender<Arc<ClientSigner>>,
     issuer: Arc<TokenIssuer>,
-    /// The trust settings published to other servers.
+    /// The trust settings that this server publishes to the others on the store.
     published: watch::Sender<BTreeMap<String, String>>,
     unchanging: BTreeMap<String, String>,
     reads: FileReads,
@@ -64,7 +64,7 @@ impl LiveKeys {
     /// The keys at the start of a server.
     ///
     /// # Errors
-    /// They are unusable, or would let any client impersonate others.
+    /// They are unusable, or would let any client impersonate other users.
     pub(crate) fn new(config: &Config, pki: &Pki, issuer: &Arc<TokenIssuer>) -> anyhow::Result<Self> {
         let told = AuthenticationInfo::of(pki).context("reading the certificate authorities")?;
         let believes_proxies = peer_access::believes_proxies(config);
@@ -107,12 +107,12 @@ impl LiveKeys {
         self.published.subscribe()
     }
 
-    /// The reads of the files.
+    /// The counts of file reads.
     pub(crate) fn reads(&self) -> &FileReads {
         &self.reads
     }
 
-    /// The settings of the listener.
+    /// The TLS settings of the listener.
     pub(crate) fn tls(&self) -> TlsSettings {
         self.tls.clone()
     }
@@ -127,17 +127,17 @@ impl LiveKeys {
         self.authentication.subscribe()
     }
 
-    /// The certificates by which clients know the server, in PEM.
+    /// The authorities of the serving certificate, in PEM.
     pub(crate) fn root_certificates(&self) -> watch::Receiver<String> {
         self.root_certificates.subscribe()
     }
 
-    /// When the certificates end.
+    /// The expiry times of the certificates.
     pub(crate) fn ends(&self) -> Vec<CertificateEnd> {
         self.current.load().ends(&self.options)
     }
 
-    /// Reads the files again whenever one of them changes, and renews certificates before they end, until the server stops.
+    /// Reads files again when they change, and renews certificates before they expire, until the server stops.
     pub(crate) fn follow(
         self: Arc<Self>,
         outbound: &Arc<Outbound>,
@@ -152,7 +152,7 @@ impl LiveKeys {
 
     async fn keep_up(self: Arc<Self>, outbound: Arc<Outbound>, kubeconfig: Option<Kubeconfig>) {
         let mut changes = FileChanges::of_all(Pki::files(self.data_dir.as_deref(), &self.options)).await;
-        // Changes since the start count too.
+        // Changes of the files since the start are applied too.
         self.follow_files(&outbound).await;
         let mut looks = tokio::time::interval(RENEWAL_LOOK);
         looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -195,13 +195,14 @@ impl LiveKeys {
         }
     }
 
-    /// Makes new certificates in the place of those that end soon, has them count, and writes them.
+    /// Replaces certificates that expire soon by new ones, applies these, and writes them.
     fn renew(&self, outbound: &Outbound, kubeconfig: Option<&Kubeconfig>) -> anyhow::Result<()> {
         let known = self.current.load_full();
         let now = self.clock.now();
         let mut unwritten = self.unwritten.lock();
         if let Some(renewal) = known.renewed(&self.options, self.renewal_time, now, &*self.random)? {
-            // ORDER: they count before they are written. A full disk must not end what clients are served with.
+            // ORDER: they are applied before they are written, since a full disk must not leave clients with expired
+            // certificates.
             self.adopt(&known, renewal.pki.clone(), outbound)?;
             tracing::info!(certificates = renewal.renewed.join(","), "certificates of this server were renewed");
             *unwritten = Some(renewal);
@@ -224,11 +225,11 @@ impl LiveKeys {
         self.adopt(&known, next, outbound)
     }
 
-    /// Makes other keys and certificates count. Returns whether something has changed.
+    /// Applies new keys and certificates. Returns true if something changed.
     fn adopt(&self, known: &Pki, next: Pki, outbound: &Outbound) -> anyhow::Result<bool> {
         let told = AuthenticationInfo::of(&next).context("reading the certificate authorities")?;
         let believed = believed(&told, self.believes_proxies)?;
-        // ORDER: whatever can fail comes before anything counts.
+        // ORDER: all steps that can fail come before the first change.
         let has_other_signer = next.has_other_signer(known);
         let signer = next.client_signer().context("reading the authority that signs certificates of clients")?;
         let has_new_token_keys = self.issuer.change(&next.service_account).context("reading the keys of tokens")?;
@@ -275,7 +276,7 @@ fn published(
 /// The trusted authorities of client certificates.
 ///
 /// # Errors
-/// Any client could impersonate others.
+/// Any client could impersonate other users.
 fn believed(told: &AuthenticationInfo, believes_proxies: bool) -> anyhow::Result<AuthenticationInfo> {
     if believes_proxies {
         peer_access::check_front_proxies(told)?;

@@ -1,5 +1,5 @@
-//! A whole API server from its parts: store, cache, registry, controllers and the HTTP edge, started and stopped in
-//! the right order. Only this crate knows which engine is behind the store.
+//! A whole API server: creates the store, cache, registry, controllers and HTTP listener, and starts and stops them in
+//! the right order. Only this crate knows the storage engines.
 
 mod audit;
 mod backup;

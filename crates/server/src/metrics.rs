@@ -1,6 +1,6 @@
 //! Metrics of the registry, the cache and the stores.
 //!
-//! Those crates count without knowing metrics; this module has the names, kinds and help texts. `keelson_http` measures requests.
+//! Other crates only count. This module has the names, kinds and help texts. `keelson_http` measures requests.
 
 mod access;
 mod admission;
@@ -164,8 +164,8 @@ pub(crate) fn program_samples(stats: ProgramStats) -> Vec<Sample> {
     ]
 }
 
-/// The changes of definitions that change OpenAPI documents. Upstream's names of these counts do not end in `_total`, so that they are
-/// written as gauges, which may have them.
+/// The changes of definitions that change OpenAPI documents. Upstream's names of these counts do not end in `_total`,
+/// as counters must, so they are exposed as gauges.
 pub(crate) fn regeneration_samples(regenerations: &Regenerations) -> Vec<Sample> {
     let help = "Changes of definitions that change the OpenAPI document of version 2, by definition and reason";
     let definitions = regenerations.definitions().into_iter().map(|((definition, reason), count)| Sample {
@@ -247,7 +247,7 @@ pub(crate) fn conversion_samples(stats: &OutboundStats) -> Vec<Sample> {
         .collect()
 }
 
-/// Which APIServices are not available, and how often they became so, as upstream names it.
+/// The unavailable APIServices, and the number of times that each became unavailable, with upstream's names.
 pub(crate) fn aggregation_samples(aggregator: &Aggregator) -> Vec<Sample> {
     let current = aggregator.current();
     let mut services: Vec<_> = current.services().collect();
@@ -265,7 +265,7 @@ pub(crate) fn aggregation_samples(aggregator: &Aggregator) -> Vec<Sample> {
     now.chain(losses).collect()
 }
 
-/// Which requests peers answered, and how often one did not say what it serves, as upstream names it.
+/// The requests that peers answered, and the number of failed discovery requests to peers, with upstream's names.
 pub(crate) fn peer_samples(peers: &PeerServers) -> Vec<Sample> {
     let help = "Requests for resources that only a peer serves, by resource and the code of the answer";
     let rerouted = peers.rerouted().into_iter().map(|(Rerouted { group, version, resource, code }, times)| {
@@ -350,15 +350,15 @@ pub(crate) fn etcd_samples(stats: EtcdStats) -> Vec<Sample> {
     ]
 }
 
-/// Which server the numbers are of, for dashboards that show several.
+/// The name of this server, for dashboards with several servers.
 pub(crate) fn server_info(server_id: &str) -> Sample {
     let labels = vec![("server_id", server_id.to_owned()), ("version", env!("CARGO_PKG_VERSION").to_owned())];
     Sample { labels, ..sample("keelson_server_info", "The name and version of this server", MetricKind::Gauge, 1) }
 }
 
-/// The feature gates of the reference server that are settings of this one too.
+/// The feature gates of kube-apiserver that are settings of this server too.
 pub(crate) fn feature_gates(config: &RegistryConfig) -> Vec<Sample> {
-    // A gate of a stable feature has no stage.
+    // The gate of a stable feature has an empty stage.
     let gates = [("APIListChunking", "", config.chunking), ("StorageVersionAPI", "ALPHA", config.storage_version_api)];
     let sample = |(name, stage, is_on): (&str, &str, bool)| Sample {
         labels: vec![("name", name.to_owned()), ("stage", stage.to_owned())],
@@ -367,7 +367,7 @@ pub(crate) fn feature_gates(config: &RegistryConfig) -> Vec<Sample> {
     gates.into_iter().map(sample).collect()
 }
 
-/// The numbers of stored objects, under the name that dashboards of older releases ask for and under that of newer ones.
+/// The numbers of stored objects, with the metric names of older and of newer Kubernetes releases.
 fn stored_objects(registry: &Registry) -> Vec<Sample> {
     let surface = registry.surface();
     let counts: Vec<_> = surface
@@ -390,7 +390,7 @@ fn stored_encodings(registry: &Registry) -> Vec<Sample> {
     let surface = registry.surface();
     let of = |collection: &StoredCollection| {
         let resource = collection.layout.resources.first().map(|resource| resource.group_resource().to_string());
-        // Objects under several keys are in one encoding.
+        // Objects with several keys have one encoding.
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for (encoding, objects) in collection.encodings() {
             *counts.entry(encoding.to_string()).or_default() += objects;
@@ -416,6 +416,6 @@ fn gauge(name: &'static str, help: &'static str, value: u64) -> Sample {
 }
 
 fn sample(name: &'static str, help: &'static str, kind: MetricKind, value: u64) -> Sample {
-    // Metrics are floating point numbers; counts beyond 2^53 lose their last digits.
+    // Metrics are floating point numbers, so counts above 2^53 are rounded.
     Sample { name, help, kind, labels: Vec::new(), value: value as f64 }
 }

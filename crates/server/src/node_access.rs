@@ -1,6 +1,6 @@
-//! Access to nodes: the files of the trust in kubelets, which are followed while the server runs.
+//! Access to nodes: follows the certificate files for connections to kubelets.
 //!
-//! A file that can't be used leaves the trust of before in place.
+//! An invalid file leaves the earlier certificates in effect.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use keelson_supervision::TaskGroup;
 
 use crate::remote::PublishedFields;
 
-/// The part of the outgoing connections that is for nodes: one in so many.
+/// One in this many outgoing connections is reserved for nodes.
 pub(crate) const NODE_PART: usize = 4;
-/// The port of kubelets whose node states none.
+/// The port of kubelets whose node has none in its status.
 const KUBELET_PORT: u16 = 10250;
 /// The types of kubelet addresses, the preferred one first.
 pub const KUBELET_ADDRESS_TYPES: [&str; 5] = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"];
@@ -26,7 +26,7 @@ pub const KUBELET_ADDRESS_TYPES: [&str; 5] = ["Hostname", "InternalDNS", "Intern
 pub struct NodeOptions {
     /// The authorities that sign the certificates of kubelets (PEM). If there are none, any certificate is accepted.
     pub certificate_authority: Option<PathBuf>,
-    /// The certificate that kubelets are shown, and its key (PEM).
+    /// The client certificate for kubelets, and its key (PEM).
     pub client: Option<(PathBuf, PathBuf)>,
     /// The types of addresses by which kubelets are reached, the preferred one first.
     pub preferred_address_types: Vec<String>,
@@ -53,7 +53,7 @@ impl NodeOptions {
         let text =
             |path: &PathBuf| std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()));
         let ca_bundle = self.certificate_authority.as_ref().map(read).transpose()?;
-        // An empty file must not make any certificate acceptable.
+        // An empty file must not mean that every certificate is accepted.
         if let (Some(path), Some([])) = (&self.certificate_authority, ca_bundle.as_deref()) {
             anyhow::bail!("{} holds no certificate", path.display());
         }
@@ -66,10 +66,10 @@ impl NodeOptions {
         Ok(KubeletTrust { ca_bundle: ca_bundle.unwrap_or_default(), certificate })
     }
 
-    /// The client for nodes, with the trust that the files hold now, and a part of so many outgoing connections.
+    /// The client for nodes, with the current content of the files, and its part of this many outgoing connections.
     ///
     /// # Errors
-    /// A file can't be read, or holds something else.
+    /// A file cannot be read, or has invalid content.
     pub(crate) fn client(&self, connections: usize) -> anyhow::Result<Arc<NodeClient>> {
         let most = connections / NODE_PART;
         let client = self.trust().and_then(|trust| NodeClient::new(trust, most).map_err(anyhow::Error::msg));
@@ -82,7 +82,7 @@ impl NodeOptions {
         client.change(self.trust()?).map_err(anyhow::Error::msg)
     }
 
-    /// The access to nodes by a client whose files are followed from now on.
+    /// The access to nodes through a client. Follows its files from now on.
     pub(crate) fn access(
         self,
         client: Arc<NodeClient>,

@@ -1,5 +1,5 @@
-//! Notices for the operator, ahead of trouble: certificates that end, and settings that other servers on the store have otherwise. They
-//! stand in the log, and in the metrics at any time.
+//! Early warnings for the operator: certificates that expire soon, and settings that differ between the servers on the
+//! store. The log and the metrics contain them.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use crate::settings::SettingsComparison;
 /// The notices of a running server.
 pub(crate) struct Notices {
     certificates: Arc<CertificateEnds>,
-    /// None where no other server can be on the store.
+    /// None if no other server can use the store.
     settings: Option<Arc<SettingsComparison>>,
 }
 
 impl Notices {
-    /// Begins to look.
+    /// Starts the checks.
     pub(crate) fn start(
         config: &Config,
         keys: &Arc<LiveKeys>,

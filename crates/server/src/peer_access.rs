@@ -1,8 +1,8 @@
-//! The trust in clients that speak for others: the operator's front proxies, and the other servers on the store, which forward
-//! requests to each other as front proxies do.
+//! The clients that may act for other users: the operator's front proxies, and the other servers on the store, which
+//! forward requests to each other as front proxies do.
 //!
-//! Both are set by files of the operator. The content of the store is not trusted for this: a user with the right to write a config
-//! map could then speak for every other user.
+//! The operator configures both in files. The store's content is not trusted for this: a user with write access to a
+//! config map could then act as every other user.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use keelson_supervision::TaskGroup;
 
 use crate::config::Config;
 
-/// The name of the file in errors.
+/// The name of the authorities' file in errors.
 const PEER_AUTHORITIES: &str = "the CA of peers";
 
-/// The way to recognize the other servers on the store.
+/// The trust in the other servers on the store.
 pub(crate) struct PeerAccess {
     /// The authorities of their serving certificates (PEM).
     ca_bundle: Vec<u8>,
@@ -28,10 +28,10 @@ pub(crate) struct PeerAccess {
 }
 
 impl PeerAccess {
-    /// As the operator says; `None` where servers do not answer for each other.
+    /// The trust by the operator's settings. `None` if servers do not answer for each other.
     ///
     /// # Errors
-    /// When the file holds no authorities that can be read.
+    /// When the file contains no valid authorities.
     pub(crate) fn of(config: &Config, pki: &Pki) -> anyhow::Result<Option<Self>> {
         let Some(path) = &config.peer_ca_file else { return Ok(None) };
         let ca_bundle = authorities(config, pki, path).context("reading --peer-ca-file")?.into_bytes();
@@ -43,7 +43,7 @@ impl PeerAccess {
         &self.reads
     }
 
-    /// Begins to follow the others beside the server of this name.
+    /// Begins to follow the other servers, for the server with this name.
     pub(crate) fn follow(
         &self,
         aggregator: &Arc<Aggregator>,
@@ -62,7 +62,8 @@ impl PeerAccess {
     }
 }
 
-/// Reads the authorities of peers again whenever their file changes; what can't be used leaves those of before. Never ends.
+/// Reads the authorities of peers again when their file changes. An invalid file leaves the earlier ones in effect.
+/// Never ends.
 async fn follow_authorities(file: PathBuf, peers: Arc<PeerServers>, reads: FileReads) {
     let mut changes = FileChanges::new(&file).await;
     loop {
@@ -83,12 +84,12 @@ async fn follow_authorities(file: PathBuf, peers: Arc<PeerServers>, reads: FileR
     }
 }
 
-/// Returns true if some client may speak for others.
+/// Returns true if some clients may act for other users.
 pub(crate) fn believes_proxies(config: &Config) -> bool {
     config.peer_ca_file.is_some() || config.pki.front_proxy.client_ca.is_some()
 }
 
-/// Checks that clients that may speak for others can be distinguished from other clients.
+/// Checks that clients that may act for other users can be distinguished from other clients.
 ///
 /// # Errors
 /// They cannot.
@@ -106,7 +107,8 @@ pub(crate) fn check_front_proxies(told: &AuthenticationInfo) -> anyhow::Result<(
     Ok(())
 }
 
-/// The content of a file; that of this server's own authority is created at the first start.
+/// The content of a file. This server's own authority is taken from memory, since the first start writes its file only
+/// later.
 fn authorities(config: &Config, pki: &Pki, path: &Path) -> anyhow::Result<String> {
     let own = config.data_dir.as_ref().map(|directory| directory.join("pki").join("ca.crt"));
     if own.is_some_and(|own| std::path::absolute(path).is_ok_and(|path| path == own)) {

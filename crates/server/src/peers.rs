@@ -1,10 +1,10 @@
 //! Compares the keys of this server with those of its peers, the other servers on its store, before it serves.
 //!
-//! Clients must get the same from each server, so none may sign what another refuses: client certificates, serving certificates,
-//! tokens. A server publishes its trust in the annotations of its lease.
+//! Clients must get the same from each server. No server may therefore sign client certificates, serving certificates
+//! or tokens that another refuses. A server publishes its trusted keys in the annotations of its lease.
 //!
-//! Only running servers count, and a renewal shows that one runs; so nothing waits as long as all agree. `keelson_controllers`
-//! finds the running servers, `keelson_access` has the keys.
+//! Only running servers count, and a lease renewal proves that a server runs. Nothing waits while all agree.
+//! `keelson_controllers` finds the running servers, and `keelson_access` has the keys.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,34 +22,34 @@ use crate::config::Config;
 /// The interval of checks for a renewed lease.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The servers on a store, and what this one has in common with them.
+/// The servers on a store, and the comparison with their keys.
 pub(crate) struct Peers {
     servers: Arc<RegisteredServers>,
     own: Trust,
     server_id: String,
     /// The directory of this server's keys.
     keys: Option<PathBuf>,
-    /// True if other servers can be on the store, and must agree.
+    /// True if other servers can use the store. Their keys must then agree.
     strict: bool,
-    /// The first revision that was seen of the lease of each process.
+    /// The first revision observed of the lease of each process.
     first_seen: BTreeMap<String, Revision>,
 }
 
-/// A process that has registered and may run, and says of its keys what they are.
+/// A registered process that may be running, with its published keys.
 struct OtherServer {
     server: RegisteredServer,
     trust: Trust,
-    /// True if it was seen to renew its lease, which no server does before it has joined.
+    /// True if its lease was renewed, which happens only after a server has joined.
     has_joined: bool,
 }
 
-/// The finding about other servers at a start.
+/// The result of the comparison with other servers.
 enum Verdict<'a> {
     /// All agree with it.
     Agreed,
-    /// This server does not agree. It leaves, or is seen to stay, within the time of its lease.
+    /// The other server disagrees and may still leave. It leaves or renews its lease within the lease's time.
     Wait(&'a OtherServer),
-    /// This one does not, and stays.
+    /// The other server disagrees and stays.
     Refused(&'a OtherServer, Vec<Mismatch>),
 }
 
@@ -71,10 +71,10 @@ impl Peers {
         self.servers.clone()
     }
 
-    /// Checks whether this server may start.
+    /// Waits for the comparison with running servers before this server starts.
     ///
     /// # Errors
-    /// A running server signs what this one would refuse, or the other way round; the text has the way out.
+    /// A running server signs what this one would refuse, or the other way round. The text says how to resolve it.
     pub(crate) async fn check(&mut self) -> anyhow::Result<()> {
         if !self.strict {
             return Ok(());
@@ -101,8 +101,8 @@ impl Peers {
         }
     }
 
-    /// Checks after registration that no other server came in between: of those that register at once, the first one stays. A
-    /// server that may not stay removes its registration.
+    /// Compares again after registration, since another server may have registered meanwhile. Of servers that register
+    /// at the same time, the first one stays. If this server must leave, its registration is removed.
     ///
     /// # Errors
     /// As [`check`](Self::check).
@@ -116,7 +116,7 @@ impl Peers {
         }
     }
 
-    /// Waits until those are gone again that have registered after this server: they find it there.
+    /// Waits until disagreeing servers that registered after this one have left. They find this server's lease.
     async fn await_later_peers(&mut self, own: &IdentityLease) -> anyhow::Result<()> {
         let Some(since) = own.revision().filter(|_| self.strict) else { return Ok(()) };
         loop {
@@ -131,7 +131,7 @@ impl Peers {
         }
     }
 
-    /// The servers that may be running. A server without published keys is of an older release, and counts as agreeing.
+    /// The servers that may be running. A server without published keys has an older release, and counts as agreeing.
     async fn look(&mut self) -> anyhow::Result<Vec<OtherServer>> {
         let mut all = self.servers.all().await.context("looking which servers run on the store")?;
         all.retain(|server| server.life != Life::Dead);
@@ -144,8 +144,8 @@ impl Peers {
         Ok(all.into_iter().filter_map(other).collect())
     }
 
-    /// Whose certificates are accepted beside those of the servers' own authorities is for operators to agree on: none of the
-    /// servers signs them.
+    /// Logs a warning about servers with other client certificate authorities. This is no error, since none of the
+    /// servers signs with these authorities.
     fn warn_of_clients(&self, others: &[OtherServer]) {
         let differ =
             |other: &&OtherServer| other.server.id != self.server_id && !self.own.has_same_clients(&other.trust);
@@ -188,8 +188,8 @@ impl OtherServer {
         self.has_joined || self.server.revision < revision
     }
 
-    /// Returns true if it is about to leave, because an earlier server does not agree with it. If it is not, it joins and is seen
-    /// to; if either dies on the way, that is seen too. The wait for this is short.
+    /// Returns true if the server is about to leave because an earlier one disagrees with it. If it does not leave, it
+    /// renews its lease. If either of them dies, its lease shows that too. The wait is short.
     fn gives_way(&self, others: &[Self]) -> bool {
         let is_in_its_way =
             |other: &Self| other.came_before(self.server.revision) && !other.trust.mismatches(&self.trust).is_empty();
@@ -197,7 +197,7 @@ impl OtherServer {
     }
 }
 
-/// The finding about others for a server with the trust `own`, which must leave where a disagreeing one `is_first`.
+/// The result for a server with the trust `own`. It must leave if a disagreeing server `is_first`.
 fn judge<'a>(own: &Trust, others: &'a [OtherServer], is_first: impl Fn(&OtherServer) -> bool) -> Verdict<'a> {
     let mut verdict = Verdict::Agreed;
     for other in others {
@@ -228,7 +228,7 @@ mod tests {
         OtherServer { server, trust, has_joined }
     }
 
-    /// Checks the finding for a server of authority `a` that has registered at revision 14.
+    /// Checks the result for a server with authority `a` that registered at revision 14.
     fn check(others: &[OtherServer], expect: &str) {
         let own = other("own", 14, "a", false);
         let found = match judge(&own.trust, others, |other| other.came_before(own.server.revision)) {
@@ -251,7 +251,7 @@ mod tests {
     fn a_server_that_has_to_go_itself_keeps_nobody_out() {
         check(&[other("first", 10, "a", false), other("earlier", 12, "b", false)], "wait for earlier");
         check(&[other("renewed", 20, "a", true), other("earlier", 12, "b", false)], "wait for earlier");
-        // The earlier server disagrees with all others.
+        // The earlier server disagrees with both others.
         check(&[other("first", 10, "c", false), other("earlier", 12, "b", false)], "refused for first");
         // It stays, because of its flag.
         check(&[other("first", 10, "a", false), other("earlier", 18, "b", true)], "refused for earlier");

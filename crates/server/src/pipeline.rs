@@ -1,5 +1,5 @@
-//! Puts the pipeline of requests together out of the parts of the server: what is measured, the pages, the handlers of resources,
-//! and the router that leads to them.
+//! Builds the request pipeline from the components of the server: the metrics, the pages, the resource handlers, and
+//! the router.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ use crate::store::StoreMetrics;
 use crate::tokens::{Tokens, issuer_documents};
 use crate::{audit, builtin, console, documents};
 
-/// The parts that answer requests.
+/// The components that answer requests.
 pub(crate) struct PipelineParts {
     pub(crate) supervisor: Supervisor,
     pub(crate) registry: Arc<Registry>,
@@ -53,14 +53,14 @@ pub(crate) struct PipelineParts {
     pub(crate) store_requests: Arc<StoreRequests>,
     pub(crate) encryption: Option<Encryption>,
     pub(crate) auditor: Option<Arc<Auditor>>,
-    /// The numbers of reads of files, by their content.
+    /// The counts of file reads, by the file's content.
     pub(crate) reads: Vec<(&'static str, FileReads)>,
 }
 
 impl PipelineParts {
-    /// The pipeline of a server that is reached at `addr`.
+    /// The pipeline of a server with the address `addr`.
     pub(crate) fn into_pipeline(self, config: &Config, addr: SocketAddr, stopping: CancellationToken) -> Pipeline {
-        // SIZE: one list of the parts of the pipeline and of its metrics.
+        // SIZE: one list of all components of the pipeline and their metrics.
         let Self {
             supervisor,
             registry,
@@ -135,7 +135,7 @@ impl PipelineParts {
     }
 }
 
-/// Adds the feature gates, and the numbers of encryption where there is any.
+/// Adds the metrics of feature gates, and of encryption if it is configured.
 fn measure_settings(metrics: &Metrics, config: &Config, encryption: Option<Encryption>) {
     let gates = feature_gates(&config.registry);
     metrics.add_source(move || gates.clone());
@@ -145,7 +145,7 @@ fn measure_settings(metrics: &Metrics, config: &Config, encryption: Option<Encry
     metrics.add_histograms(move || encryption_times(&numbers));
 }
 
-/// The definitions of custom resources, as requests wait for them.
+/// The custom resource definitions that requests wait for.
 struct FollowedDefinitions(Arc<Extensions>);
 
 impl StoredDefinitions for FollowedDefinitions {
@@ -190,14 +190,14 @@ fn measure_process(metrics: &Metrics) {
     metrics.add_histograms(comparison_times);
 }
 
-/// Adds the times of tokens of issuers.
+/// Adds the durations of issuers' token verifications.
 fn measure_issuers(metrics: &Metrics, issuers: Option<Arc<ConfiguredIssuers>>) {
     if let Some(issuers) = issuers {
         metrics.add_histograms(move || issuer_times(&issuers));
     }
 }
 
-/// Adds the metrics of calls of others.
+/// Adds the metrics of outgoing calls.
 fn measure_calls(metrics: &Metrics, outbound: &Arc<Outbound>) {
     let calls = outbound.clone();
     metrics.add_source(move || conversion_samples(calls.stats()));
@@ -223,7 +223,7 @@ fn measure_admission(metrics: &Metrics, registry: &Arc<Registry>, counts: Admiss
     metrics.add_histograms(move || webhook_times(&webhooks));
 }
 
-/// Has the metrics of requests know which resources are served, and which versions of them are deprecated.
+/// Lets the request metrics find served resources and deprecated versions.
 fn name_resources(metrics: &Metrics, registry: &Arc<Registry>) {
     let surfaces = registry.clone();
     metrics.serve(move |group, version, plural| surfaces.surface().lookup(group, version, plural).is_some());
@@ -233,7 +233,7 @@ fn name_resources(metrics: &Metrics, registry: &Arc<Registry>) {
     });
 }
 
-/// Metrics of requests that a watchdog names when they hold a thread, with what it finds.
+/// The metrics, with a watchdog that names requests which block a thread.
 fn watched_metrics(supervisor: Supervisor) -> Arc<Metrics> {
     let metrics = Arc::new(Metrics::new());
     metrics.edge().watched_by(&supervisor);

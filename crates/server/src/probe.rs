@@ -1,6 +1,6 @@
-//! Probes the log at intervals for `/readyz` and the like.
+//! Probes the log at intervals for `/readyz` and the other health endpoints.
 //!
-//! A health check must answer at once, so it reports when the log was last written.
+//! A health check must answer at once, so it reports the time of the last successful probe.
 
 use std::io::Write as _;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -12,40 +12,40 @@ use parking_lot::Mutex;
 
 /// The interval of probes.
 const LOG_INTERVAL: Duration = Duration::from_secs(30);
-/// The time that a probe may take.
+/// The longest time of a probe.
 const LOG_PATIENCE: Duration = Duration::from_secs(60);
 
-/// The state of the log. Every log line waits for it, so a full pipe behind it stops the server.
+/// The state of the log. Every log line waits for its write, so a full pipe blocks the server.
 #[derive(Clone, Default)]
 pub(crate) struct LogProbe(Arc<OnceLock<Trying>>);
 
 struct Trying {
-    /// When the log was last written.
+    /// The time of the last successful probe.
     written: Arc<Mutex<Instant>>,
-    /// Never used: the thread ends when this is dropped.
+    /// Ends the thread when dropped.
     _end: Sender<()>,
 }
 
 impl LogProbe {
-    /// Tries nothing before it is asked.
+    /// Starts no probe before the first check.
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// Returns an error unless the log was written lately.
+    /// Returns an error unless a probe succeeded recently.
     pub(crate) fn check(&self) -> CheckResult {
         let written = *self.0.get_or_init(Self::start).written.lock();
         let since = written.elapsed();
         if since < LOG_INTERVAL + LOG_PATIENCE { Ok(()) } else { Err(format!("logging blocked for {since:?}")) }
     }
 
-    /// Starts probing, on a thread of its own since it may block, until the result is dropped.
+    /// Starts the probes, on a thread of its own since a probe may block. Dropping the result ends the thread.
     fn start() -> Trying {
         let written = Arc::new(Mutex::new(Instant::now()));
         let (told, (end, ended)) = (written.clone(), mpsc::channel::<()>());
         let thread = move || {
             loop {
-                // A thread that writes to the log holds the lock that this takes.
+                // A thread that writes to the log holds this lock.
                 let flushed = std::io::stderr().lock().flush();
                 if flushed.is_ok() {
                     *told.lock() = Instant::now();

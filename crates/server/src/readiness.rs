@@ -1,6 +1,6 @@
-//! The moment from which on `/readyz` is 200, for the log and for the caller that started the server.
+//! Reports when `/readyz` first returns 200, to the log and to the caller that started the server.
 //!
-//! Knows the checks alone, which tell nothing when they change, so it asks them again and again until all pass.
+//! Checks send no notifications when they change, so this module polls them until all pass.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -13,11 +13,11 @@ use keelson_http::health::HealthChecks;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// The first pause between two looks at the checks of a server that starts. Each pause is twice as long as the one before, up to
-/// the longest.
+/// The first pause between two polls of the checks during a start. Each pause is twice as long as the one before, up to
+/// the maximum.
 const FIRST_POLL: Duration = Duration::from_millis(1);
 const LONGEST_POLL: Duration = Duration::from_millis(8);
-/// The time that a start may take before the log names the checks that it waits for.
+/// If a start takes longer than this, the log names the failing checks.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Becomes true when the server is ready for the first time.
@@ -25,8 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Readiness(watch::Receiver<bool>);
 
 impl Readiness {
-    /// Evaluates the checks of `/readyz` for as long as the future runs, and at once when the `bootstrap` has finished: it is
-    /// nearly always the last of them.
+    /// Polls the checks of `/readyz` while the future runs, and at once after the `bootstrap`, which is nearly always
+    /// the last to pass.
     pub(crate) fn follow(
         ready: HealthChecks,
         bootstrap: Arc<Progress>,
@@ -58,7 +58,7 @@ impl Readiness {
         (Self(reaches), follow)
     }
 
-    /// Waits until the server is ready for the first time. Waits for ever where it stops before.
+    /// Waits until the server is ready for the first time. Never returns if the server stops before that.
     pub(crate) async fn reached(&self) {
         if self.0.clone().wait_for(|is_ready| *is_ready).await.is_err() {
             std::future::pending::<()>().await;

@@ -1,6 +1,6 @@
-//! The registry of a server, and the calls that it makes.
+//! Creates the registry of a server, and the outgoing calls that it needs.
 //!
-//! Webhooks are a part of what is asked of each write, so that whatever calls them is there before the registry is.
+//! Admission calls webhooks for writes, so the outgoing connections are created before the registry.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::node_access::NODE_PART;
 use crate::remote;
 use crate::rights::Rights;
 
-/// Calls to others, and the services that they may go to, which the registry will know.
+/// The outgoing connections, and the cluster's services that they may reach, which are filled from the registry later.
 pub(crate) fn outbound_of(config: &Config, pki: &Pki) -> (Arc<Outbound>, Arc<ClusterServices>) {
     let services = Arc::new(ClusterServices::to_come(config.service_routes.clone(), config.random.clone()));
     let outbound = Outbound::with_certificate(
@@ -28,7 +28,7 @@ pub(crate) fn outbound_of(config: &Config, pki: &Pki) -> (Arc<Outbound>, Arc<Clu
         config.random.clone(),
         config.proxy.clone(),
         Some(&remote::certificate(pki)),
-        // A quarter is for nodes.
+        // A quarter of the connections is reserved for nodes.
         config.outbound_connections - config.outbound_connections / NODE_PART,
     );
     (outbound, services)
@@ -42,10 +42,10 @@ pub(crate) struct AdmissionCounts {
     pub(crate) pod_security: Arc<PodSecurityStats>,
 }
 
-/// The parts of admission that a running server needs too.
+/// The parts of admission that a running server follows.
 pub(crate) struct AdmissionParts {
     pub(crate) counts: AdmissionCounts,
-    /// The backend that reviews images, whose files are followed.
+    /// The client of the image review webhook, whose files are followed.
     pub(crate) image_reviews: Option<Arc<ReviewClient>>,
 }
 
@@ -72,7 +72,7 @@ impl AdmissionParts {
     }
 }
 
-/// The registry of a server, with what is asked of each write, and the counts of what that calls.
+/// Creates the registry of a server with its admission chain, and the metrics of that.
 pub(crate) fn registry_of(
     config: &Config,
     store: Arc<dyn Store>,

@@ -1,7 +1,7 @@
-//! Aggregated servers as requests reach them: which APIService leads to which connections.
+//! Finds the aggregated server for a request: maps group versions of APIServices to connections.
 //!
-//! The table is made anew when the APIServices have changed. It holds the ways to servers, so that their connections last from request
-//! to request and go with the last APIService that names them.
+//! The table is built again when APIServices change. It holds the connections to servers, which last across requests
+//! and are closed with the last APIService that names their server.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,21 +20,21 @@ pub(crate) fn certificate(pki: &Pki) -> ClientCertificate {
     ClientCertificate { certificate_pem: client.certificate_pem, key_pem: client.key_pem }
 }
 
-/// The header fields that aggregated servers believe, as the servers on the store publish them.
+/// The header fields that aggregated servers trust, as the servers on the store publish them.
 pub(crate) struct PublishedFields(ArcSwap<BelievedFields>);
 
 impl PublishedFields {
-    /// The servers of one surface.
+    /// Starts with the fields of this server.
     pub(crate) fn new(headers: &RequestHeaders) -> Arc<Self> {
         Arc::new(Self(ArcSwap::from_pointee(believed(headers))))
     }
 
-    /// The fields that are believed now.
+    /// The currently trusted fields.
     pub(crate) fn current(&self) -> Arc<BelievedFields> {
         self.0.load_full()
     }
 
-    /// Takes in what is published now.
+    /// Replaces the fields by the newly published ones.
     pub(crate) fn publish(&self, headers: &RequestHeaders) {
         self.0.store(Arc::new(believed(headers)));
     }
@@ -54,11 +54,11 @@ pub(crate) struct AggregatedServers {
     peers: Option<Arc<PeerServers>>,
 }
 
-/// The server of each group version, as of one generation of the APIServices.
+/// The server of each group version, for one generation of the APIServices.
 #[derive(Default)]
 struct Table {
     generation: u64,
-    /// By group, and by version: few groups have more than a few.
+    /// Servers by group, then by version. Few groups have more than a few versions.
     groups: HashMap<String, Vec<(String, Remote)>>,
 }
 
@@ -72,7 +72,7 @@ impl AggregatedServers {
         Self { aggregator, outbound, table: ArcSwap::default(), fields, peers }
     }
 
-    /// The way to the server of a version, if another one has it.
+    /// The server of a version. `None` for a version that this server serves.
     fn remote(&self, current: &ApiServices, group: &str, version: &str) -> Option<Remote> {
         current.remote(group, version)?;
         let mut table = self.table.load_full();
@@ -86,7 +86,8 @@ impl AggregatedServers {
                 };
                 groups.entry(service.group.clone()).or_default().push((service.version.clone(), remote));
             }
-            // ORDER: the ways of the table before are held until those of this one are known, so that connections last.
+            // ORDER: the old table is held until the new one has found its connections, so that connections in use stay
+            // open.
             table = Arc::new(Table { generation: current.generation(), groups });
             self.table.store(table.clone());
         }
@@ -101,7 +102,7 @@ impl RemoteServers for AggregatedServers {
         let is_settled = |service: &Arc<ApiService>| service.remote().is_none() || service.is_available();
         match current.of(group, version) {
             Some(service) if is_settled(service) => self.remote(&current, group, version),
-            // Followers of APIServices notice a change a moment after readers.
+            // The table's follower receives changes of APIServices slightly later than readers of the cache.
             Some(_) | None => self.remote(&self.aggregator.current_about(group, version), group, version),
         }
     }
@@ -109,7 +110,7 @@ impl RemoteServers for AggregatedServers {
     fn find_newest<'s>(&'s self, group: &'s str, version: &'s str) -> BoxFuture<'s, Option<Remote>> {
         Box::pin(async move {
             let known = self.aggregator.current();
-            // A local version stays local, except for the moment after a server was registered for it.
+            // A local version usually stays local. It changes only when an APIService with a server is created for it.
             if known.of(group, version).is_some_and(|service| service.remote().is_none()) {
                 return None;
             }

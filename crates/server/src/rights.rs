@@ -1,5 +1,5 @@
-//! The authorizers of the settings, one after another, the tokens that the operator has listed in a file, and what is written down of
-//! requests. Stored roles and that file are followed while the server runs.
+//! The authorizers of the settings, the tokens in the operator's token file, and audit. Stored roles and that file are
+//! followed while the server runs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::audit::{Auditing, RunningAudit};
 use crate::config::Config;
 use crate::issuers::Foreign;
 
-/// The operator's files, which are read again when they change.
+/// The operator's files. They are read again when they change.
 pub(crate) struct OperatorFiles {
     listed: Option<Arc<StaticTokens>>,
     seal: Option<Arc<TokenSeal>>,
@@ -26,7 +26,7 @@ pub(crate) struct OperatorFiles {
 }
 
 impl OperatorFiles {
-    /// The files of the settings.
+    /// Reads the files of the settings.
     ///
     /// # Errors
     /// A file cannot be read, or a setting of audit is invalid.
@@ -51,10 +51,10 @@ pub(crate) struct Rights {
 }
 
 impl Rights {
-    /// The rights by the settings, the roles in the cache and the operator's files.
+    /// The authorizers and audit, from the settings, the roles in the cache and the operator's files.
     ///
     /// # Errors
-    /// The cache has no roles, the settings are invalid, or audit cannot be written.
+    /// The cache has no roles, the settings are invalid, or the audit log cannot be written.
     pub(crate) fn new(config: &Config, cache: &Arc<Cache>, mut files: OperatorFiles) -> anyhow::Result<Self> {
         let (mut rbac, mut nodes) = (None, None);
         let internal = |error: ApiError| anyhow::anyhow!("{error}");
@@ -82,7 +82,7 @@ impl Rights {
         Ok(Self { chain, rbac, nodes, files, auditing })
     }
 
-    /// The authorizers as they are configured, which ask webhooks once they are connected.
+    /// The configured authorizers. Webhooks are called after they are connected.
     pub(crate) fn configured(&self) -> &Arc<ConfiguredAuthorizers> {
         &self.chain
     }
@@ -91,29 +91,29 @@ impl Rights {
         self.chain.clone()
     }
 
-    /// Returns true if the Node authorizer is on.
+    /// Returns true if the Node authorizer is enabled.
     pub(crate) fn has_node_rights(&self) -> bool {
         self.nodes.is_some()
     }
 
-    /// The tokens of the file, if there is one.
+    /// The tokens in the operator's file, if there is one.
     pub(crate) fn listed_tokens(&self) -> Option<Arc<StaticTokens>> {
         self.files.listed.clone()
     }
 
-    /// The seal of continue tokens, if there is one.
+    /// The encryption of continue tokens, if there is a key file.
     pub(crate) fn token_seal(&self) -> Option<Arc<TokenSeal>> {
         self.files.seal.clone()
     }
 
-    /// The reads of the files of tokens and their keys.
+    /// The counts of reads of the token file and the key file.
     pub(crate) fn reads(&self) -> Vec<(&'static str, FileReads)> {
         let listed = self.files.listed.iter().map(|listed| ("tokens", listed.reads().clone()));
         listed.chain(self.files.seal.iter().map(|seal| ("token-keys", seal.reads().clone()))).collect()
     }
 
-    /// Follows roles, bindings, issuers and the files of settings until the server stops, and writes down what is asked until all is
-    /// answered.
+    /// Follows roles, bindings, issuers and the settings' files until the server stops, and writes audit events until
+    /// all requests are answered.
     pub(crate) fn follow(
         self,
         foreign: &Foreign,

@@ -1,8 +1,8 @@
-//! The composition of a server: opens its parts in order, and closes them in reverse.
+//! The composition of a server: creates its components in order, and closes them in reverse.
 //!
-//! The order is store, cache, registry, certificates, identity, controllers, port: each uses the ones before it, and clients come
-//! last. Everything that can fail is done before the server registers its name. A running server reports when it was replaced or
-//! has failed; the caller ends the process.
+//! The order is store, cache, registry, certificates, identity, controllers, port. Each uses the ones before it, and
+//! clients come last. All steps that can fail run before the server registers its name. A running server reports that
+//! it was replaced or has failed, and the caller ends the process.
 // SIZE: one composition, whose order is the subject of the file.
 
 use std::collections::BTreeMap;
@@ -59,13 +59,13 @@ const KUBECONFIG: &str = "kubeconfig";
 
 /// The interval at which a shutdown checks whether the store is released.
 const CLOSE_POLL: Duration = Duration::from_millis(1);
-/// The time limit of that. Connections are gone by then, so only aborted tasks still hold it.
+/// The longest wait for that. Connections are closed by then, so only aborted tasks still hold the store.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Makes running servers.
+/// Starts servers.
 pub struct Server;
 
-/// All that a server needs to run, before others know of it.
+/// A server with all components, before it registers on the store.
 struct Prepared {
     config: Config,
     supervisor: Supervisor,
@@ -76,7 +76,7 @@ struct Prepared {
     metrics: StoreMetrics,
     store_requests: Arc<StoreRequests>,
     fence: Arc<Fence>,
-    /// The store as this server writes to it.
+    /// The store for this server's writes, with their limits.
     fenced: Arc<dyn Store>,
     registry: Arc<Registry>,
     outbound: Arc<Outbound>,
@@ -95,7 +95,7 @@ struct Prepared {
     flow: FlowConfiguration,
 }
 
-/// A server that answers requests, until it is shut down. Dropping it stops it at once.
+/// A server that answers requests until it is shut down. Dropping it stops it at once.
 pub struct RunningServer {
     addr: SocketAddr,
     server_id: String,
@@ -111,9 +111,9 @@ pub struct RunningServer {
     shared: bool,
     audit: RunningAudit,
     serving: Serving,
-    /// Keeps this server's identity: longer than it serves, since writes in flight need it.
+    /// The lease of this server's identity. It outlives the listener, since writes in flight need it.
     identity: Option<Keeper<IdentityLease>>,
-    /// Keeps other servers off the data directory: longer than all that uses it.
+    /// The lock of the data directory. It outlives all users of the directory.
     _directory: OwnDirectory,
 }
 
@@ -121,14 +121,14 @@ impl Server {
     /// Starts a server and returns once it answers requests.
     ///
     /// # Errors
-    /// When the store can't be opened, certificates can't be read or made, the address is taken, or servers that run on the
-    /// store would not accept what this one signs.
+    /// When the store cannot be opened, certificates cannot be read or created, the address is in use, or running
+    /// servers on the store would not accept this server's signatures.
     pub fn start(config: Config) -> BoxFuture<'static, anyhow::Result<RunningServer>> {
         Box::pin(async { Prepared::new(config).await?.take_place().await })
     }
 
-    /// As [`Server::start`], unless it is stopped while it loads its objects: `None` then. A later stop starts it all the same, and
-    /// the caller shuts it down: other servers know of it by then.
+    /// As [`Server::start`], but returns `None` if it is stopped while it loads its objects. After a later stop it
+    /// still returns a running server, which the caller must shut down, since other servers know of it by then.
     ///
     /// # Errors
     /// As [`Server::start`].
@@ -140,24 +140,24 @@ impl Server {
             () = told_to_stop => return Ok(None),
             prepared = Prepared::new(config) => prepared?,
         };
-        // ORDER: from here on it is not given up on the way. Its lease may be in the store before the answer to that has come.
+        // ORDER: from here on the start is not cancelled. The store may have written the lease before it answers.
         prepared.take_place().await.map(Some)
     }
 }
 
 impl Prepared {
-    /// Boxed, as [`take_place`](Self::take_place) is: all of a start is compiled into this crate alone.
+    /// Boxed like [`take_place`](Self::take_place), so that the whole start is compiled only in this crate.
     fn new(config: Config) -> BoxFuture<'static, anyhow::Result<Self>> {
         Box::pin(Self::prepare(config))
     }
 
     async fn prepare(config: Config) -> anyhow::Result<Self> {
         // SIZE: one list of the steps of a start, in their order.
-        // ORDER: before anything is made in the directory.
+        // ORDER: the check comes before anything is created in the directory.
         let least = config.store.check_there(config.data_dir.as_deref(), config.accept_loss)?;
         data_directory::warn_of_other_store(&config);
-        // ORDER: the operator's files are validated before anything is created, and created keys are saved when nothing else can
-        // fail. A failed start leaves nothing behind.
+        // ORDER: the operator's files are validated before anything is created, and created keys are saved when no
+        // other step can fail. A failed start leaves nothing behind.
         let (pki, unsaved) = prepare_pki(&config).context("preparing certificates")?;
         let issuer = token_issuer(&config, &pki)?;
         let peer_access = PeerAccess::of(&config, &pki)?;
@@ -226,17 +226,17 @@ impl Prepared {
         })
     }
 
-    /// Takes its place among the servers on the store, and runs.
+    /// Registers the server on the store, and runs it.
     fn take_place(self) -> BoxFuture<'static, anyhow::Result<RunningServer>> {
         Box::pin(self.take_place_and_run())
     }
 
     async fn take_place_and_run(mut self) -> anyhow::Result<RunningServer> {
         controllers::check_advertised(&self.config);
-        // ORDER: whatever else can fail comes before this server takes its name. A process that has it gives way for good, so
-        // nothing would be left that runs.
+        // ORDER: all other steps that can fail come before this server registers its name. A process with the same name
+        // then stops for good, so a later failure would leave no running server.
         let peers = peers(&self).await?;
-        // ORDER: before the files of a server that runs on the directory are written over.
+        // ORDER: the lock comes before writes to the directory, whose files a running server may use.
         let directory = OwnDirectory::take(&self.config).await?;
         let (saved, kubeconfig) = match self.save_keys().await {
             Ok(saved) => saved,
@@ -247,7 +247,7 @@ impl Prepared {
         };
         match register(&self, peers).await {
             Ok((identity, place)) => Ok(self.run(identity, place, kubeconfig, directory)),
-            // Another with other keys has come in between, and its keys are those of the cluster.
+            // Another server with other keys has registered meanwhile, and its keys are those of the cluster.
             Err(refused) => {
                 tokio::task::spawn_blocking(|| {
                     saved.take_back();
@@ -259,7 +259,7 @@ impl Prepared {
         }
     }
 
-    /// Writes the keys and certificates that were made, and the administrator's kubeconfig.
+    /// Writes the created keys and certificates, and the administrator's kubeconfig.
     async fn save_keys(&mut self) -> anyhow::Result<(Saved, Option<PathBuf>)> {
         let mut unsaved = std::mem::take(&mut self.unsaved);
         let kubeconfig = self.config.data_dir.as_ref().map(|directory| directory.join(KUBECONFIG));
@@ -275,7 +275,7 @@ impl Prepared {
         Ok((saved.context("saving keys and certificates")?, kubeconfig))
     }
 
-    /// Runs the server in its place. It answers requests when this returns.
+    /// Runs the registered server. It answers requests when this returns.
     fn run(
         self,
         identity: IdentityLease,
@@ -283,7 +283,7 @@ impl Prepared {
         kubeconfig: Option<PathBuf>,
         directory: OwnDirectory,
     ) -> RunningServer {
-        // SIZE: one list of the parts that run, in the order in which they start.
+        // SIZE: one list of the components that run, in the order in which they start.
         let Self { config, supervisor, addr, store, encryption, fence, registry, outbound, pki, .. } = self;
         let identity = Some(Keeper::start(&supervisor, "identity", |stopping| identity.run(stopping)));
         let stopping = CancellationToken::new();
@@ -379,27 +379,27 @@ impl Prepared {
 }
 
 impl RunningServer {
-    /// The address it listens on.
+    /// The address that the server listens on.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The URL by which a client on this host reaches it.
+    /// The URL for a client on this host.
     pub fn url(&self) -> String {
         url(self.addr)
     }
 
-    /// Its name among others.
+    /// The name of this server among those on the store.
     pub fn server_id(&self) -> &str {
         &self.server_id
     }
 
-    /// The administrator's kubeconfig file, where there is a data directory.
+    /// The administrator's kubeconfig file, if there is a data directory.
     pub fn kubeconfig(&self) -> Option<&Path> {
         self.kubeconfig.as_deref()
     }
 
-    /// Its certificates and keys.
+    /// The certificates and keys of this server.
     pub fn pki(&self) -> &Pki {
         &self.pki
     }
@@ -409,12 +409,13 @@ impl RunningServer {
         &self.registry
     }
 
-    /// All that it calls.
+    /// The outgoing calls of this server.
     pub fn outbound(&self) -> &Arc<Outbound> {
         &self.outbound
     }
 
-    /// Waits until what every cluster has is there: the server answers before. Says so in `/readyz` too.
+    /// Waits until the default objects of every cluster exist. The server answers requests earlier. `/readyz` fails
+    /// until then.
     pub async fn bootstrapped(&self) {
         self.starting.bootstrap.finished().await;
     }
@@ -424,24 +425,24 @@ impl RunningServer {
         self.readiness.reached().await;
     }
 
-    /// Waits until another process has started under this server's name, and returns the way out. This server writes nothing then,
-    /// and must be shut down.
+    /// Waits until another process has started with this server's name. Returns the advice for the operator. This
+    /// server can write nothing then, and must be shut down.
     pub async fn replaced(&self) -> String {
         self.fence.closed().await
     }
 
-    /// Watches over what runs beside requests.
+    /// The supervisor of background tasks.
     pub fn supervisor(&self) -> &Supervisor {
         self.serving.supervisor()
     }
 
-    /// Waits until an essential part, such as a background task, has died, and returns its failure. The server is no longer live
-    /// then, and must be shut down.
+    /// Waits until an essential component, such as a background task, has died, and returns its failure. The server is
+    /// no longer live then, and must be shut down.
     pub async fn failed(&self) -> Failure {
         self.serving.supervisor().failed().await
     }
 
-    /// Stops: no new requests, lists in flight end, watches are closed cleanly.
+    /// Shuts the server down: it accepts no new requests, completes lists in flight, and ends watches cleanly.
     pub fn shutdown(self) -> BoxFuture<'static, ()> {
         Box::pin(self.stop())
     }
@@ -451,7 +452,7 @@ impl RunningServer {
         self.serving.answered().await;
         self.audit.answered.cancel();
         self.serving.ended().await;
-        // A task that has panicked has ended.
+        // A task that panicked has ended.
         if let Some(identity) = self.identity.take()
             && let Some(lease) = identity.end().await
         {
@@ -465,7 +466,7 @@ impl RunningServer {
     }
 }
 
-/// The numbers of reads of a server's files, by their content.
+/// The counts of a server's file reads, by the file's content.
 fn file_reads(
     mut reads: Vec<(&'static str, FileReads)>,
     keys: &LiveKeys,
@@ -480,7 +481,7 @@ fn file_reads(
     reads
 }
 
-/// Waits until the store is released, and closes it: only then may another server open its directory.
+/// Waits until the store is released, and closes it. Another server can open its directory only after that.
 async fn close(store: Arc<dyn Store>) {
     let alone = async {
         while Arc::strong_count(&store) > 1 {
@@ -492,7 +493,7 @@ async fn close(store: Arc<dyn Store>) {
     }
 }
 
-/// The limits of writes: a size, and on a shared store the validity of this server's identity.
+/// Limits the writes of this server: by size, and on a shared store by the validity of its identity.
 fn fenced(
     config: &Config,
     store: &Arc<dyn Store>,
@@ -511,23 +512,23 @@ fn fenced(
     if config.store.is_shared() { Arc::new(FencedStore::new(bounded, fence.clone())) } else { bounded }
 }
 
-/// The check that the cache hears from the store.
+/// The check that the cache receives events from the store.
 fn cache_check(registry: &Registry) -> impl Fn() -> CheckResult + Send + Sync + 'static {
     let cache = registry.cache().clone();
     move || cache.healthy().map_err(|fault| fault.to_string())
 }
 
-/// The servers on the store, which this one may be among.
+/// The servers on the store, after the comparison with their keys.
 async fn peers(prepared: &Prepared) -> anyhow::Result<Peers> {
     let Prepared { config, registry, addr, .. } = prepared;
     let servers = registered_servers(config, registry, *addr);
     let mut peers = Peers::new(config, &prepared.pki, prepared.tokens.all.issuer(), servers)?;
-    // ORDER: before this server takes its name, which another process may have.
+    // ORDER: before this server registers its name, which another process may have.
     peers.check().await?;
     Ok(peers)
 }
 
-/// Takes this server's place among those on the store.
+/// Registers this server on the store.
 async fn register(prepared: &Prepared, mut peers: Peers) -> anyhow::Result<(IdentityLease, Membership)> {
     let Prepared { config, registry, fence, addr, keys, .. } = prepared;
     let identity = identity_config(config, *addr, keys.published());
@@ -544,14 +545,14 @@ fn store_check(
     probe: StoreProbe,
 ) -> impl Fn() -> CheckResult + Send + Sync + 'static {
     let fence = config.is_shared().then_some(fence);
-    // The probe asks the fence too, but only now and then.
+    // The probe checks the fence too, but only at intervals.
     move || match fence.as_ref().map(|fence| fence.check()) {
         Some(Err(lost)) => Err(lost.to_string()),
         Some(Ok(())) | None => probe.check(),
     }
 }
 
-/// The servers on the store, this one among them at the address where others reach it, if any.
+/// The servers on the store, including this one with the address at which others reach it, if any.
 fn registered_servers(config: &Config, registry: &Arc<Registry>, addr: SocketAddr) -> Arc<RegisteredServers> {
     let own = controllers::advertised(config, addr).map(|address| SocketAddr::new(address, addr.port()));
     Arc::new(RegisteredServers::new(registry.clone(), own, config.identity_interval))
@@ -563,7 +564,7 @@ fn identity_config(
     annotations: watch::Receiver<BTreeMap<String, String>>,
 ) -> IdentityConfig {
     let address = SocketAddr::new(controllers::advertised(config, addr).unwrap_or(addr.ip()), addr.port());
-    // All addresses are none, as for clients.
+    // The unspecified address counts as none, as for clients.
     let peer_ip = config.peer_advertise_ip.filter(|ip| !ip.is_unspecified()).unwrap_or(address.ip());
     IdentityConfig {
         server_id: config.server_id.clone(),
@@ -576,7 +577,7 @@ fn identity_config(
     }
 }
 
-/// The keys and certificates, and what of them is to be saved.
+/// The keys and certificates, and those of them that must be saved.
 fn prepare_pki(config: &Config) -> anyhow::Result<(Pki, Unsaved)> {
     let (clock, random) = (&*config.clock, &*config.random);
     Ok(match &config.data_dir {
@@ -588,7 +589,7 @@ fn prepare_pki(config: &Config) -> anyhow::Result<(Pki, Unsaved)> {
     })
 }
 
-/// Names the flag that accepts the loss.
+/// Adds the name of the flag that accepts the loss.
 fn with_way_on(error: PkiError) -> anyhow::Error {
     match error {
         PkiError::KeyMissing { .. } | PkiError::Lost { .. } => {
@@ -615,7 +616,7 @@ fn cache_config(config: &Config, supervisor: &Supervisor) -> CacheConfig {
     }
 }
 
-/// The bounds of the listener.
+/// The limits of the listener.
 fn limits(config: &Config, registry: &Registry) -> Limits {
     let cache = registry.cache().clone();
     Limits {

@@ -1,9 +1,10 @@
-//! The settings that have to be alike on all servers of a store: what a server publishes of its own, and what it says of others'.
+//! The settings that must be equal on all servers of a store: publishes this server's, and compares them with the
+//! others'.
 //!
-//! A server that differs serves its clients otherwise: it keeps less history, admits what others refuse, or gives out other addresses.
-//! Each publishes its settings in an annotation of its lease, under one name each. Short ones stand there as they are, long ones and the
-//! contents of files as hashes; secrets are not published, not even as hashes. Only names that both servers know are compared, so that
-//! servers of two releases can run side by side.
+//! A server with other settings serves its clients differently: it keeps less history, admits objects that others
+//! refuse, or allocates other addresses. Each server publishes its settings by name in an annotation of its lease.
+//! Short values are published as text, long ones and the contents of files as hashes. Secrets are not published, not
+//! even as hashes. Only names that both servers know are compared, so that servers of two releases can run together.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,28 +23,29 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 
-/// The annotation in which they are published.
+/// The annotation with the settings.
 const ANNOTATION: &str = "keelson.io/settings";
-/// The time between two comparisons.
+/// The interval of comparisons.
 const INTERVAL: Duration = Duration::from_secs(10);
-/// A longer text is published as a hash.
+/// A longer value is published as a hash.
 const LONGEST: usize = 100;
 /// The bytes of a hash that are published.
 const HASH_BYTES: usize = 8;
-/// The largest file of settings that is hashed, in bytes.
+/// The maximum size of a settings file that is hashed, in bytes.
 const MOST_FILE_BYTES: u64 = 4 * 1024 * 1024;
-/// The most settings that are read of another server, and the most differences with a sample in the metrics.
+/// The maximum number of settings read from another server, and of differences with a sample in the metrics.
 const MOST: usize = 500;
 
-/// Settings that release 0.1.0 publishes in Rust's form: `AsOthers`, and `Switches { settings: [AllByDefault] }`.
+/// A setting that release 0.1.0 publishes in Rust's debug format: `AsOthers`, and `Switches { settings: [AllByDefault]
+/// }`.
 const PARTIAL_RIGHTS: &str = "chunks-for-partial-rights";
 const CONTROLLERS: &str = "controllers";
 
-/// Settings by the names of their flags.
+/// Setting values by flag name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Settings(BTreeMap<String, String>);
 
-/// A setting that another server has otherwise.
+/// A setting with another value on another server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Difference {
     setting: String,
@@ -100,13 +102,13 @@ impl Settings {
         Self(all.into_iter().map(|(name, value)| (name.to_owned(), bounded(value))).collect())
     }
 
-    /// The form in which they are published.
+    /// The annotation that publishes the settings.
     pub(crate) fn to_annotations(&self) -> BTreeMap<String, String> {
         let value = serde_json::to_string(&self.0).unwrap_or_default();
         BTreeMap::from([(ANNOTATION.to_owned(), value)])
     }
 
-    /// The settings that another server has published; none for a server of an older release.
+    /// The settings that another server has published. Empty for a server of an older release.
     fn read(annotations: &BTreeMap<String, String>) -> Self {
         let text = annotations.get(ANNOTATION).map_or("", String::as_str);
         let read: BTreeMap<String, serde_json::Value> = serde_json::from_str(text).unwrap_or_default();
@@ -117,7 +119,7 @@ impl Settings {
         Self(texts.take(MOST).collect())
     }
 
-    /// The settings that both know and have otherwise.
+    /// The settings that both servers have, with different values.
     fn differences(&self, other: &Self) -> Vec<Difference> {
         let differ = |(setting, own): (&String, &String)| {
             let other = other.0.get(setting).filter(|other| *other != own)?;
@@ -127,7 +129,7 @@ impl Settings {
     }
 }
 
-/// The published value of a setting as its flag takes it; `None` where release 0.1.0 published what no flag takes.
+/// The published value in the form of its flag. `None` if release 0.1.0 published a value that has no flag form.
 fn as_flag(setting: &str, published: &str) -> Option<String> {
     let value = match (setting, published) {
         (PARTIAL_RIGHTS, "AsOthers") => "as-others",
@@ -175,7 +177,7 @@ pub(crate) struct SettingsComparison {
     own: Settings,
     server_id: String,
     servers: Arc<RegisteredServers>,
-    /// The differences that were found last, by the names of the others.
+    /// The differences of the last comparison, by server name.
     found: ArcSwap<BTreeMap<String, Vec<Difference>>>,
 }
 
@@ -185,7 +187,7 @@ impl SettingsComparison {
         Arc::new(Self { own, server_id, servers, found: ArcSwap::default() })
     }
 
-    /// Compares them at intervals until the server stops.
+    /// Compares settings at intervals until the server stops.
     pub(crate) async fn run(self: Arc<Self>, stopping: CancellationToken) {
         let comparing = async {
             let mut ticks = tokio::time::interval(INTERVAL);
@@ -225,7 +227,7 @@ impl SettingsComparison {
         self.found.store(Arc::new(found));
     }
 
-    /// The metric.
+    /// The metric with differences.
     pub(crate) fn samples(&self) -> Vec<Sample> {
         let found = self.found.load();
         let each = found.iter().flat_map(|(id, differences)| differences.iter().map(move |one| (id, &one.setting)));
@@ -240,7 +242,7 @@ impl SettingsComparison {
     }
 }
 
-/// The differences as an operator writes the values, such as `history is 300s here and 60s there`.
+/// The differences as a text for operators, such as `history is 300s here and 60s there`.
 fn shown(differences: &[Difference]) -> String {
     let value = |text: &str| {
         let is_plain = !text.is_empty() && !text.contains(|c: char| c.is_whitespace() || c.is_control());
@@ -257,7 +259,7 @@ fn group_version((group, version): &(String, String)) -> String {
     format!("{group}/{version}")
 }
 
-/// The resources that are switched by themselves.
+/// The resources that are enabled or disabled individually.
 fn single(registry: &RegistryConfig, on: bool) -> impl Iterator<Item = String> {
     let switched = registry.single_resources.iter().filter(move |(_, is_on)| **is_on == on);
     switched.map(|((group, version, plural), _)| format!("{group}/{version}/{plural}"))
@@ -273,7 +275,7 @@ fn bounded(text: String) -> String {
     if text.len() > LONGEST { hash(text.as_bytes()) } else { text }
 }
 
-/// The hash of a file.
+/// The hash of a file's content.
 fn file(path: &Path) -> String {
     read_bounded(path, MOST_FILE_BYTES).map_or_else(|_| "unreadable".to_owned(), |bytes| hash(&bytes))
 }
@@ -328,7 +330,7 @@ mod tests {
              controllers is * here and *,-serviceaccount-controller there; history is 300s here and 60s there; \
              no-chunking is \"\" here and secrets there"
         );
-        // No setting of any kind is published in the form of Rust's types.
+        // No setting is published in Rust's debug format.
         for (setting, value) in own.0.iter().chain(&other.0) {
             let is_rust =
                 value.contains(['{', '[', '"']) || value.starts_with(char::is_uppercase) && !value.contains(',');

@@ -1,7 +1,7 @@
-//! The stores of a server: parsed from a URL, opened, and measured.
+//! The stores of a server: parses their URLs, opens them, and measures them.
 //!
-//! This is the only module that names the engines. It turns their counts into metrics, so that the engines know nothing of metrics.
-//! A password in a URL is never repeated in a message.
+//! Only this module names the storage engines. It turns their counts into metrics, so that the engines need not know
+//! metrics. Messages never contain the password in a URL.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -26,10 +26,10 @@ use crate::metrics::{etcd_samples, memory_samples, postgres_samples, space_sampl
 /// The directory of keys in the data directory.
 const PKI_DIRECTORY: &str = "pki";
 
-/// The kind and place of the store.
+/// The engine and location of the store.
 #[derive(Clone)]
 pub enum StoreConfig {
-    /// In memory only: everything is gone when the server stops.
+    /// In memory only: all objects are lost when the server stops.
     Memory,
     /// In this memory store, which no other server uses.
     InMemory(MemoryStore),
@@ -39,20 +39,20 @@ pub enum StoreConfig {
     Postgres(Box<PostgresConfig>),
     /// In etcd, which many servers can share.
     Etcd(Box<EtcdConfig>),
-    /// In a store that was opened elsewhere and that other servers in this process may use too.
+    /// In a store that the caller has opened, and that other servers in this process may use too.
     Shared(Arc<dyn Store>),
 }
 
-/// The room that a store of this server's own may take. A database or etcd has limits of its own.
+/// The size limits of a store that this server owns. PostgreSQL and etcd have limits of their own.
 #[derive(Clone, Debug)]
 pub struct StoreRoom {
-    /// The most bytes of the embedded store; `None` for as many as its disk has.
+    /// The maximum size of the embedded store in bytes. `None` for the size of its disk.
     pub quota: Option<u64>,
-    /// The most bytes of versions that only reads of the past see, in the embedded store and in memory.
+    /// The maximum size of past versions of objects in bytes, in the embedded store and in memory.
     pub history_bytes: u64,
-    /// The size of the embedded store's reserve on its disk, in bytes; `None` is a part of the disk.
+    /// The size of the embedded store's reserve on its disk, in bytes. `None` for a part of the disk.
     pub reserve: Option<u64>,
-    /// The disk that the embedded store is on.
+    /// The disk of the embedded store.
     pub disk: Arc<dyn Disk>,
     /// Acknowledges writes to the embedded store before they are on the disk: for tests.
     pub unsafe_no_fsync: bool,
@@ -70,10 +70,10 @@ impl Default for StoreRoom {
     }
 }
 
-/// Numbers that a store keeps about itself.
+/// Returns the metrics of a store.
 pub(crate) type StoreMetrics = Box<dyn Fn() -> Vec<Sample> + Send + Sync>;
 
-/// A store that is open. Its metrics do not hold it.
+/// An open store. Its metrics do not keep it open.
 pub(crate) struct Opened {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) metrics: StoreMetrics,
@@ -92,10 +92,10 @@ impl Opened {
 }
 
 impl StoreConfig {
-    /// Reads `memory:`, `sqlite:DIRECTORY`, `postgres://...` or `etcd://...`.
+    /// Parses `memory:`, `sqlite:DIRECTORY`, `postgres://...` or `etcd://...`.
     ///
     /// # Errors
-    /// Says what is wrong, without passwords.
+    /// Describes the invalid part, without passwords.
     pub fn parse(url: &str) -> anyhow::Result<Self> {
         match url.split_once(':') {
             Some(("memory", "")) => Ok(Self::Memory),
@@ -109,10 +109,11 @@ impl StoreConfig {
         }
     }
 
-    /// Adds the password for PostgreSQL where its URL holds none: from this file, or from the environment as for PostgreSQL's own programs.
+    /// Adds the password for PostgreSQL if its URL has none: from this file, or from the environment variables of
+    /// PostgreSQL's own programs.
     ///
     /// # Errors
-    /// When the file can't be read, or is given for another store.
+    /// When the file cannot be read, or is set for another store.
     pub fn with_password(self, file: Option<&Path>) -> anyhow::Result<Self> {
         match self {
             Self::Postgres(config) => {
@@ -129,15 +130,15 @@ impl StoreConfig {
         }
     }
 
-    /// Refuses to begin with an empty store where the directory of the server's keys says that there was one before, unless the loss is
-    /// accepted. Returns the least revision to go on at then.
+    /// Refuses to begin with an empty store if the key directory proves that there was one before, unless the loss is
+    /// accepted. Then it returns the least revision of the new store.
     ///
     /// # Errors
-    /// Says what is missing, and what can be done.
+    /// Names the missing store, and the possible solutions.
     pub(crate) fn check_there(&self, keys: Option<&Path>, accept_loss: bool) -> anyhow::Result<Revision> {
         let (Self::Sqlite(directory), Some(data_dir)) = (self, keys) else { return Ok(Revision::ZERO) };
         let (store, keys) = (SqliteConfig::file_in(directory), data_dir.join(PKI_DIRECTORY));
-        // Without keys there is no sign of an earlier store.
+        // Without keys there is no proof of an earlier store.
         if !is_same(directory, data_dir) || !keys.exists() || store.metadata().is_ok_and(|found| found.len() > 0) {
             return Ok(Revision::ZERO);
         }
@@ -168,11 +169,11 @@ impl StoreConfig {
         }
     }
 
-    /// Opens the store for a server, and raises its newest revision to at least `least`. One that is not there is made, unless it has
-    /// to be there already.
+    /// Opens the store for a server, and raises its newest revision to at least `least`. Creates a missing store,
+    /// unless it must exist.
     ///
     /// # Errors
-    /// When it can't be opened, or a copy into it is not finished, or it has lost something and that is not accepted.
+    /// When the store cannot be opened, or contains an unfinished copy, or has lost data without `accept`.
     pub(crate) async fn open(
         &self,
         least: Revision,
@@ -191,19 +192,20 @@ impl StoreConfig {
         Ok(opened)
     }
 
-    /// Opens a store that is there, whole or an unfinished copy. Makes none.
+    /// Opens an existing store, complete or an unfinished copy. Creates none.
     ///
     /// # Errors
-    /// When there is none, or it can't be opened.
+    /// When there is no store, or it cannot be opened.
     pub(crate) async fn open_existing(&self, supervisor: &Supervisor) -> anyhow::Result<Opened> {
         self.open_with(Opening { existing: true, ..Opening::default() }, supervisor, &StoreRoom::default()).await
     }
 
-    /// Opens the store for a copy, be it whole or an unfinished copy, and raises its newest revision to at least `least`, where its
-    /// engine can: etcd's revisions only count. One that is made is an unfinished copy from its first moment.
+    /// Opens the store as the target of a copy, complete or an unfinished copy. Raises its newest revision to at least
+    /// `least` if the engine can: etcd's revisions only count. A store that this creates is marked as an unfinished
+    /// copy from the start.
     ///
     /// # Errors
-    /// When it can't be opened.
+    /// When it cannot be opened.
     pub(crate) async fn open_target(&self, least: Revision, supervisor: &Supervisor) -> anyhow::Result<Opened> {
         let how = Opening { least, is_target: true, ..Opening::default() };
         self.open_with(how, supervisor, &StoreRoom::default()).await
@@ -250,7 +252,7 @@ impl StoreConfig {
                 let counters = store.counters();
                 Opened { store: Arc::new(store), metrics: Box::new(move || postgres_samples(counters.read())) }
             }
-            // Opening makes nothing there.
+            // Opening etcd creates nothing.
             Self::Etcd(config) => {
                 let store = EtcdStore::open((**config).clone()).await.context("opening the store in etcd")?;
                 let counters = store.counters();
@@ -261,19 +263,19 @@ impl StoreConfig {
     }
 }
 
-/// The settings of an opening.
+/// The options for opening a store.
 #[derive(Clone, Copy, Default)]
 struct Opening {
-    /// The newest revision is raised to at least this one.
+    /// The least newest revision after opening.
     least: Revision,
     accept_loss: bool,
-    /// Refuses to make a store that is not there.
+    /// True to return an error instead of creating a missing store.
     existing: bool,
-    /// A copy goes into it.
+    /// True if a copy is written into the store.
     is_target: bool,
 }
 
-/// Names the kind of store and where it is; never a password.
+/// Shows the engine and location of the store, never a password.
 impl fmt::Display for StoreConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

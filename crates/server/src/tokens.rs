@@ -1,6 +1,6 @@
-//! Composes the issuer of service account tokens out of the keys in the data directory and the configured issuer.
+//! Creates the issuer of service account tokens from the keys in the data directory and the configured issuer URL.
 //!
-//! Tokens are signed and read in `keelson_access`; this says with what, and where others find the public keys.
+//! `keelson_access` signs and verifies tokens. This module gives it the keys, and publishes the public keys.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub(crate) fn token_issuer(config: &Config, pki: &Pki) -> anyhow::Result<Arc<Tok
 /// The authenticators of tokens.
 #[derive(Clone)]
 pub(crate) struct Tokens {
-    /// Asked first, and then the others.
+    /// The server's own authenticator, followed by the others.
     pub(crate) all: Arc<ServiceAccountTokens>,
     pub(crate) foreign: Foreign,
     /// The authorizers of their users.
@@ -35,7 +35,7 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    /// The authenticators and authorizers of the settings. Authorization webhooks are called from now on too.
+    /// The authenticators and authorizers of the settings. From now on, authorization webhooks are called too.
     ///
     /// # Errors
     /// The settings are invalid.
@@ -57,7 +57,7 @@ impl Tokens {
     }
 }
 
-/// The documents with which others verify tokens of a server at this address.
+/// The documents with which other programs verify tokens of a server at this address.
 pub(crate) fn issuer_documents(issuer: &TokenIssuer, addr: SocketAddr) -> IssuerDocuments {
     IssuerDocuments {
         configuration: issuer.configuration(&format!("https://{addr}{KEY_SET_PATH}")).to_string().into(),

@@ -137,7 +137,7 @@ fn rule() -> impl Strategy<Value = Rule> {
     parts.prop_map(|(subjects, resources, pages)| Rule { subjects, resources, pages })
 }
 
-/// Compares every rule, as its fields say.
+/// Compares a request with every rule, field by field.
 fn plainly(schemas: &[FlowSchema], request: &Attributes<'_>) -> Option<usize> {
     let has = |list: &[String], name: &str| list == [ALL] || list.iter().any(|known| known == name);
     let is_of = |subject: &Subject| match subject {

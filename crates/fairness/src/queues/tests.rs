@@ -13,7 +13,7 @@ fn at(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-/// A flow whose hand has nothing in common with those of the flows before.
+/// Flows whose hands have no common queues.
 fn flows(limits: Limits, count: usize) -> Vec<u64> {
     let mut taken = Vec::new();
     let mut flows = Vec::new();
@@ -156,7 +156,7 @@ fn seats_are_shared_equally_between_flows_whatever_they_ask_for() {
         }
     }
     let all: u64 = served.values().sum();
-    // A flow has one or two queues at work, so its part is between one and two shares.
+    // A flow has requests in one or two queues, so its part is between one and two shares.
     for (flow, served) in &served {
         let part = *served as f64 / all as f64;
         assert!((0.2..0.55).contains(&part), "flow {flow} has {part}: of {all}");
@@ -182,12 +182,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The requests by their numbers, as a test sees them.
+/// The requests by their numbers, as the test expects them.
 #[derive(Default)]
 struct Model {
     seats: Vec<(usize, Seat)>,
     places: Vec<(usize, Place)>,
-    /// Numbers of requests in the order of their coming to each queue.
+    /// The numbers of requests in each queue, in the order of arrival.
     came: Map<(u32, bool), Vec<usize>>,
 }
 

@@ -1,8 +1,9 @@
 //! The body of a request: read whole by a handler, or drained after an early response.
 //!
-//! Many requests are answered before their body was read: the user is unknown, the method is not allowed, the body is too large.
-//! Without a reader for the rest, HTTP/2 would reset the stream and HTTP/1.1 would close the connection. A client that sends its
-//! whole body first would never get the response. The rest is therefore drained for a while, within limits, beside the response.
+//! Many requests are answered before their body was read: the user is unknown, the method is not allowed, the body is
+//! too large. Without a reader for the rest, HTTP/2 would reset the stream and HTTP/1.1 would close the connection. A
+//! client that sends its whole body first would never get the response. The rest is therefore drained for a while,
+//! within limits, beside the response.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -20,12 +21,14 @@ use tokio::time::timeout;
 
 use super::MAX_REQUEST_BYTES;
 
-/// The largest number of bytes drained: twice the largest body of any handler. A body that declares more is not drained.
+/// The largest number of bytes drained: twice the largest body of any handler. A body that declares more is not
+/// drained.
 const DRAIN_BYTES: u64 = 2 * MAX_REQUEST_BYTES as u64;
 /// The time limit of draining.
 const DRAIN_TIME: Duration = Duration::from_secs(3);
 
-/// For how many bytes more than came a client is believed that it will send them.
+/// The capacity reserved for the rest of a body is at most this many times the bytes received, whatever the client
+/// declares.
 const TRUSTED: usize = 15;
 
 type IncomingError = Box<dyn std::error::Error + Send + Sync>;
@@ -34,13 +37,13 @@ type Unread = UnsyncBoxBody<Bytes, IncomingError>;
 /// The body of a request, not yet read.
 #[derive(Debug)]
 pub struct RequestBody {
-    /// The bytes read to find out the size.
+    /// The frames read so far, to measure the body.
     begun: Vec<Bytes>,
     /// `None` once it was read to its end, or failed.
     unread: Option<Unread>,
     /// The failure, until a read returns it.
     failed: Option<IncomingError>,
-    /// True if the client sends nothing before the server begins to read.
+    /// True if the client waits for `100 Continue` before it sends the body.
     held_back: bool,
 }
 
@@ -51,29 +54,29 @@ impl RequestBody {
         B: Body<Data = Bytes, Error: Into<IncomingError>> + Send + 'static,
     {
         let unread = Some(incoming.map_err(Into::into).boxed_unsync());
-        // Reading is what makes the connection say `100 Continue`.
+        // The first read of the body makes the connection send `100 Continue`.
         Self { begun: Vec::new(), failed: None, unread, held_back: headers.contains_key(EXPECT) }
     }
 
-    /// A body that is known whole, for callers inside the process.
+    /// A body whose bytes are in memory, for callers inside the process.
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Self {
         let unread = Some(Full::new(bytes.into()).map_err(|never| match never {}).boxed_unsync());
         Self { begun: Vec::new(), failed: None, unread, held_back: false }
     }
 
-    /// Returns true if the body is known to be empty.
+    /// Returns true if the body is empty, as far as its headers or the bytes read so far show.
     pub fn is_empty(&self) -> bool {
         self.begun.is_empty() && self.failed.is_none() && self.unread.as_ref().is_none_or(Body::is_end_stream)
     }
 
-    /// Returns true if the body has more than this many bytes. It reads no more than necessary; [`read`](Self::read) reports a
-    /// client that stopped sending.
+    /// Returns true if the body has more than this many bytes. Reads no more than is necessary for that. If the client
+    /// stops sending, [`read`](Self::read) returns the error.
     pub async fn has_more_than(&mut self, bytes: usize) -> bool {
         if self.known_bytes() > bytes as u64 {
             return true;
         }
         let mut read: usize = self.begun.iter().map(Bytes::len).sum();
-        // A body that declares less is not read for this.
+        // Nothing is read of a body that declares a smaller size.
         let Some(unread) = &self.unread else { return false };
         let most = unread.size_hint().upper().map(|most| read as u64 + most);
         if unread.is_end_stream() || most.is_some_and(|most| most <= bytes as u64) {
@@ -98,8 +101,8 @@ impl RequestBody {
         }
     }
 
-    /// Takes in the body up to its end, or until there is more of it than `limit` bytes; nothing of one that declares to be larger.
-    /// [`read`](Self::read) reports how that went. Dropping the future loses nothing.
+    /// Reads the body into memory up to its end, or until it exceeds `limit` bytes. Reads nothing of a body that
+    /// declares a larger size. [`read`](Self::read) returns the errors. Dropping the future loses no bytes.
     pub async fn gather(&mut self, limit: usize) {
         if self.unread.as_ref().is_some_and(|unread| unread.size_hint().lower() > limit as u64) {
             return;
@@ -118,13 +121,14 @@ impl RequestBody {
         }
     }
 
-    /// The smallest possible size in bytes: the exact one if it is declared, or the body was read to its end.
+    /// The minimum size in bytes. It is exact if the client declares the size, or if the body was read to its end.
     pub fn known_bytes(&self) -> u64 {
         let begun: usize = self.begun.iter().map(Bytes::len).sum();
         begun as u64 + self.unread.as_ref().map_or(0, |unread| unread.size_hint().lower())
     }
 
-    /// Returns true if the body contains one of these texts. It reads and keeps the whole body, which must be known to be small.
+    /// Returns true if the body contains one of these texts. Reads the whole body into memory, so the caller must check
+    /// its size first.
     pub async fn holds_one_of(&mut self, texts: &[&[u8]]) -> bool {
         self.held_back = false;
         while let Some(data) = self.next().await {
@@ -140,7 +144,7 @@ impl RequestBody {
         texts.iter().any(|text| whole.windows(text.len()).any(|part| part == *text))
     }
 
-    /// Reads the body whole, at most `limit` bytes.
+    /// Reads the whole body, at most `limit` bytes.
     ///
     /// # Errors
     /// [`ApiError::TooLarge`] when the body is, or declares itself, larger; [`ApiError::BadRequest`] when the client
@@ -166,7 +170,7 @@ impl RequestBody {
                 return Err(ApiError::TooLarge { limit });
             }
             if first.is_empty() && joined.is_empty() {
-                // Most bodies arrive in one frame, which is then handed on without a copy.
+                // Most bodies arrive in one frame, which needs no copy.
                 first = data;
             } else {
                 joined.extend_from_slice(&std::mem::take(&mut first));
@@ -179,14 +183,14 @@ impl RequestBody {
         Ok(if joined.is_empty() { first } else { joined.freeze() })
     }
 
-    /// The capacity for the rest of the body: as much as the client has declared, so that pieces are moved seldom. It is small for
-    /// a client that has sent little.
+    /// The capacity for the rest of the body: the declared size, so that the buffer seldom moves. It is small for a
+    /// client that has sent little.
     fn room_for_the_rest(&self, came: usize) -> usize {
         let declared = self.unread.as_ref().map_or(0, |unread| unread.size_hint().lower());
         usize::try_from(declared).unwrap_or(usize::MAX).min(came.saturating_mul(TRUSTED))
     }
 
-    /// The next piece; `None` at the end.
+    /// The next frame. `None` at the end.
     async fn next(&mut self) -> Option<Result<Bytes, IncomingError>> {
         if let Some(failed) = self.failed.take() {
             return Some(Err(failed));
@@ -208,7 +212,7 @@ impl RequestBody {
     }
 }
 
-/// The body as it comes, for who passes it on.
+/// Passes the body on while it arrives, for the proxy.
 impl Body for RequestBody {
     type Data = Bytes;
     type Error = IncomingError;
@@ -287,7 +291,7 @@ mod tests {
             let unread = Some(StreamBody::new(futures::stream::iter(pieces)).boxed_unsync());
             let mut body = RequestBody { begun: Vec::new(), failed: None, unread, held_back: false };
             if bytes > 3 {
-                // It makes no difference whether it was taken in before.
+                // The result is the same if a part was read into memory before.
                 body.gather(usize::from(bytes) - 1).await;
             }
             assert_eq!(body.has_more_than(4).await, much);

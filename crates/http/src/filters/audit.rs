@@ -1,11 +1,11 @@
 //! The audit filter: the events of a request, from its authentication to the end of the response.
 //!
-//! Without an audit policy there is no [`Trail`]. Bodies are read only where the level of the request includes them, and the
-//! writers of events convert them to JSON. The event of a short response is written before it is sent; that of a streamed one comes
-//! with its end, and no request waits for it.
+//! Without an audit policy there is no [`Trail`]. Bodies are kept only where the audit level of the request includes
+//! them, and the writers of events convert them to JSON. The event of a complete response is written before it is sent.
+//! That of a streamed response is written at its end, and no request waits for it.
 //!
-//! The first event is written when the request has to wait, so that a request that hangs is recorded. The two events of a request
-//! that is answered at once are written together, which costs less.
+//! The first event (`RequestReceived`) is written as soon as the request has to wait, so that a request that hangs is
+//! recorded. For a request that needs no wait, both events are written together, which costs less.
 
 use std::borrow::Cow;
 use std::future::poll_fn;
@@ -40,12 +40,12 @@ use crate::respond::SentStatus;
 const USER_AGENT_BYTES: usize = 1024;
 /// The largest response that is complete before it is sent, in bytes. A longer one may be streamed.
 const WHOLE_BYTES: u64 = 64 << 10;
-/// The largest recorded response, in bytes. The event of a longer one says that it is left out.
+/// The largest recorded response, in bytes. The event of a larger one says that the body is omitted.
 const ANSWER_BYTES: usize = 10 << 20;
-/// The header in which proxies name their clients.
+/// The header with the client addresses that proxies add.
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
-/// The annotation of an event whose objects were left out.
+/// The annotation of an event from which objects were omitted.
 const TRUNCATED: &str = "audit.k8s.io/truncated";
 
 /// The events of one request. Dropping it writes the last one, if it was not written before.
@@ -61,18 +61,18 @@ pub(crate) struct Trail {
     end: Mutex<End>,
 }
 
-/// The end of a request.
+/// The state of a request's last event.
 enum End {
     /// There is no response yet.
     Open,
-    /// The head of this answer is on its way.
+    /// The response is being sent. Holds its status, and its body if the level includes it.
     Answering(AuditStatus, Option<Body>),
     /// All events are written.
     Told,
 }
 
 impl Trail {
-    /// A request that has come, under this id and from this address.
+    /// Begins the events of a request with this id, from this address.
     pub(super) fn begin(
         auditor: &Arc<Auditor>,
         (id, address): (&HeaderValue, Option<IpAddr>),
@@ -97,7 +97,7 @@ impl Trail {
         })
     }
 
-    /// Records the user, and writes the first stage where the request must wait for that.
+    /// Records the user. Writes the first event if the request must wait for that write.
     ///
     /// # Errors
     /// [`ApiError::Internal`] if the event must be written before the request continues, and could not be.
@@ -122,25 +122,26 @@ impl Trail {
         Occurrence { stage: Stage::RequestReceived, at: self.received, status: None, response_object: None }
     }
 
-    /// Returns true if the caller must write the first event: only one caller does, and none before authentication.
+    /// Returns true if the caller must write the first event. Only one call returns true, and none before
+    /// authentication.
     fn claims_first_event(&self) -> bool {
         self.record.get().is_some() && !self.has_begun.swap(true, Ordering::Relaxed)
     }
 
-    /// Writes the first event, unless it was written.
+    /// Writes the first event, if it is not written yet.
     fn begin_now(&self) {
         if self.claims_first_event() {
             self.auditor.tell(self.record(), &self.begun());
         }
     }
 
-    /// The audit record of the request; empty before authentication.
+    /// The audit record of the request. Empty before authentication.
     pub(super) fn record(&self) -> &AuditRecord {
         static NOTHING: OnceLock<AuditRecord> = OnceLock::new();
         self.record.get().unwrap_or_else(|| NOTHING.get_or_init(AuditRecord::default))
     }
 
-    /// The note of a request of this user, if the policy has anything of it written down.
+    /// The audit record of this user's request, empty if the policy's level is `None`.
     fn decided(&self, request: AuditRequest, user: Option<&Arc<User>>) -> AuditRecord {
         let audited = self.auditor.decide(user.map(|user| &**user), &request.attributes());
         if audited.level == Level::None {
@@ -149,7 +150,7 @@ impl Trail {
         AuditRecord::of(request.decided(audited, user.cloned()))
     }
 
-    /// That the request has come to a stage now, with this answer.
+    /// A stage of the request with the current time and this response.
     fn occurred(&self, stage: Stage, status: AuditStatus, response_object: Option<Body>) -> Occurrence {
         Occurrence { stage, at: self.auditor.now(), status: Some(status), response_object }
     }
@@ -164,8 +165,8 @@ impl Trail {
         *self.end.lock() = End::Told;
     }
 
-    /// Writes the event of a response that is complete and not recorded itself, if that needs no wait. That is most responses.
-    /// Returns true if it did.
+    /// Writes the event of a complete response whose body is not recorded, if the write needs no wait, as for most
+    /// responses. Returns true if all events are written.
     pub(super) fn has_told(&self, response: &Response<ResponseBody>) -> bool {
         let mut end = self.end.lock();
         if matches!(*end, End::Told) {
@@ -262,7 +263,7 @@ impl Drop for Trail {
     }
 }
 
-/// Waits for the response of a request, and writes the first stage as soon as that takes any time.
+/// Waits for the response of a request. Writes the first event as soon as the response is not ready at once.
 pub(super) async fn followed<T>(trail: Option<&Trail>, mut answer: Pin<&mut impl Future<Output = T>>) -> T {
     poll_fn(|context| {
         let polled = answer.as_mut().poll(context);
@@ -280,7 +281,7 @@ fn status_of(response: &Response<ResponseBody>) -> AuditStatus {
     AuditStatus { code: response.status().as_u16(), status }
 }
 
-/// Returns true if a response is no longer than what is complete before it is sent.
+/// Returns true if the response is short enough to be complete before it is sent.
 fn is_short(response: &Response<ResponseBody>) -> bool {
     response.body().size_hint().exact().is_some_and(|bytes| bytes <= WHOLE_BYTES)
 }
@@ -291,14 +292,14 @@ fn is_whole(response: &Response<ResponseBody>) -> bool {
     is_short(response) && !is_passed_on && response.status() != StatusCode::SWITCHING_PROTOCOLS
 }
 
-/// Has an answer sent as it is, where it is to be written down whole.
+/// Removes `Accept-Encoding` from a request whose response is recorded, so that the response is not compressed.
 pub(super) fn prepare(audit: &AuditRecord, headers: &mut HeaderMap) {
     if audit.level() == Level::RequestResponse {
         headers.remove(ACCEPT_ENCODING);
     }
 }
 
-/// The body of an answer that is known whole.
+/// The body of a complete response.
 async fn kept(response: Response<ResponseBody>, form: audited::Form) -> (Response<ResponseBody>, Option<Body>) {
     let (head, body) = response.into_parts();
     match body.collect().await {
@@ -306,7 +307,7 @@ async fn kept(response: Response<ResponseBody>, form: audited::Form) -> (Respons
             let bytes = collected.to_bytes();
             (Response::from_parts(head, full(bytes.clone())), Some(Body::new(bytes, form)))
         }
-        // A body that is known to be complete is there. If it fails anyway, it is broken for its client too.
+        // A complete body does not fail. If it does, the client gets a broken body too.
         Err(error) => {
             let broken = futures::stream::iter([Err::<Frame<Bytes>, _>(error)]);
             (Response::from_parts(head, stream(http_body_util::StreamBody::new(broken))), None)
@@ -314,7 +315,7 @@ async fn kept(response: Response<ResponseBody>, form: audited::Form) -> (Respons
     }
 }
 
-/// An answer that is sent while it is made, with as much of it as is to be written down.
+/// The body of a streamed response. Keeps the part that the event records.
 struct Streamed {
     inner: ResponseBody,
     kept: Option<(BytesMut, audited::Form)>,
@@ -341,7 +342,7 @@ impl hyper::body::Body for Streamed {
                 this.is_done = this.inner.is_end_stream();
             }
             Poll::Ready(None) => this.is_done = true,
-            // A body that broke off is no object.
+            // A body that broke off contains no whole object.
             Poll::Ready(Some(Err(_))) => this.kept = None,
             Poll::Pending => {}
         }
@@ -367,7 +368,7 @@ impl Drop for Streamed {
     }
 }
 
-/// The addresses of a request: those that proxies name, and last that of the connection, which cannot be forged.
+/// The addresses of a request: first those in proxy headers, last that of the connection, which a client cannot forge.
 fn source_ips(headers: &HeaderMap, address: Option<IpAddr>) -> SmallVec<[IpAddr; 2]> {
     let said = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let parse = |text: &str| text.trim().parse::<IpAddr>().ok();

@@ -1,7 +1,7 @@
 //! The user of a request: from its client certificate, its bearer token, or the headers of a front proxy.
 //!
-//! Certificates are verified before. An invalid certificate or token is refused rather than ignored. A client without either is
-//! anonymous.
+//! The listener verifies client certificates. A request with an invalid certificate or token is refused, not treated as
+//! anonymous. A client without either is anonymous.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use percent_encoding::percent_decode_str;
 use super::bearer;
 use crate::websocket;
 
-/// For which site a browser asks (Fetch Metadata Request Headers, section 2.3).
+/// The header in which a browser says which site made the request (Fetch Metadata Request Headers, section 2.3).
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The start of the `User-Agent` of every browser.
@@ -29,7 +29,7 @@ pub trait TokenAuthenticator: Send + Sync {
     /// The user of a token, with a warning for the client if the token should be replaced.
     ///
     /// # Errors
-    /// [`ApiError::Unauthorized`] for a token that proves nothing.
+    /// [`ApiError::Unauthorized`] for an invalid or unknown token.
     fn user<'a>(&'a self, token: &'a str) -> BoxFuture<'a, Result<(User, Option<&'static str>), ApiError>>;
 }
 
@@ -48,14 +48,16 @@ impl TokenAuthenticator for ServiceAccountTokens {
     }
 }
 
-/// The certificate that counts for a request. A browser presents its user's certificate for pages of other sites too, and marks such
-/// requests in fields that no page can set. Such pages must not act as the user. Front proxies pass on the fields of their clients.
+/// The certificate identity of a request. Requests that a browser makes for a page of another site get none, since such
+/// pages must not act as the user. The browser presents its user's certificate for these requests too, but marks them
+/// in fields that no page can set. Front proxies pass on the fields of their clients.
 pub(super) fn identity_for(identity: Option<Arc<ClientIdentity>>, headers: &HeaderMap) -> Option<Arc<ClientIdentity>> {
     identity.filter(|identity| identity.is_front_proxy() || !is_of_another_site(headers))
 }
 
-/// Returns true for a request that a browser makes for a page of another site. Some browsers send no fetch metadata with the handshake of a
-/// websocket, whose messages any page can read: there the origin of the page counts. Other programs may send any origin.
+/// Returns true for a request that a browser makes for a page of another site. Some browsers send no fetch metadata
+/// with a websocket handshake, and any page can read the messages, so the `Origin` decides there. Other programs may
+/// send any `Origin`.
 fn is_of_another_site(headers: &HeaderMap) -> bool {
     const ANOTHER: [&[u8]; 2] = [b"cross-site", b"same-site"];
     if let Some(site) = headers.get(FETCH_SITE) {
@@ -66,8 +68,8 @@ fn is_of_another_site(headers: &HeaderMap) -> bool {
     websocket::is_wanted(headers) && text(USER_AGENT).starts_with(BROWSERS) && !is_own()
 }
 
-/// The user named by a front proxy, or that of a client certificate, or else of a bearer token, with a warning about the token. A
-/// client with none of these is anonymous.
+/// The user that a front proxy names, or that of a client certificate, or else of a bearer token with a warning about
+/// the token. A client with none of these is anonymous.
 ///
 /// # Errors
 /// [`ApiError::Unauthorized`] for invalid credentials: an expired or untrusted certificate without a valid token, or an unknown
@@ -94,8 +96,8 @@ pub(super) async fn user(
     }
 }
 
-/// The user in the headers of a front proxy; `None` without a name. As upstream, the first non-empty field counts for the name, and
-/// all fields for groups. The user counts as authenticated.
+/// The user in the headers of a front proxy. `None` without a name. As upstream, the name comes from the first
+/// non-empty field, and groups from all fields. The user counts as authenticated.
 fn user_asked_for(fields: &RequestHeaders, headers: &HeaderMap) -> Option<User> {
     let texts = |name: &String| {
         let values = headers.get_all(name.as_str()).iter();
@@ -117,8 +119,8 @@ fn user_asked_for(fields: &RequestHeaders, headers: &HeaderMap) -> Option<User> 
     Some(User { name, uid: first(&fields.uid), groups, extra }.authenticated())
 }
 
-/// The key of an extra value, from the end of a header name. Characters that a header cannot have are escaped; an invalid escape is
-/// kept as it is. Escaped letters keep their case, unlike the rest of a header name.
+/// The key of an extra value, from the suffix of a header name. Keys escape characters that a header name cannot
+/// contain. An invalid escape stays unchanged. Escaped letters keep their case, unlike the rest of a header name.
 pub(super) fn extra_key(escaped: &str) -> String {
     let is_hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
     let bytes = escaped.as_bytes();

@@ -1,7 +1,7 @@
-//! The authorization filter: calls the server's authorizer for the request.
+//! The authorization filter: calls the server's authorizer for each request.
 //!
-//! The authorizer gets the selectors of the request too, and may take time. A refusal describes the request in upstream's words,
-//! with the reason of the authorizer.
+//! The authorizer also gets the selectors of the request. It may wait, for example for a webhook. A refusal has
+//! upstream's text with the authorizer's reason.
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -16,10 +16,10 @@ use keelson_resources::Verb;
 use crate::metrics::AccessMetrics;
 use crate::request_info::{RequestInfo, RequestVerb};
 
-/// Lets a request pass, or says why not. Either is written down.
+/// Authorizes a request. Records the decision in the audit event.
 ///
 /// # Errors
-/// [`ApiError::Forbidden`], also for who has not proved who it is: as upstream has it, that is a user of its own, `system:anonymous`.
+/// [`ApiError::Forbidden`], for unauthenticated clients too: as upstream, their user is `system:anonymous`.
 pub(super) async fn permit(
     user: &User,
     info: &RequestInfo,
@@ -41,7 +41,7 @@ pub(super) async fn permit(
     Err(ApiError::Forbidden(Box::new(refusal(user, info, verdict.reason.to_string()))))
 }
 
-/// The selectors of a request, as it sent them.
+/// The selectors of a request, not yet parsed.
 #[derive(Default)]
 pub(super) struct Selectors<'u> {
     label: Option<Cow<'u, str>>,
@@ -68,7 +68,7 @@ fn pairs(query: &str) -> form_urlencoded::Parse<'_> {
     form_urlencoded::parse(query.as_bytes())
 }
 
-/// A request as authorizers are asked about it.
+/// The attributes of a request that authorizers get.
 pub(super) fn attributes<'r>(info: &'r RequestInfo, selectors: &'r Selectors<'_>) -> Attributes<'r> {
     if !info.is_resource_request {
         return Attributes::Path { verb: info.verb.as_str(), path: &info.path };
@@ -86,7 +86,7 @@ pub(super) fn attributes<'r>(info: &'r RequestInfo, selectors: &'r Selectors<'_>
     })
 }
 
-/// The verb of a request. As upstream has it, a method that means nothing for a resource is none.
+/// The verb of a request. As upstream, it is empty for a method that resources do not have.
 pub(super) fn verb_of(info: &RequestInfo) -> &str {
     match &info.verb {
         RequestVerb::Other(_) if info.is_resource_request => "",
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(told("/foo"), "forbidden: User \"\" cannot options path \"/foo\"");
     }
 
-    /// Lets everybody read what is labelled as public, and takes its time for it.
+    /// Permits everyone to read objects with the label `public`, after a wait.
     #[derive(Debug)]
     struct PublicOnly;
 

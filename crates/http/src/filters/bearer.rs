@@ -1,6 +1,8 @@
-//! Bearer tokens of requests: in the header field for them, or among the protocols of a websocket, where browsers can't send it otherwise.
+//! Bearer tokens of requests: from the `Authorization` header, or from the subprotocols of a websocket, since browsers
+//! cannot set headers there.
 //!
-//! They are found as upstream finds them: what is no token at all is passed over, and what should be one and can't be is refused.
+//! The rules are upstream's. A header that contains no bearer token is ignored. An invalid token in the subprotocols is
+//! refused.
 
 use std::borrow::Cow;
 
@@ -15,7 +17,7 @@ use crate::proxy::TOKEN_PROTOCOL;
 /// The token of a request, if it has one.
 ///
 /// # Errors
-/// [`ApiError::Unauthorized`] for protocols of a websocket with two tokens, with one that can't be read, or with nothing beside it.
+/// [`ApiError::Unauthorized`] for websocket protocols with two tokens, with a malformed token, or with a token and no other protocol.
 pub(super) fn token(headers: &HeaderMap) -> Result<Option<Cow<'_, str>>, ApiError> {
     match of_field(headers) {
         Some(token) => Ok(Some(Cow::Borrowed(token))),
@@ -23,7 +25,8 @@ pub(super) fn token(headers: &HeaderMap) -> Result<Option<Cow<'_, str>>, ApiErro
     }
 }
 
-/// The token of the first field (RFC 6750, section 2.1): what stands behind one blank, up to the next. One that is empty is none.
+/// The token of the first field (RFC 6750, section 2.1): the text after one blank, up to the next. `None` if that is
+/// empty.
 fn of_field(headers: &HeaderMap) -> Option<&str> {
     let mut parts = headers.get(AUTHORIZATION)?.to_str().ok()?.trim().split(' ');
     let (scheme, token) = (parts.next()?, parts.next()?);

@@ -1,8 +1,9 @@
-//! Confines answers in browsers: the console and everything else that is served here share one origin.
+//! Response headers that protect the console in browsers, since all paths of the server share its origin.
 //!
-//! A document of an aggregated server, opened in a browser, would run as script beside the console, with the client certificate of the
-//! user. So every answer but the console's own files has a policy under which a document runs nothing, loads nothing and belongs to no
-//! origin. Its media type is not guessed. Service workers outlive the page that registers them, so that no answer may become one.
+//! Without them, a document of an aggregated server would run as script in the console's origin, with the user's client
+//! certificate. Every response except the console's own files therefore has a policy: the document runs nothing, loads
+//! nothing and has no origin. Browsers must not guess its media type. Service workers outlive the page that registers
+//! them, so no response may become one.
 
 use http::Response;
 use http::header::{CONTENT_SECURITY_POLICY, HeaderMap, HeaderName, HeaderValue, X_CONTENT_TYPE_OPTIONS};
@@ -13,13 +14,14 @@ use crate::negotiation::MediaType;
 use crate::proxy::PassedOn;
 use crate::respond;
 
-/// The policy of documents that are no files of the console.
+/// The policy of all documents except the console's files.
 const POLICY: HeaderValue = HeaderValue::from_static("default-src 'none'; sandbox; frame-ancestors 'none'");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
-/// Sent with each request for the script of a service worker (Service Workers, section 4.3); no page can set or omit it.
+/// The header of each request for the script of a service worker (Service Workers, section 4.3). No page can set or
+/// omit it.
 const SERVICE_WORKER: HeaderName = HeaderName::from_static("service-worker");
 
-/// The answer with the policy of its path. The console's files bring their own; an aggregated server has no say in it.
+/// Adds the policy of the path. The console's files have their own. An aggregated server cannot replace it.
 pub(crate) fn confined(mut response: Response<ResponseBody>) -> Response<ResponseBody> {
     let is_passed_on = response.extensions().get::<PassedOn>().is_some();
     let headers = response.headers_mut();
@@ -32,7 +34,7 @@ pub(crate) fn confined(mut response: Response<ResponseBody>) -> Response<Respons
     response
 }
 
-/// The refusal of a request for the script of a service worker; `None` for any other request.
+/// The refusal of a request for the script of a service worker. `None` for any other request.
 pub(super) fn refused_worker(headers: &HeaderMap, path: &str, form: MediaType) -> Option<Response<ResponseBody>> {
     headers.get(SERVICE_WORKER)?;
     let refusal = ApiError::Refused {

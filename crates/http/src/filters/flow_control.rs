@@ -1,11 +1,12 @@
 //! Flow control: priority and fairness of requests, by the stored flow schemas and priority levels.
 //!
-//! A request is classified after authentication. It takes seats of its level by its cost (`cost.rs`), and returns them as soon as
-//! its response needs no memory of the server: at once for a small complete response, at the end of a streamed one. While a
-//! streamed response waits for its client, its seats are lent (`lent.rs`). A request without a seat waits in a fair queue
-//! (`keelson-fairness`) for a part of its deadline, and then gets 429. A watch has seats until it has sent its initial objects.
-//! Requests for aggregated servers have seats of their own. Without priority and fairness two numbers limit all requests except
-//! those of administrators.
+//! A request is classified after authentication. It takes seats of its level by its cost (`cost.rs`), and returns them
+//! as soon as its response needs no memory of the server. That is at once for a small complete response, and at the end
+//! of a streamed one. While a streamed response waits for its client, its seats are lent (`lent.rs`).
+//!
+//! A request without a seat waits in a fair queue (`keelson-fairness`) for a part of its time limit, and then gets 429.
+//! A watch has seats until it has sent its initial events. Requests for aggregated servers have separate seats. Without
+//! priority and fairness, two numbers limit all requests except those of administrators.
 
 mod cost;
 mod dumps;
@@ -44,25 +45,26 @@ use crate::body::ResponseBody;
 use crate::request_info::{RequestInfo, RequestVerb};
 use crate::shares::Holder;
 
-/// Which part of its time a request may wait for a seat, as upstream has it: one in so many.
+/// A request may wait for a seat for one in this many parts of its time, as upstream.
 const WAIT_PART: u32 = 4;
-/// The number of concurrent requests to one aggregated server, without watches and sessions. Each holds the buffers of two
-/// connections.
+/// The number of concurrent requests to one aggregated server, without watches and sessions. Each holds the buffers of
+/// two connections.
 const SEATS_ELSEWHERE: usize = 500;
-/// The queues of those that wait for that.
+/// The queues of requests that wait for one of these seats.
 const QUEUES_ELSEWHERE: Queuing = Queuing { queues: 64, hand_size: 4, queue_length: 50 };
 
 const FLOW_SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const PRIORITY_LEVEL: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
 
-/// The limits of requests at once.
+/// The limits of concurrent requests.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowLimits {
     /// True if requests are scheduled by priority and fairness.
     pub is_fair: bool,
-    /// The number of requests that change nothing. With priority and fairness both numbers together are the seats of the server.
+    /// The number of read-only requests. With priority and fairness the sum of both numbers is the number of the
+    /// server's seats.
     pub requests: usize,
-    /// The number of requests that change something.
+    /// The number of mutating requests.
     pub mutating: usize,
     /// The number of watches at once. One takes about 20 KB, and one user may have a share of them.
     pub watches: usize,
@@ -74,8 +76,8 @@ impl Default for FlowLimits {
     }
 }
 
-/// The seats of a watch for the objects that it begins with, in the extensions of its request. They are given back when this is dropped:
-/// when these objects are sent.
+/// The seats of a watch for its initial events, in the extensions of its request. Dropping this returns the seats, as
+/// soon as the initial events are sent.
 #[derive(Clone, Debug)]
 pub(crate) struct InitialSeats {
     _seats: Arc<EndsSeats>,
@@ -96,7 +98,7 @@ impl Drop for EndsSeats {
     }
 }
 
-/// The flow control of a server. A clone is the same.
+/// The flow control of a server. Clones share one state.
 #[derive(Clone, Debug)]
 pub struct FlowControl(Arc<Inner>);
 
@@ -104,21 +106,21 @@ pub struct FlowControl(Arc<Inner>);
 struct Inner {
     generation: ArcSwap<Generation>,
     configured: Mutex<Configured>,
-    /// The seats without priority and fairness: for requests that change nothing, and for the others.
+    /// The seats without priority and fairness: for read-only requests, and for mutating ones.
     plain: Option<[Arc<Level>; 2]>,
-    /// The seats of aggregated servers, by where they are, as long as a request has or waits for one.
+    /// The seats of aggregated servers, by server. An entry lives while a request holds or awaits a seat.
     elsewhere: Mutex<HashMap<String, Weak<Level>>>,
     started: Instant,
 }
 
-/// A request that asks for seats.
+/// A request that needs seats.
 #[derive(Clone, Copy)]
 pub(super) struct Request<'a> {
     pub(super) user: &'a Arc<User>,
     pub(super) holder: Holder,
     pub(super) info: &'a RequestInfo,
     pub(super) parts: &'a Parts,
-    /// The time of the request, a part of which it may wait.
+    /// The time limit of the request. It may wait for a part of that time.
     pub(super) time: Duration,
 }
 
@@ -135,14 +137,15 @@ impl Request<'_> {
 }
 
 impl FlowControl {
-    /// Flow control by the suggested flow schemas and priority levels, until others are given.
+    /// Flow control with the suggested flow schemas and priority levels, until [`FlowControl::configure`] replaces
+    /// them.
     pub(super) fn new(limits: FlowLimits) -> Self {
         let started = Instant::now();
         let server = limits.requests.saturating_add(limits.mutating);
         let (configured, generation) = Configured::suggested(server, started);
         let plain = (!limits.is_fair).then(|| {
             [("readOnly", limits.requests), ("mutating", limits.mutating)].map(|(name, seats)| {
-                // No number is no limit.
+                // The number 0 means no limit.
                 let kind = if seats == 0 { LevelKind::Exempt } else { LevelKind::Reject };
                 fixed_level(name, kind, seats, started)
             })
@@ -156,15 +159,17 @@ impl FlowControl {
         }))
     }
 
-    /// Changes to these flow schemas and priority levels. Requests keep their seats and their places.
+    /// Replaces the flow schemas and priority levels. Requests keep their seats and their places in queues.
     ///
-    /// The mandatory ones are in effect even if they are not among them. A flow schema without its level has no effect.
+    /// Mandatory flow schemas and levels are in effect even if they are missing here. A flow schema without its level
+    /// has no effect.
     pub fn configure(&self, schemas: Vec<FlowSchema>, levels: Vec<PriorityLevel>) {
         let mut configured = self.0.configured.lock();
         self.0.generation.store(Arc::new(configured.change(schemas, levels)));
     }
 
-    /// Has levels lend seats to each other by their demand since the last call, and forgets levels that are gone.
+    /// Moves lendable seats between levels by their demand since the last call, and removes deleted levels without
+    /// requests.
     pub fn adjust(&self) {
         let mut configured = self.0.configured.lock();
         if let Some(changed) = configured.adjust(&self.0.generation.load()) {
@@ -180,10 +185,10 @@ impl FlowControl {
         Some(self.0.generation.load().classify(user, info))
     }
 
-    /// Seats for the request, for which it waits for a part of its time; `None` for what needs none.
+    /// Waits for the seats of the request, for a part of its time. `None` for a request that needs none.
     ///
     /// # Errors
-    /// After how many seconds the client may try again.
+    /// The seconds after which the client may try again.
     pub(super) async fn acquire(
         &self,
         flow: Option<&Arc<Flow>>,
@@ -203,11 +208,11 @@ impl FlowControl {
         level.take(request.asked(0, 0, 1), patience).await.map(Some)
     }
 
-    /// A seat among the requests that one aggregated server answers. They take none of their level's, so that a server which hangs
-    /// keeps only its own clients waiting.
+    /// Waits for a seat among the requests that one aggregated server answers. These seats are separate from the
+    /// level's, so that a server that hangs delays only its own clients.
     ///
     /// # Errors
-    /// After how many seconds the client may try again.
+    /// The seconds after which the client may try again.
     pub(super) async fn acquire_elsewhere(&self, server: &str, request: Request<'_>) -> Result<Option<Seats>, u32> {
         if request.info.is_long_running() {
             return Ok(None);
@@ -227,7 +232,7 @@ impl FlowControl {
         level
     }
 
-    /// The levels, by their names; none without priority and fairness.
+    /// The levels, sorted by name. Empty without priority and fairness.
     fn levels(&self) -> Vec<Arc<Level>> {
         if self.0.plain.is_some() { Vec::new() } else { self.0.generation.load().levels.clone() }
     }
@@ -237,7 +242,7 @@ impl FlowControl {
         self.0.plain.is_none()
     }
 
-    /// The time since the start, which all levels measure by.
+    /// The time since the start of flow control, the clock of all levels.
     fn now(&self) -> Duration {
         self.0.started.elapsed()
     }
@@ -254,7 +259,7 @@ impl FlowControl {
     }
 }
 
-/// A level that follows no object.
+/// A level that no PriorityLevelConfiguration object configures.
 fn fixed_level(name: &str, kind: LevelKind, seats: usize, started: Instant) -> Arc<Level> {
     let spec = PriorityLevel {
         name: name.to_owned(),
@@ -269,10 +274,10 @@ fn fixed_level(name: &str, kind: LevelKind, seats: usize, started: Instant) -> A
     Arc::new(level)
 }
 
-/// The answer with the headers of its flow schema and its priority level, if it has a flow.
+/// Adds the header fields with the uids of flow schema and priority level to the response of a request with a flow.
 pub(super) fn marked(mut response: Response<ResponseBody>, flow: Option<&Arc<Flow>>) -> Response<ResponseBody> {
     let Some(flow) = flow else { return response };
-    // Those of an aggregated server stay.
+    // The fields of an aggregated server's response stay.
     let headers = response.headers_mut();
     let mut add = |name: HeaderName, value: &HeaderValue| {
         headers.entry(name).or_insert_with(|| value.clone());

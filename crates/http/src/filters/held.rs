@@ -1,7 +1,7 @@
-//! The seats and the share of a request: what it takes of what all users share, before it is answered.
+//! The seats and the share of a request: its part of resources that all users have in common, taken before the answer.
 //!
-//! Seats of flow control are for what it costs. A share is for what it holds without an end of its own: a watch, or a session of an
-//! aggregated server. One with a long head counts as several.
+//! A request takes seats of flow control by its cost. A watch, or a session of an aggregated server, has no end of its
+//! own and takes a share instead. A request with a long head counts several times.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,32 +21,35 @@ use crate::request_info::RequestInfo;
 use crate::request_query::RequestQuery;
 use crate::shares::{Holder, Share};
 
-/// The number of watches that a watch with a query counts as, since it looks into objects at every change.
+/// A watch with a query counts as this many watches, since it evaluates objects at every change.
 const QUERY_WATCH: usize = 16;
-/// The bytes of memory for which a watch counts once more. One with the usual selectors takes less.
+/// A watch counts once more for each block of this many bytes of memory. A watch with usual selectors needs less.
 const BYTES_OF_WATCH: usize = 20 * 1024;
-/// The bytes of memory that a watch keeps for each byte of its query: a requirement `!a` of a selector becomes some 300 bytes.
+/// The bytes of memory that a watch keeps for each byte of its query: a requirement `!a` of a selector needs some 300
+/// bytes.
 const BYTES_FOR_SELECTORS: usize = 64;
 
-/// The resources that an answer holds until it is sent.
+/// The resources that a request holds until its response is sent.
 #[derive(Default)]
 pub(super) struct Holds {
     pub(super) seats: Option<Seats>,
-    /// Those of a watch, which gives them back when it has sent the objects that it begins with.
+    /// The seats of a watch, which it returns after its initial events.
     pub(super) initial: Option<LentSeats>,
-    /// Of what has no end of its own.
+    /// The share of a watch or session.
     pub(super) share: Option<Arc<Share>>,
 }
 
 impl Holds {
-    /// The share, and the seats that are held while the answer is sent. They may be lent unless another server answers.
+    /// The share, and the seats that the response holds while it is sent. Seats can be lent unless another server
+    /// answers.
     pub(super) fn into_seats(self, is_passed_on: bool) -> (Option<Arc<Share>>, Option<LentSeats>) {
         let lent = if is_passed_on { LentSeats::kept } else { LentSeats::new };
         (self.share, self.initial.or_else(|| self.seats.map(lent)))
     }
 }
 
-/// An answer that holds its seats and its share until it is sent. The listener lends the seats while the client takes nothing.
+/// The response with its seats and its share until it is sent. The listener lends the seats while the client reads
+/// nothing.
 pub(super) fn holding(
     mut response: Response<ResponseBody>,
     observation: Observation,
@@ -58,8 +61,8 @@ pub(super) fn holding(
 }
 
 impl Pipeline {
-    /// Returns the cost of a request and its seats, once its body is there; if no seats are free, the seconds after which the client may
-    /// try again.
+    /// Waits for the body, then for seats. Returns the cost of the request and its seats, or, if no seats are free, the
+    /// seconds after which the client may try again.
     ///
     /// # Errors
     /// 429 when too many bodies of the user arrive slowly.
@@ -93,16 +96,17 @@ impl Pipeline {
             if !has_body || slow.is_some() || slow_bodies::rest_arrived(body).await {
                 return Ok(Ok((cost, seats)));
             }
-            // The rest does not come: it is waited for without seats.
+            // The rest of the body does not arrive, so the request waits for it without seats.
             drop(seats);
             slow = Some(slow_bodies::arrived_slowly(body, &self.slow_bodies, holder).await?);
         }
     }
 
-    /// Takes the share that a request holds until its end, if it is a watch, a session of another server, or a request to a node.
+    /// Takes the share that a request holds until its end, if it is a watch, a session of another server, or a request
+    /// to a node.
     ///
     /// # Errors
-    /// 429 when the user has its share.
+    /// 429 when the user has used its share.
     pub(super) fn share_of(
         &self,
         holder: Holder,
@@ -133,7 +137,8 @@ pub(super) fn with_address(client: &dyn ClientConnection) -> Extensions {
     extensions
 }
 
-/// The number of further watches that a watch counts as for the memory of its head, which it keeps until its end.
+/// The number of additional watches that a watch counts as, for the memory of its request head, which it keeps until
+/// its end.
 fn further(parts: &Parts, for_each_byte_of_query: usize) -> usize {
     let fields: usize = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
     let query = parts.uri.query().map_or(0, str::len);

@@ -1,10 +1,10 @@
 //! Impersonation: requests in the name of another user (`Impersonate-User` and the like, `kubectl --as`).
 //!
-//! The user needs rights in one of several forms (KEP-5284). Either `impersonate` for the user, each group, the uid and each extra
-//! value, for any request. Or `impersonate:MODE` for these and `impersonate-on:MODE:VERB` for the request, with a mode for nodes,
-//! service accounts or other users.
+//! The requester needs rights in one of two forms (KEP-5284). The verb `impersonate` for the user, each group, the uid
+//! and each extra value permits any request. The verbs `impersonate:MODE` for these and `impersonate-on:MODE:VERB` for
+//! the request permit that request, with a mode for nodes, service accounts or other users.
 //!
-//! From there on it is that user's request, with its rights and no others. The headers are removed.
+//! Later filters see only the impersonated user, with its rights alone. The headers are removed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -34,13 +34,13 @@ const ACCOUNT: &str = "system:serviceaccount:";
 /// The prefix of node users, and the group of all nodes.
 const NODE: &str = "system:node:";
 const NODES: &str = "system:nodes";
-/// The extra key of a token for the node of its pod, and the value that authorizers get in its place.
+/// The extra key with the node of a token's pod, and the key that authorizers get in its place.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 const ASSOCIATED_KEYS: &str = "authentication.kubernetes.io/associated-node-keys";
-/// The group of what is no built-in resource but is impersonated all the same: uids and extra values.
+/// The API group of impersonated attributes that are no built-in resources: uids and extra values.
 const AUTHENTICATION: &str = "authentication.k8s.io";
 
-/// The impersonated user in the headers of a request.
+/// The user to impersonate, from the headers of a request.
 struct Asked {
     name: String,
     groups: Vec<String>,
@@ -49,7 +49,7 @@ struct Asked {
 }
 
 impl Asked {
-    /// Parses the headers; `None` without any.
+    /// Parses the headers. `None` if there are none.
     fn of(headers: &HeaderMap) -> Result<Option<Self>, ApiError> {
         if !headers.keys().any(is_field) {
             return Ok(None);
@@ -70,7 +70,7 @@ impl Asked {
         Err(ApiError::BadRequest(asked.without_a_name()))
     }
 
-    /// Upstream's error for groups and the like without a user, in Go's form.
+    /// Upstream's error for groups, uid or extra values without a user, in Go's format.
     fn without_a_name(&self) -> String {
         let list = |values: &[String]| match values {
             [] => "[]string(nil)".to_owned(),
@@ -94,10 +94,10 @@ fn is_field(name: &HeaderName) -> bool {
     *name == USER || *name == GROUP || *name == UID || name.as_str().starts_with(EXTRA)
 }
 
-/// A way of impersonating, which has rights of its own.
+/// A mode of impersonation. Each mode has verbs of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// The node on which the pod runs whose service account asks.
+    /// The node of the pod whose service account sends the request.
     AssociatedNode,
     /// Any node.
     ArbitraryNode,
@@ -109,19 +109,19 @@ enum Mode {
     Unconstrained,
 }
 
-/// In the order in which they are tried, the least mighty one first.
+/// The modes in the order in which they are tried, the one with the fewest rights first.
 const MODES: [Mode; 5] =
     [Mode::AssociatedNode, Mode::ArbitraryNode, Mode::ServiceAccount, Mode::UserInfo, Mode::Unconstrained];
 
-/// The number of rights of one kind that are checked one by one. For more, one check for all of them comes first.
+/// Up to this many values of one kind are authorized one by one. For more, one check for all values comes first.
 const ONE_BY_ONE: usize = 3;
-/// Of how many users it is remembered how they impersonated last.
+/// The number of users whose last mode is cached.
 const REMEMBERED: usize = 10_000;
 
-/// Decides about impersonation.
+/// Authorizes impersonation.
 #[derive(Debug, Default)]
 pub(super) struct Impersonation {
-    /// The mode of the last impersonation of each user, which is tried first: few use several.
+    /// The mode of each user's last impersonation, which is tried first, since most users need only one.
     last: Mutex<HashMap<String, Mode>>,
     metrics: Arc<ImpersonationMetrics>,
 }
@@ -132,13 +132,13 @@ impl Impersonation {
         &self.metrics
     }
 
-    /// The effective user of a request, and the verb that permits a constrained impersonation. Without the headers it is the
-    /// authenticated user.
+    /// The effective user of a request, and the verb that permits a constrained impersonation. Without the headers it
+    /// is the authenticated user.
     ///
     /// Cost: a comparison of all header names, and a decision for each impersonated value.
     ///
     /// # Errors
-    /// [`ApiError::Forbidden`] without the rights, and [`ApiError::BadRequest`] for groups and the like without a user.
+    /// [`ApiError::Forbidden`] without the rights, and [`ApiError::BadRequest`] for groups, uid or extra values without a user.
     pub(super) async fn acting_as(
         &self,
         user: Arc<User>,
@@ -168,7 +168,7 @@ impl Impersonation {
             }
         }
         self.metrics.note_attempt(None, begun.elapsed());
-        // The last mode is for everybody.
+        // The last mode covers every user.
         Err(refusal.unwrap_or_else(|| ApiError::Internal("all impersonation modes failed".to_owned())))
     }
 
@@ -197,7 +197,7 @@ impl Mode {
         if self == Self::Unconstrained { "legacy" } else { self.name() }
     }
 
-    /// The verb for the user who is impersonated.
+    /// The verb that the requester needs for the impersonated user.
     fn verb(self) -> &'static str {
         match self {
             Self::AssociatedNode => "impersonate:associated-node",
@@ -220,7 +220,8 @@ impl Mode {
         }
     }
 
-    /// The requester for authorizers. Its node was checked, so its other extra values do not count.
+    /// The requester as authorizers get it. In the mode for its own node the node was checked, so other extra values
+    /// are removed.
     fn shown(self, user: &Arc<User>) -> Arc<User> {
         if self != Self::AssociatedNode {
             return user.clone();
@@ -262,7 +263,7 @@ impl Requester<'_> {
         self.may_have_extra(&asked.extra).await
     }
 
-    /// The common attributes of all checks: unconstrained names and groups belong to the core group.
+    /// The attributes that all checks share: unconstrained names and groups belong to the core group.
     fn of_names(&self) -> ResourceAttributes<'static> {
         let group = if self.mode == Mode::Unconstrained { "" } else { AUTHENTICATION };
         ResourceAttributes { group, ..self.of_authentication() }
@@ -284,7 +285,7 @@ impl Requester<'_> {
             return self.ask(ResourceAttributes { resource: "serviceaccounts", namespace, name, ..of }).await;
         }
         match (node(name), self.mode) {
-            // Rights to one's own node are given for all nodes at once.
+            // The right to impersonate the associated node is granted for the name `*`.
             (Some(_), Mode::AssociatedNode) => {
                 self.ask(ResourceAttributes { resource: "nodes", name: Some("*"), ..of }).await
             }
@@ -376,7 +377,7 @@ impl Requester<'_> {
     }
 }
 
-/// The error of an extra value, whose key has a domain.
+/// The error of an extra value whose key has an invalid domain.
 fn extra_fault(key: &str, values: &[String]) -> Option<String> {
     if key.is_empty() {
         return Some("impersonating the empty string key in extra is not allowed".to_owned());
@@ -402,11 +403,11 @@ fn extra_fault(key: &str, values: &[String]) -> Option<String> {
 }
 
 impl Asked {
-    /// The user as the request is made from now on.
+    /// The impersonated user, which later filters use.
     fn into_user(self, mode: Mode) -> User {
         let Self { name, groups, uid, extra } = self;
         let groups = match mode {
-            // In a constrained way a node has the groups that nodes have.
+            // A node that is impersonated in a constrained mode has the groups of nodes.
             Mode::AssociatedNode | Mode::ArbitraryNode => vec![NODES.to_owned()],
             _ => groups,
         };
@@ -415,8 +416,8 @@ impl Asked {
     }
 }
 
-/// The groups of an impersonated name: a service account has its own unless others are named, and every user has that of
-/// authenticated or unauthenticated users.
+/// The groups of an impersonated user. Every user gets the group of authenticated or unauthenticated users. A service
+/// account gets its own groups unless the request names groups.
 fn with_groups_of_all(name: &str, account: Option<(&str, &str)>, mut groups: Vec<String>) -> Vec<String> {
     if let (Some((namespace, name)), true) = (account, groups.is_empty()) {
         return User::service_account(namespace, name).groups;
@@ -429,13 +430,13 @@ fn with_groups_of_all(name: &str, account: Option<(&str, &str)>, mut groups: Vec
     groups
 }
 
-/// The namespace and the name of a service account, if that is one's name.
+/// The namespace and the name of a service account, if the user name is that of one.
 fn account(name: &str) -> Option<(&str, &str)> {
     let (namespace, name) = name.strip_prefix(ACCOUNT)?.split_once(':')?;
     (dns_label_faults(namespace).is_empty() && dns_subdomain_faults(name).is_empty()).then_some((namespace, name))
 }
 
-/// The name of a node, if its user's name is this.
+/// The name of a node, if the user name is that of one.
 fn node(name: &str) -> Option<&str> {
     name.strip_prefix(NODE).filter(|name| dns_subdomain_faults(name).is_empty())
 }
@@ -461,7 +462,7 @@ mod tests {
 
     use super::*;
 
-    /// The effective user of a request by a member of these groups.
+    /// Runs the filter for a requester with these groups, and returns the effective user.
     fn acts(own: &[&str], headers: &[(&str, &str)]) -> Result<User, (u16, String)> {
         let headers = headers
             .iter()

@@ -1,12 +1,12 @@
-//! Threads for requests with long work.
+//! Threads for long requests.
 //!
-//! Every thread of the runtime serves many connections. A request that parses, validates or patches something large for seconds
-//! would block all of them. It therefore runs on a runtime with threads of its own, beside those of the first. A request that waits
-//! for its body, the store or a webhook holds no thread.
+//! Every thread of the runtime serves many connections. A request that parses, validates or patches a large object for
+//! seconds would block all of them. It therefore runs on a second runtime with its own threads. A request that waits
+//! for its body, the store or a webhook occupies no thread.
 //!
-//! The seats of flow control limit the number of such requests. One user has at most half of the threads, with the tasks of its
-//! requests, and a second one fewer, so that no two users have all. Administrators, nodes and controllers have threads of their
-//! own.
+//! The seats of flow control limit the number of such requests. The requests of one user, with their tasks, use at most
+//! half of the threads, and those of a second user fewer, so that no two users have all. Administrators, nodes and
+//! controllers have separate threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -18,14 +18,14 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::metrics::{MetricKind, Sample};
 use crate::shares::{Holder, Level};
 
-/// The number of requests with long work at once, for each processor.
+/// The number of concurrent long requests, for each processor.
 const FOR_EACH_PROCESSOR: usize = 2;
-/// The least number of requests that do long work at once. It takes three users to have all of these.
+/// The minimum number of concurrent long requests. Three users are necessary to occupy all of them.
 const LEAST: usize = 4;
-/// The part of these threads that the requests of one user may have: one in so many.
+/// The requests of one user may use at most one in this many of these threads.
 const USER_PART: usize = 2;
 
-/// The threads for long work, which are started when there is some.
+/// The threads for long requests, started by the first one.
 #[derive(Debug)]
 pub(super) struct LongWork {
     threads: OnceLock<Option<Runtime>>,
@@ -34,12 +34,12 @@ pub(super) struct LongWork {
     count: usize,
     turns: TurnsByOwner,
     turns_of_cluster: TurnsByOwner,
-    /// The number of requests that they have begun to answer.
+    /// The number of long requests begun.
     begun: Arc<AtomicU64>,
 }
 
 impl LongWork {
-    /// As many as fit the machine.
+    /// Sizes the thread pools by the number of processors.
     pub(super) fn new() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let count = (processors * FOR_EACH_PROCESSOR).max(LEAST);
@@ -62,10 +62,10 @@ impl LongWork {
         }
     }
 
-    /// Does the work of a user's request on another thread. It is given up when the result is no longer waited for.
+    /// Runs the work of a user's request on another thread. Dropping the future cancels the work.
     ///
     /// # Panics
-    /// When the work does.
+    /// When the work panics.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         holder: Holder,
@@ -82,14 +82,14 @@ impl LongWork {
         outcome(AbortOnDropHandle::new(threads.spawn(counted))).await
     }
 
-    /// `None` where the system gives no threads: then the runtime's own have to do.
+    /// `None` if the system cannot start threads. The work then runs on the main runtime.
     fn threads(&self, level: Level) -> Option<Handle> {
         let threads = if level.is_of_cluster() { &self.of_cluster } else { &self.threads };
         let made = threads.get_or_init(|| {
             let runtime = Builder::new_multi_thread()
                 .worker_threads(self.count)
                 .thread_name("long-work")
-                // They may take as long as they like.
+                // The watchdog ignores these threads, since their work may take long.
                 .on_thread_start(unwatched_thread)
                 .enable_all()
                 .build();
@@ -105,7 +105,7 @@ impl LongWork {
 
 impl Drop for LongWork {
     fn drop(&mut self) {
-        // No request waits any more, and a runtime must not be shut down blockingly inside of another.
+        // No request waits any more. A runtime must not be shut down blockingly inside another one.
         for runtime in [self.threads.take(), self.of_cluster.take()].into_iter().flatten().flatten() {
             runtime.shutdown_background();
         }
@@ -129,7 +129,7 @@ mod tests {
         let long_work = LongWork::new();
         let (begun, begins) = tokio::sync::oneshot::channel();
         let (end, ends) = std::sync::mpsc::channel();
-        // This runtime has one thread: were it held, nothing could tell the work to end.
+        // The test runtime has one thread. If the work blocked it, no other task could end the work.
         let work = long_work.run(ANN, async move {
             begun.send(()).unwrap();
             ends.recv_timeout(Duration::from_secs(30))
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(long_work.run(ANN, async { 7 }).await, 7);
     }
 
-    /// Has a user hold as many threads as it may, until the rest is stopped.
+    /// Occupies as many threads as one user may have, until `rest` is stopped.
     fn hold_threads(
         long_work: &Arc<LongWork>,
         holder: Holder,

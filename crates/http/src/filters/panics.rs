@@ -1,7 +1,6 @@
-//! Catches panics of handlers: a fault in one request must not take others with it.
+//! Catches panics of handlers, so that a fault in one request does not end others.
 //!
-//! It becomes an internal error for its client and a line in the log. State that requests share is locked by what survives a
-//! panic.
+//! The client gets an internal error, and the log a line. Requests share state behind locks that survive a panic.
 
 use std::any::Any;
 use std::future::Future;
@@ -12,8 +11,8 @@ use futures::FutureExt;
 use keelson_meta::ApiError;
 use keelson_supervision::error_repeated;
 
-/// Turns a panic into an error, and records its text. State shared between requests must be whole after a panic: locks do not
-/// poison, and writes happen in the store's transactions.
+/// Turns a panic into an error, and records its text. Shared state must be consistent after a panic: locks do not
+/// poison, and writes are transactions of the store.
 pub(super) async fn caught<T>(
     answer: Pin<&mut impl Future<Output = Result<T, ApiError>>>,
     told: impl FnOnce(&str),
@@ -26,7 +25,7 @@ pub(super) async fn caught<T>(
     })
 }
 
-/// Runs the work of a request that continues after its response. A panic ends that work alone.
+/// Runs the part of a request's work that continues after its response. A panic ends only that work.
 pub(crate) async fn logged(work: impl Future<Output = ()>) {
     if let Err(panic) = AssertUnwindSafe(work).catch_unwind().await {
         error_repeated!(text(panic.as_ref()); panic = text(panic.as_ref()), "what went on after an answer panicked");

@@ -1,8 +1,8 @@
 //! Bodies of requests that arrive slowly.
 //!
-//! A request takes seats of flow control when its body is there. While it waits for seats, no more of the body is taken in than
-//! 256 KiB. The rest of a larger body has a second to arrive with the seats held. A body that takes longer gives the seats back, arrives
-//! without them, and is counted: it may keep 3 MiB, and each user may have a share of such bodies.
+//! A request takes seats of flow control after its body has arrived. Before it has seats, at most 256 KiB of the body
+//! are read. The rest of a larger body may take a second while the request holds its seats. A slower body returns the
+//! seats and counts in the user's share of slow bodies, since each may occupy 3 MiB.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,17 +14,18 @@ use tokio::time::timeout;
 use crate::body::{MAX_REQUEST_BYTES, RequestBody};
 use crate::shares::{Holder, Share, Shares};
 
-/// The number of bodies of all users that may arrive slowly at once.
+/// The maximum number of concurrent slow bodies, of all users.
 pub(super) const MOST: usize = 512;
-/// The time that a body, or the rest of it, may take without being counted.
+/// The time that a body, or the rest of it, may take before it counts as slow.
 const MOMENT: Duration = Duration::from_secs(1);
-/// The bytes of a body that are taken in before its request has seats: as many as a stream of HTTP/2 has under way.
+/// The bytes of a body that are read before its request has seats: the window of an HTTP/2 stream.
 const WAITING_BYTES: usize = 256 * 1024;
 
-/// Waits for a body, or for as much of it as may wait for seats. Returns a share if it arrives slowly, after it has arrived whole.
+/// Waits for a body, or for the part that is read before the request has seats. For a slow body, returns a share after
+/// the whole body has arrived.
 ///
 /// # Errors
-/// 429 when it arrives slowly and its user has as many such bodies as it may have.
+/// 429 when the body is slow and its user has used its share of slow bodies.
 pub(super) async fn arrived(
     body: &mut RequestBody,
     shares: &Arc<Shares>,
@@ -36,12 +37,12 @@ pub(super) async fn arrived(
     arrived_slowly(body, shares, holder).await.map(Some)
 }
 
-/// True if the rest of a body arrives in a moment.
+/// Returns true if the rest of a body arrives within a second.
 pub(super) async fn rest_arrived(body: &mut RequestBody) -> bool {
     is_there(body, MAX_REQUEST_BYTES).await
 }
 
-/// Waits for a body for as long as its request may take.
+/// Counts a body as slow, and waits for all of it until the deadline of the request.
 ///
 /// # Errors
 /// As [`arrived`].
@@ -56,7 +57,7 @@ pub(super) async fn arrived_slowly(
 }
 
 async fn is_there(body: &mut RequestBody, bytes: usize) -> bool {
-    // Most bodies come with their head: no timer is made for them.
+    // Most bodies arrive with their head and need no timer.
     poll_immediate(body.gather(bytes)).await.is_some() || timeout(MOMENT, body.gather(bytes)).await.is_ok()
 }
 

@@ -1,7 +1,7 @@
 //! The time limit of a request.
 //!
-//! The limit covers the time to the head of the answer. After that an answer may take as long as it makes progress, so
-//! that a long list is never cut for its length. Watches end by themselves.
+//! The limit covers the time until the response's status and headers. After that, a response may take any time while it
+//! makes progress, so that a long list is not aborted for its length. Watches end by themselves.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,10 +17,10 @@ use crate::body::{Progress, ResponseBody, stream};
 use crate::proxy::PassedOn;
 use crate::request_info::RequestInfo;
 
-/// The longest time to the head of an answer, and between two pieces of its body.
+/// The longest time until the response's status and headers, and between two frames of its body.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The limit of a request: none for watches, or what `?timeout=` asks for, within [`REQUEST_TIMEOUT`].
+/// The limit of a request: none for watches, otherwise the parameter `timeout`, at most [`REQUEST_TIMEOUT`].
 ///
 /// # Errors
 /// [`ApiError::BadRequest`] when the parameter is not a duration.
@@ -38,7 +38,7 @@ pub(super) fn of(info: &RequestInfo, parts: &Parts) -> Result<Option<Duration>, 
     Ok(Some(if asked.is_zero() { REQUEST_TIMEOUT } else { asked.min(REQUEST_TIMEOUT) }))
 }
 
-/// Waits for an answer, which is borrowed as in [`super::panics::caught`].
+/// Waits for a response, which is borrowed as in [`super::panics::caught`].
 ///
 /// # Errors
 /// [`ApiError::Timeout`] when the time is over.
@@ -51,9 +51,9 @@ pub(super) async fn within<T>(
     timeout_at(deadline, answer).await.map_err(over)
 }
 
-/// Watches over the body of an answer that has a limit, if it is made while it is sent.
+/// Limits the time between frames of a streamed response whose request has a time limit.
 pub(super) fn watched(limit: Option<Duration>, response: Response<ResponseBody>) -> Response<ResponseBody> {
-    // A body whose length is known is there, but for that of another server.
+    // A body of known length is in memory, except that of another server.
     let is_there = response.body().size_hint().exact().is_some() && response.extensions().get::<PassedOn>().is_none();
     if limit.is_none() || is_there {
         return response;
@@ -61,7 +61,7 @@ pub(super) fn watched(limit: Option<Duration>, response: Response<ResponseBody>)
     response.map(|body| stream(Progress::new(body, REQUEST_TIMEOUT)))
 }
 
-/// A duration as Go writes it: `1m30s`, `1.5h`, `300ms`, `0`. Negative ones have no meaning here.
+/// Parses a duration in Go's format: `1m30s`, `1.5h`, `300ms`, `0`. Negative durations are invalid here.
 fn go_duration(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);

@@ -1,6 +1,6 @@
-//! `POST` of a Binding: below a pod, and as `bindings` in its namespace, the older form.
+//! `POST` of a Binding: the subresource of a pod, and the older `bindings` resource of a namespace.
 //!
-//! Both are answered by the registry's `bind`, with a `Status` and not with the pod.
+//! The registry's `bind` answers both with a `Status`, not with the pod.
 
 use http::Response;
 use keelson_meta::ApiError;

@@ -1,7 +1,7 @@
 //! `POST` of an object.
 //!
-//! The body is read and taken in here; what happens to the object then is the registry's. The answer shows it in the version
-//! of the request.
+//! The handler decodes and validates the body, and the registry creates the object. The response contains the object in
+//! the version of the request.
 
 use http::{Response, StatusCode};
 use keelson_meta::ApiError;

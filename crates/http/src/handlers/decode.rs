@@ -1,7 +1,7 @@
-//! Request bodies: from bytes to an object, in the encodings that clients send.
+//! Decodes request bodies: from bytes to an object, in the encodings that clients send.
 //!
-//! JSON, YAML and protobuf become one tree, together with the faults that only a strict client minds. Sizes are bounded
-//! before anything is parsed.
+//! JSON, YAML and protobuf become the same object tree, with a list of faults that only strict field validation
+//! refuses. The size is checked before the body is parsed.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -17,7 +17,7 @@ use keelson_registry::{Caller, Target, Warnings, accept, object_of};
 use crate::audited::{self, note_object};
 use crate::body::{MAX_REQUEST_BYTES, RequestBody};
 
-/// Decodes the object of a create, or of the endpoint of the target's URL.
+/// Decodes the object of a create, or of a subresource in the target's URL.
 ///
 /// # Errors
 /// The errors of [`Document::read`] and [`Document::object`].
@@ -34,14 +34,14 @@ pub(super) async fn object(
     Ok(object)
 }
 
-/// A body of which an object can be made as often as one is needed.
+/// A body from which an object can be decoded repeatedly.
 pub(super) struct Document {
     encoding: Encoding,
     bytes: Bytes,
 }
 
 impl Document {
-    /// Reads it to its end.
+    /// Reads the body to its end.
     ///
     /// # Errors
     /// 413 beyond the size limit, 415 for an unknown encoding.
@@ -50,7 +50,7 @@ impl Document {
         Ok(Self { encoding, bytes: body.read(MAX_REQUEST_BYTES).await? })
     }
 
-    /// Decodes the object. Faults that are not refused become warnings.
+    /// Decodes the object. Faults that do not cause an error become warnings.
     ///
     /// # Errors
     /// 400 for a body that cannot be parsed or does not fit the URL, and for duplicate fields with strict field validation.
@@ -72,7 +72,7 @@ impl Document {
         accept(target, sent, &faults, validation, warnings)
     }
 
-    /// Notes for audit an object that was made of it, as it was sent: without the namespace of the path where it names none.
+    /// Records the object for audit as the client sent it: without the path's namespace if the body has no namespace.
     pub(super) fn note(&self, target: &Target, object: &Object, audit: &AuditRecord) {
         note_object(audit, object, || self.names_namespace(target));
     }
@@ -106,7 +106,7 @@ fn typed(value: Value) -> Result<Value, String> {
     }
 }
 
-/// Refuses a custom resource whose version and kind are no texts.
+/// Refuses a custom resource whose `apiVersion` or `kind` is not a string.
 fn names_are_texts(sent: &Value) -> Result<(), String> {
     let is_other = |value: &&Value| !value.is_string() && !value.is_null();
     let other = ["apiVersion", "kind"].into_iter().find_map(|field| Some((field, sent.get(field).filter(is_other)?)));
@@ -117,7 +117,7 @@ fn names_are_texts(sent: &Value) -> Result<(), String> {
     ))
 }
 
-/// Reads the options that a DELETE may carry as its body; an empty body is none.
+/// Decodes the options in the body of a DELETE. `None` for an empty body.
 ///
 /// # Errors
 /// 413, 415 and 400 as for objects.
@@ -153,7 +153,7 @@ impl Encoding {
             return Ok(Self::Json);
         };
         let media = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default().trim();
-        // Media types are compared without regard to case (RFC 9110, section 8.3.1).
+        // Media types are case-insensitive (RFC 9110, section 8.3.1).
         let is = |name: &str| media.eq_ignore_ascii_case(name);
         if media.is_empty() || is("application/json") {
             Ok(Self::Json)
@@ -166,7 +166,7 @@ impl Encoding {
         }
     }
 
-    /// The messages about duplicate fields.
+    /// Returns the messages about duplicate fields.
     fn faults(self, messages: Vec<String>, validation: FieldValidation) -> Vec<String> {
         match self {
             Self::Json | Self::Protobuf => messages,
@@ -179,7 +179,7 @@ impl Encoding {
         match self {
             Self::Json => json::parse(bytes).map_err(|error| format!("{NO_VERSION}json parse error: {error}")),
             Self::Yaml if bytes.is_empty() => Err("Object 'Kind' is missing in ''".to_owned()),
-            // Upstream turns YAML into JSON first, with the keys in alphabetical order: faults are found in that order.
+            // Upstream converts YAML to JSON first, with sorted keys, and finds faults in that order.
             Self::Yaml => yaml::parse(bytes)
                 .map(|mut parsed| {
                     parsed.value.sort_all_keys();
@@ -193,7 +193,7 @@ impl Encoding {
     }
 }
 
-/// The messages about duplicate keys in YAML: each as a warning, or one error with strict field validation.
+/// The messages about duplicate keys in YAML: one warning for each, or one error for all with strict field validation.
 pub(super) fn yaml_faults(lines: Vec<String>, validation: FieldValidation) -> Vec<String> {
     if lines.is_empty() || validation != FieldValidation::Strict {
         return lines;
@@ -201,7 +201,7 @@ pub(super) fn yaml_faults(lines: Vec<String>, validation: FieldValidation) -> Ve
     vec![format!("yaml: unmarshal errors:\n  {}", lines.join("\n  "))]
 }
 
-/// The start of an error about a body whose version cannot be read.
+/// The prefix of an error about a body without a readable version.
 const NO_VERSION: &str = "couldn't get version/kind; ";
 
 /// The number of bytes of an invalid body in its error, as upstream.
@@ -212,7 +212,7 @@ fn unrecognized(kind: &str, error: &str, body: &[u8]) -> ApiError {
     let shown = match body {
         [] => "<empty>".to_owned(),
         [b'{', ..] => String::from_utf8_lossy(start).into_owned(),
-        // A body that does not look like JSON is shown byte by byte.
+        // A body that does not look like JSON is shown in hexadecimal.
         _ => start.iter().map(|byte| format!("{byte:02x}")).collect(),
     };
     let more = if body.len() > SHOWN_BYTES { " ..." } else { "" };

@@ -1,7 +1,7 @@
-//! `DELETE` of one object, and of everything that a list selects.
+//! `DELETE` of one object, or of a collection.
 //!
-//! The options come in the body or in the query. The answer is the object where it still has to end, and a `Status` where it
-//! is gone.
+//! The options are in the body or in the query. The response contains the object if it still has finalizers, and
+//! otherwise a `Status`.
 
 use http::{Response, StatusCode};
 use keelson_meta::options::DeleteOptions;
@@ -42,7 +42,7 @@ pub(super) async fn one(
     let deleted = registry.delete(target, name, &caller, &options).await?;
     Ok(match &deleted {
         Deleted::Pending(marked) => {
-            // As upstream has it, the code says so to clients that ask in this old way alone.
+            // As upstream, 202 is returned only for the old option `orphanDependents=false`.
             let code = if options.orphan_dependents == Some(false) { StatusCode::ACCEPTED } else { StatusCode::OK };
             renderer.answer(code, &marked.object, marked.revision).await?
         }
@@ -76,7 +76,7 @@ pub(super) async fn collection(
     }
     let caller = request.caller.rehearsing_if(options.dry_run);
     if request.info.namespace_is_empty {
-        // Objects are found in all namespaces, and none can be deleted without its namespace.
+        // The list covers all namespaces, but an object cannot be deleted without its namespace.
         let page = registry.list(target, &caller, selected).await?;
         let is_empty = match &page.items {
             ListItems::Range { bytes, .. } => *bytes == 0,

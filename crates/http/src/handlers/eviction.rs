@@ -1,6 +1,6 @@
 //! `POST` of an Eviction below a pod.
 //!
-//! The registry asks the disruption budgets of the pod, and says when to come again if they do not let it go.
+//! The registry checks the disruption budgets of the pod. If they forbid the eviction, it returns the time to retry.
 
 use http::Response;
 use keelson_meta::ApiError;

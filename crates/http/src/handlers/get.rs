@@ -1,6 +1,6 @@
 //! `GET` of one object.
 //!
-//! It is answered in the form that the client accepts best: the object, its metadata alone, or a table of one row.
+//! The response has the form that the client prefers: the object, its metadata alone, or a table with one row.
 
 use http::{Response, StatusCode};
 use keelson_meta::ApiError;
@@ -34,16 +34,17 @@ pub(super) async fn handle(
     let Some(mask) = mask else {
         return renderer.answer(StatusCode::OK, &entry.object, Some(entry.revision)).await;
     };
-    // The paths of the mask are those of the version that is shown.
+    // The mask's paths refer to fields of the requested version.
     let shown = renderer.view().show(&entry.object).await?;
     let object = masked_object(&entry.key, &shown, &mask)?;
     renderer.answer(StatusCode::OK, &object, Some(entry.revision)).await
 }
 
-/// Refuses the parameter that once left out what belongs to a cluster: an object that still has it would be taken for one without.
+/// Refuses the parameter `export`, which once removed cluster-specific fields. Without an error a client would take an
+/// object with these fields for one without.
 ///
 /// # Errors
-/// 400 where it is set.
+/// 400 if it is set.
 pub(super) fn refuse_export(query: &Query<'_>) -> Result<(), ApiError> {
     match query.flag("export") {
         Some(true) => {

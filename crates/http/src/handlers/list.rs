@@ -1,6 +1,6 @@
 //! `GET` of a collection.
 //!
-//! The page is planned and found by the registry; its bytes are made while they are sent, in `list_body`.
+//! The registry plans and selects the page. `list_body` encodes it while it is sent.
 
 use std::sync::Arc;
 
@@ -19,10 +19,11 @@ use crate::negotiation::{MediaKind, Subject, accepts_gzip};
 use crate::respond::{self, GZIP_THRESHOLD_BYTES, mark_gzip};
 use crate::service::ApiRequest;
 
-/// The number of bytes of converted objects that are kept to be measured before they are sent. A longer list of such objects in
-/// protobuf is served in chunks only.
+/// The maximum size of converted objects that are kept in memory for measuring before they are sent. A longer protobuf
+/// list of such objects is served only in chunks.
 const MEASURED_BYTES: u64 = 16 << 20;
-/// About how many bytes of objects are kept to be sorted that the cache does not hold: a longer table is only to be had in chunks.
+/// The approximate maximum size of objects outside the cache that are kept in memory for sorting. A longer table is
+/// served only in chunks.
 const SORTED_BYTES: u64 = 16 << 20;
 
 pub(super) async fn handle(
@@ -39,16 +40,16 @@ pub(super) async fn handle(
     answer(target, renderer, page, showing, accepts_gzip(&request.parts.headers)).await
 }
 
-/// The changes of items before they are sent.
+/// Changes to the items before they are encoded.
 #[derive(Default)]
 pub(super) struct Showing {
-    /// The order into which they are put.
+    /// The order of the items.
     pub(super) order: Option<RowOrder>,
-    /// The fields left out of each.
+    /// Selects the fields of each item.
     pub(super) mask: Option<Arc<Mask>>,
 }
 
-/// The answer with a page.
+/// The response with a page.
 pub(super) async fn answer(
     target: &Target,
     renderer: Renderer,
@@ -67,7 +68,7 @@ pub(super) async fn answer(
     let (mut writer, mut start) = ListWriter::start(renderer, &head, &mut source).await?;
     let bytes = source.size_hint();
     let mut gzip = takes_gzip && bytes > GZIP_THRESHOLD_BYTES as u64;
-    // Rows and the like may be far shorter than the objects, or longer.
+    // Rows and metadata may be far shorter than the objects, or longer.
     if takes_gzip && !writer.is_canonical() {
         if is_short(&mut writer, &mut source, &mut start).await? {
             writer.finish(&mut start);
@@ -75,7 +76,7 @@ pub(super) async fn answer(
         }
         gzip = true;
     }
-    // Items that are copied cost less than to hand them about, and canonical ones are compressed already.
+    // Copying items costs less than moving them to other threads, and canonical items are already compressed.
     let direct = writer.is_canonical() || (writer.copies() && !gzip);
     let ahead = !direct && (bytes >= AHEAD_FROM_BYTES || source.has_heavy());
     let body = match (ahead, gzip) {
@@ -91,10 +92,11 @@ pub(super) async fn answer(
     Ok(response)
 }
 
-/// Writes items behind the start of a list, and returns true if these are all and the list is too short to be compressed.
+/// Writes items after the start of a list. Returns true if these are all items, and the list is too short to be
+/// compressed.
 ///
 /// # Errors
-/// 500 when an item can't be converted, read or shown.
+/// 500 when an item cannot be converted, read or encoded.
 async fn is_short(writer: &mut ListWriter, source: &mut Source, list: &mut Vec<u8>) -> Result<bool, ApiError> {
     while list.len() <= GZIP_THRESHOLD_BYTES {
         let Some(entries) = source.next().await? else { return Ok(true) };
@@ -103,7 +105,7 @@ async fn is_short(writer: &mut ListWriter, source: &mut Source, list: &mut Vec<u
     Ok(false)
 }
 
-/// The metadata in the head of a list.
+/// The metadata of a list.
 pub(super) fn meta_of<'a>(
     target: &Target,
     revision: Revision,
@@ -116,15 +118,15 @@ pub(super) fn meta_of<'a>(
 /// The items in the requested version and order.
 ///
 /// # Errors
-/// 500 when items of the first block cannot be converted: a later failure breaks the body. 413 for a list in protobuf of converted
-/// objects that is too large to be kept.
+/// 500 when items of the first block cannot be converted. A later failure breaks the body. 413 for a protobuf list of
+/// converted objects that is too large to be kept in memory.
 pub(super) async fn source_of(items: ListItems, renderer: &Renderer, showing: Showing) -> Result<Source, ApiError> {
     let mut source = match items {
         ListItems::Range { cursor, bytes } => Source::Range(cursor, bytes),
         ListItems::Chosen(entries) => Source::Chosen(entries.into_iter()),
         ListItems::History(items) => Source::History(items),
     };
-    // A list in protobuf says at its beginning how long it is.
+    // A protobuf list begins with its length.
     let measured = renderer.media().kind == MediaKind::Protobuf;
     if !renderer.view().is_sole() {
         source = converted(source, renderer.view(), measured).await?;

@@ -1,9 +1,12 @@
-//! The body of a list, made while it is sent: entries of a snapshot are copied into frames, and nothing is collected.
+//! The body of a list, produced while it is sent: entries of a snapshot are copied into frames, and no list is
+//! collected in memory.
 //!
-//! Memory is one frame, whatever the list holds and however slow the client is. A compressed list is one gzip member put
-//! together from blocks that the leaves of the snapshot keep, so an unchanged leaf is compressed once. Large lists of what has
-//! to be made from the entries have another body (`ahead.rs`). Items in other versions than the one that was asked for are
-//! converted before they get here (`convert.rs`).
+//! A body needs the memory of one frame, whatever the size of the list and the speed of the client. A compressed list
+//! is one gzip member, assembled from blocks that the leaves of the snapshot cache, so an unchanged leaf is compressed
+//! once.
+//!
+//! Large lists that must be encoded have another body (`ahead.rs`). Items in other versions than the requested one are
+//! converted first (`convert.rs`).
 
 mod ahead;
 mod convert;
@@ -37,35 +40,35 @@ use crate::body::BodyError;
 const FRAME_BYTES: usize = 64 * 1024;
 /// Room for the entry that fills a frame, so that it rarely grows.
 const FRAME_SLACK_BYTES: usize = 16 * 1024;
-/// The number of selected entries that are measured or written at once.
+/// The number of selected entries that are measured or written in one step.
 const CHOSEN_BLOCK: usize = 32;
-/// The number of new bytes that a compressed list makes before it sends a frame, so that no frame takes long.
+/// The number of newly compressed bytes after which a frame is sent, so that no frame takes long.
 const FRESH_BYTES: usize = 256 * 1024;
 /// The gzip level of lists: the lowest, as upstream.
 const GZIP_LEVEL: u32 = 1;
 
 /// The source of the items.
 pub(super) enum Source {
-    /// A contiguous part of a snapshot, of about so many bytes in JSON.
+    /// A contiguous range of a snapshot, with its approximate size as JSON in bytes.
     Range(RangeCursor, u64),
-    /// Entries that were picked.
+    /// Selected entries.
     Chosen(std::vec::IntoIter<Arc<Entry>>),
-    /// Entries that are still to be read from the store.
+    /// Entries of a past revision, still to be read from the store.
     History(HistoryItems),
-    /// Entries of which some are still to be converted, of about so many bytes in JSON.
+    /// Entries of which some must still be converted, with their approximate size as JSON in bytes.
     Converted {
         batches: Converted,
         bytes: u64,
-        /// The items for a second read, after measuring; `None` where they cannot be read twice.
+        /// The items again, for a second pass after measuring. `None` if they cannot be read twice.
         again: Option<Converted>,
     },
 }
 
-/// Items that are converted as they are wanted.
+/// Items that are converted on demand.
 type Converted = BoxStream<'static, Result<Batch, ApiError>>;
 
 impl Source {
-    /// About how many bytes the items are in JSON.
+    /// The approximate size of the items as JSON, in bytes.
     pub(super) fn size_hint(&self) -> u64 {
         match self {
             Self::Range(_, bytes) | Self::Converted { bytes, .. } => *bytes,
@@ -74,23 +77,25 @@ impl Source {
         }
     }
 
-    /// Returns true if one of the items is so large that encoding it takes long. It looks at each item, so they must be few.
+    /// Returns true if one of the items is so large that encoding it takes long. Checks each item, so there must be
+    /// few.
     pub(super) fn has_heavy(&self) -> bool {
         let is_heavy = |entry: &Arc<Entry>| entry.list_bytes() > HEAVY_BYTES;
         match self {
             Self::Range(cursor, _) => cursor.clone().any(|leaf| leaf.entries().iter().any(is_heavy)),
             Self::Chosen(entries) => entries.as_slice().iter().any(is_heavy),
-            // Not known yet.
+            // The sizes are not known yet.
             Self::History(_) | Self::Converted { .. } => true,
         }
     }
 
-    /// The size of the items in an encoding, which leaves keep; `measure` adds it up. `None` when they cannot be read twice.
+    /// The size of the items in an encoding: the sum of what `measure` returns. Leaves cache it. `None` if the items
+    /// cannot be read twice.
     ///
     /// # Errors
     /// The errors of `measure`, and 500 when an item cannot be converted.
     pub(super) async fn size_in(
-        // Exclusive: what is read only to be measured is used up.
+        // Exclusive, since measuring consumes items that can be read only once.
         &mut self,
         form: u16,
         measure: Arc<impl Fn(&[Arc<Entry>]) -> Result<usize, ApiError> + Send + Sync + 'static>,
@@ -144,10 +149,10 @@ impl Source {
         Ok(Some(size))
     }
 
-    /// Collects the entries, up to about this many bytes, for encodings that need all of them.
+    /// Collects all entries, for encodings that need them at once. The limit is about this many bytes.
     ///
     /// # Errors
-    /// Failures of the source, and 413 for more bytes.
+    /// Failures of the source, and 413 above the limit.
     pub(super) async fn into_entries_within(mut self, most: u64) -> Result<Vec<Arc<Entry>>, ApiError> {
         let (mut collected, mut bytes) = (Vec::new(), 0);
         while let Some(batch) = poll_fn(|context| self.poll_next(context)).await? {
@@ -160,10 +165,10 @@ impl Source {
         Ok(collected)
     }
 
-    /// The next items; `None` at the end.
+    /// The next items. `None` at the end.
     ///
     /// # Errors
-    /// 500 when an item can't be converted or read.
+    /// 500 when an item cannot be converted or read.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<Arc<Entry>>>, ApiError> {
         let batch = poll_fn(|context| self.poll_next(context)).await?;
         Ok(batch.map(|batch| batch.entries().to_vec()))
@@ -184,12 +189,12 @@ impl Source {
     }
 }
 
-/// The size of these in JSON, in bytes.
+/// The size of these entries as JSON, in bytes.
 pub(super) fn bytes_of(entries: &[Arc<Entry>]) -> u64 {
     entries.iter().map(|entry| entry.list_bytes()).sum()
 }
 
-/// Some items that follow each other.
+/// Consecutive items.
 pub(super) enum Batch {
     Leaf(LeafSlice),
     Page(Vec<Arc<Entry>>),
@@ -204,24 +209,24 @@ impl Batch {
     }
 }
 
-/// A list as it is.
+/// The body of an uncompressed list.
 pub(super) struct ListBody {
-    /// The rest to send; `None` once the last frame is made.
+    /// The remaining items. `None` once the last frame is complete.
     rest: Option<(ListWriter, Source)>,
-    /// Items that were begun, and how many of them are written.
+    /// The current items, and the number of them that are written.
     batch: Option<(Batch, usize)>,
     frame: Vec<u8>,
 }
 
 impl ListBody {
-    /// `start` is what stands before the items.
+    /// `start` is the part of the list before the items.
     pub(super) fn new(writer: ListWriter, start: &[u8], source: Source) -> Self {
         let mut frame = Vec::with_capacity(FRAME_BYTES + FRAME_SLACK_BYTES);
         frame.extend_from_slice(start);
         Self { rest: Some((writer, source)), batch: None, frame }
     }
 
-    /// Fills the frame; whether there is more to come.
+    /// Fills the frame. Returns false at the end of the list.
     fn fill(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, BodyError>> {
         while let Some((writer, source)) = &mut self.rest {
             if let Some((batch, written)) = &mut self.batch {
@@ -268,24 +273,24 @@ impl Body for ListBody {
     }
 }
 
-/// A list as one gzip member.
+/// The body of a list as one gzip member.
 pub(super) struct GzipListBody {
-    /// The rest to send; `None` once the last frame is made.
+    /// The remaining items. `None` once the last frame is complete.
     rest: Option<(ListWriter, Source)>,
     member: MemberWriter,
     frame: Vec<u8>,
-    /// The bytes to be compressed next.
+    /// The bytes to compress next.
     plain: Vec<u8>,
-    /// Items that were begun, and how many of them are written.
+    /// The current items, and the number of them that are written.
     batch: Option<(Batch, usize)>,
-    /// A heavy leaf that is being compressed elsewhere.
+    /// A large leaf that another thread compresses.
     under_way: Option<BoxFuture<'static, LeafSlice>>,
     /// The number of bytes compressed for this frame.
     fresh: usize,
 }
 
 impl GzipListBody {
-    /// `plain` is what stands before the items.
+    /// `plain` is the part of the list before the items.
     pub(super) fn new(writer: ListWriter, plain: Vec<u8>, source: Source) -> Self {
         let frame = MemberWriter::header().to_vec();
         let (rest, member) = (Some((writer, source)), MemberWriter::new());
@@ -306,7 +311,7 @@ impl GzipListBody {
         }
     }
 
-    /// Adds some of the items, and a compressed leaf whole. Returns true if more follow.
+    /// Adds some of the items, or a whole compressed leaf. Returns true if more items of the batch remain.
     ///
     /// # Errors
     /// 500 when one of them cannot be converted to the requested version.
@@ -334,7 +339,7 @@ impl GzipListBody {
         Ok(*written < entries.len())
     }
 
-    /// The next items; `None` at the end. A leaf that takes long to compress is compressed elsewhere first.
+    /// The next items. `None` at the end. Another thread compresses a large leaf first.
     fn poll_batch(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Batch>, ApiError>> {
         if let Some(under_way) = &mut self.under_way {
             let leaf = ready!(under_way.poll_unpin(context));

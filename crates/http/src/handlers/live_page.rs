@@ -1,7 +1,8 @@
-//! `GET` with `watch` and a page: the objects that enter, change in and leave the page, and after each change a line with the state
-//! of the page.
+//! `GET` with `watch` and a page: events for the objects that enter, change in and leave the page. After each change
+//! follows a line with the state of the page.
 //!
-//! Objects are events as in any watch. The line behind them has a type of its own, so only clients that request a page get it.
+//! Objects are events as in any watch. The line after them has an event type of its own, so only clients that request a
+//! page get it.
 
 use bytes::{Bytes, BytesMut};
 use futures::stream::{self, StreamExt as _};
@@ -20,13 +21,13 @@ use crate::negotiation::MediaKind;
 use crate::service::ApiRequest;
 use crate::websocket;
 
-/// The type of the line that says how the page is now.
+/// The event type of the line with the state of the page.
 const PAGE: &str = "PAGE";
 
-/// Follows a page.
+/// Answers a watch of a page.
 ///
 /// # Errors
-/// As [`Registry::watch_page`], and 406 for forms that have no place for its lines.
+/// As [`Registry::watch_page`], and 406 for forms that cannot contain its lines.
 pub(super) async fn handle(
     registry: &Registry,
     target: &Target,
@@ -38,10 +39,10 @@ pub(super) async fn handle(
         return Err(ApiError::BadRequest("a live page is told in JSON alone".to_owned()));
     }
     let page = registry.watch_page(target, &request.caller, request.query.list_options()?, query).await?;
-    // Until the page has been shown.
+    // Held until the first page has been sent.
     let seats = request.parts.extensions.remove::<InitialSeats>();
     let turns = request.parts.extensions.remove::<Turns>();
-    // One registration for the whole watch: each takes a lock that all watches share.
+    // One registration for the whole watch, since each takes a lock that all watches share.
     let stopped = Box::pin(request.stopping.cancelled_owned());
     let begun = Some((page, encoder, turns, stopped, seats));
     let steps = stream::unfold(begun, |state| async move {
@@ -59,7 +60,7 @@ pub(super) async fn handle(
     Ok(websocket::answer_watch(&mut request.parts, MediaKind::Json, steps.boxed()))
 }
 
-/// The next lines, whether they end a change, and whether they end the watch.
+/// The next lines, with two flags: they end a change, and they end the watch.
 async fn told(page: &mut LivePage, encoder: &mut EventEncoder, turns: Option<&Turns>) -> Option<((Bytes, bool), bool)> {
     let deadline = page.deadline();
     let next = match turns {

@@ -1,6 +1,6 @@
 //! `PATCH` of an object, or of its status: a patch, or server-side apply.
 //!
-//! The content type selects the form of the patch. The body is compiled once, for all attempts of the write.
+//! The content type selects the form of the patch. The body is parsed once, for all attempts of the write.
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Response};
@@ -40,10 +40,10 @@ pub(super) async fn handle(
     renderer.answer(status_of(&written), &written.object, written.revision).await
 }
 
-/// Reads the options of a patch of this form.
+/// Parses the options of a patch of this form.
 ///
 /// # Errors
-/// 422 for values that are not allowed.
+/// 422 for invalid values.
 pub(super) fn options(query: &Query<'_>, kind: PatchKind) -> Result<PatchOptions, ApiError> {
     let rules = match kind {
         PatchKind::Apply => options::PatchMode::Apply,
@@ -52,10 +52,10 @@ pub(super) fn options(query: &Query<'_>, kind: PatchKind) -> Result<PatchOptions
     PatchOptions::parse(query, rules)
 }
 
-/// Reads a patch document, which is written down as it was sent.
+/// Parses a patch document, and records it for audit as the client sent it.
 ///
 /// # Errors
-/// 413 beyond the size limit, 400 for what is not JSON, or not YAML where that may be sent.
+/// 413 above the size limit. 400 for a body that is not JSON, or for apply not YAML.
 pub(super) async fn document(
     kind: PatchKind,
     body: RequestBody,
@@ -63,13 +63,14 @@ pub(super) async fn document(
     audit: &AuditRecord,
 ) -> Result<Patch, ApiError> {
     let body = body.read(MAX_REQUEST_BYTES).await?;
-    // An applied configuration is YAML, also if it is JSON.
+    // An applied configuration is YAML, even if it is also JSON.
     let form = if kind == PatchKind::Apply { audited::of_yaml } else { audited::of_json };
     audit.sent(|| Body::new(body.clone(), form));
     let parsed = json::parse(&body);
     if kind == PatchKind::Apply {
         return match parsed {
-            // Most of what is applied is JSON, which is YAML as well; what it says twice is only found in that.
+            // Most applied configurations are JSON, which is YAML as well. Duplicate keys are reported by the YAML
+            // parser alone.
             Ok(Parsed { value: mut document, duplicates }) if duplicates.is_empty() => {
                 document.make_floats_whole();
                 Ok(Patch { kind, document, faults: Vec::new() })
@@ -81,7 +82,7 @@ pub(super) async fn document(
         Ok(Parsed { value: mut document, duplicates: faults }) => {
             refuse_other_forms(kind, &document, validation)?;
             if kind == PatchKind::Strategic {
-                // Upstream decodes it without its schema, so that a whole number is one however it is written.
+                // Upstream decodes the patch without a schema, so that a whole number in any notation is an integer.
                 document.make_floats_whole();
             }
             Ok(Patch { kind, document, faults })
@@ -97,8 +98,8 @@ pub(super) async fn document(
 /// The error of upstream's library for an invalid merge patch.
 const BAD_MERGE_PATCH: &str = "Invalid JSON Patch";
 
-/// Without strict field validation, upstream gives a patch directly to its library, which has another text for a patch of the wrong
-/// form.
+/// Without strict field validation, upstream passes a patch directly to its library. The library has another error for
+/// a patch that is no object or array.
 fn refuse_other_forms(kind: PatchKind, document: &Value, validation: FieldValidation) -> Result<(), ApiError> {
     let refused = |message: String| Err(ApiError::BadRequest(message));
     match (kind, validation, document) {
@@ -113,7 +114,7 @@ fn refuse_other_forms(kind: PatchKind, document: &Value, validation: FieldValida
     }
 }
 
-/// Reads what is applied.
+/// Parses an applied configuration.
 fn applied(body: &[u8], validation: FieldValidation) -> Result<Patch, ApiError> {
     let parsed = yaml::parse(body).map_err(|error| ApiError::BadRequest(format!("error decoding YAML: {error}")))?;
     let faults = decode::yaml_faults(parsed.duplicates, validation);
@@ -126,14 +127,14 @@ fn applied(body: &[u8], validation: FieldValidation) -> Result<Patch, ApiError> 
     Ok(Patch { kind: PatchKind::Apply, document: parsed.value, faults })
 }
 
-/// The forms in which custom resources are patched: their schemas do not say how strategic patches merge lists.
+/// The patch forms of custom resources. Their schemas do not define how strategic merge patches merge lists.
 const CUSTOM_PATCHES: MediaTypes =
     &["application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml"];
 
 /// The form of a patch of the target, by its media type.
 ///
 /// # Errors
-/// 415 for none that is known, or not of the target.
+/// 415 for an unknown form, or one that the target does not support.
 pub(super) fn kind(headers: &HeaderMap, target: &Target) -> Result<PatchKind, ApiError> {
     let is_custom = !target.resource.is_builtin();
     let media = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();

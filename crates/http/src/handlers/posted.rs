@@ -1,7 +1,7 @@
-//! Bodies posted to create-only subresources and reviews, which are not stored: decoded and answered alike.
+//! Create-only subresources and reviews, which are not stored: decodes the posted object and builds the response.
 //!
-//! The subresources are bindings, evictions and tokens; a review returns an identity or rights. Files of the same names in the
-//! registry process them.
+//! The subresources are bindings, evictions and tokens. A review returns an identity or permissions. Files of the same
+//! names in the registry process them.
 
 use http::{Response, StatusCode};
 use keelson_meta::options::CreateOptions;
@@ -16,7 +16,7 @@ use crate::negotiation::Subject;
 use crate::respond;
 use crate::service::ApiRequest;
 
-/// An act or a review.
+/// A posted object that is not stored.
 pub(super) struct Posted {
     /// The decoded object.
     pub(super) object: Object,
@@ -32,10 +32,10 @@ pub(super) struct AnswerForm {
 }
 
 impl Posted {
-    /// Reads what a request sends to its target.
+    /// Decodes the object of a request for its target.
     ///
     /// # Errors
-    /// 406 for a form that can't be made, 422 for options that are not allowed; otherwise as [`decode::object`].
+    /// 406 for an unsupported form, 422 for invalid options, and otherwise as [`decode::object`].
     pub(super) async fn read(registry: &Registry, target: &Target, request: Box<ApiRequest>) -> Result<Self, ApiError> {
         let renderer = Renderer::negotiate(registry, target, &request, Subject::Object)?;
         let ApiRequest { parts, query, body, caller, .. } = *request;
@@ -48,17 +48,17 @@ impl Posted {
 }
 
 impl AnswerForm {
-    /// The answer to an act that leaves nothing to show.
+    /// The response to a subresource without an object to return.
     pub(super) fn done(&self) -> Response<ResponseBody> {
         respond::done(self.renderer.media())
     }
 
-    /// The answer that an object is.
+    /// The response with an object.
     ///
     /// # Errors
     /// 500 when it does not fit its message in protobuf.
     pub(super) fn with(&self, object: Object) -> Result<Response<ResponseBody>, ApiError> {
-        // It is never shown as a row.
+        // It is never returned as a table row.
         self.renderer.answer_unstored(StatusCode::CREATED, object, &Printer::generic())
     }
 }

@@ -1,6 +1,6 @@
-//! `GET` of a collection with parameters of a query.
+//! `GET` of a collection with query parameters.
 //!
-//! A page is sent as that of any list is, with what was counted in headers, since the body has no place for it in every encoding.
+//! A page is sent like that of any list. Its counts are in headers, since not every encoding has a field for them.
 //! Groups are a document of their own.
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::service::ApiRequest;
 
 /// The number of objects in the whole result.
 const TOTAL_COUNT: HeaderName = HeaderName::from_static("keelson-total-count");
-/// The number of objects that were looked at, sent only to callers that may list all objects of the resource.
+/// The number of scanned objects, sent only to callers that may list all objects of the resource.
 const LOOKED_AT: HeaderName = HeaderName::from_static("keelson-looked-at");
 /// The number of objects for which the condition has no value, sent if there are any.
 const FAILED_EVALUATIONS: HeaderName = HeaderName::from_static("keelson-failed-evaluations");
@@ -55,7 +55,7 @@ pub(super) async fn handle(
     let mask = mask(query, &renderer)?;
     let page = registry.query(target, &request.caller, options, query).await?;
     let (total, looked_at, failures) = (page.total, page.looked_at, page.failures);
-    // A table of a few kinds has an order of its own where none is asked for.
+    // The tables of a few kinds have an order of their own if the query has none.
     let order = renderer.row_order().filter(|_| query.sort_by.is_by_key());
     let showing = Showing { order, mask };
     let page = ListPage {
@@ -71,15 +71,16 @@ pub(super) async fn handle(
     Ok(response)
 }
 
-/// Sends the number of objects that were looked at to a caller that may list all objects of the resource. Views and indexes catch up with
-/// writes in every namespace, so the number would show other callers that there are objects which they may not list.
+/// Adds the number of scanned objects to the response, if the caller may list all objects of the resource. Views and
+/// indexes catch up with writes in every namespace, so the number would reveal other objects.
 async fn tell_looks(registry: &Registry, target: &Target, caller: &Caller, headers: &mut HeaderMap, count: usize) {
     if registry.may_list_all(target, caller).await {
         tell(headers, LOOKED_AT, count);
     }
 }
 
-/// Sends the number of objects for which the condition has no value, and warns of them. All of them are objects that the request selects.
+/// Adds the number of objects for which the condition has no value, with a warning. The request selects all of these
+/// objects.
 fn tell_failures(headers: &mut HeaderMap, caller: &Caller, failures: &FailedEvaluations) {
     let FailedEvaluations { count, first } = failures;
     if *count == 0 {
@@ -91,10 +92,10 @@ fn tell_failures(headers: &mut HeaderMap, caller: &Caller, failures: &FailedEval
     caller.warnings().add(format!("keelson.io/where has no value for {objects} not in the answer{why}"));
 }
 
-/// The parts that are left out of each object.
+/// The mask that selects the fields of each object.
 ///
 /// # Errors
-/// 400 where what is shown is made of whole objects.
+/// 400 for forms that are built from whole objects.
 pub(super) fn mask(query: &Query, renderer: &Renderer) -> Result<Option<Arc<Mask>>, ApiError> {
     if query.mask.selects() && !renderer.shows_whole_objects() {
         return Err(ApiError::BadRequest(
@@ -108,7 +109,7 @@ fn tell(headers: &mut HeaderMap, name: HeaderName, count: usize) {
     headers.insert(name, HeaderValue::from(count));
 }
 
-/// The groups as they are sent.
+/// The document of the groups.
 fn document(groups: &Groups) -> Value {
     let told = groups.groups.iter().map(|group| {
         let mut told = Map::new();
@@ -127,14 +128,14 @@ fn document(groups: &Groups) -> Value {
     Value::Object(document)
 }
 
-/// Adds the first fields of a document of the extension.
+/// Adds the first fields of a document with a kind of keelson's own.
 pub(super) fn head(kind: &str, metadata: Map, document: &mut Map) {
     document.insert("kind", Value::from(kind));
     document.insert("apiVersion", Value::from(format!("{}/{}", GROUP_VERSION.0, GROUP_VERSION.1)));
     document.insert("metadata", Value::Object(metadata));
 }
 
-/// The matches as they are sent.
+/// The document of the matches.
 fn document_of_matches(matches: &Matches) -> Value {
     let mut metadata = Map::new();
     metadata.insert("resourceVersion", Value::from(matches.revision.to_string()));

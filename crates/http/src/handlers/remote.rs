@@ -1,6 +1,6 @@
 //! Requests that a kubelet, a pod or a service answers: logs, commands, forwarded ports, proxied requests.
 //!
-//! The query is read here, as the object of options that upstream makes of it. All else is in `crate::nodes`.
+//! This handler parses the query into upstream's options object. `crate::nodes` does all else.
 
 use http::Response;
 use keelson_meta::json::json;
@@ -22,7 +22,7 @@ pub(super) async fn handle(
     nodes::answer(registry, nodes, target, resolve::name(target)?, said, request).await
 }
 
-/// The options of a requested connection, as the object that upstream makes of its query.
+/// The options of a requested connection, as upstream's options object.
 fn said(target: &Target, request: &ApiRequest) -> Object {
     let mut said = Object::default();
     said.set_type(&target.taken_kind());
@@ -44,7 +44,7 @@ fn said(target: &Target, request: &ApiRequest) -> Object {
     if !ports.is_empty() {
         said.0.insert("ports", json!(ports));
     }
-    // The path behind the endpoint goes to the remote server.
+    // The path after the subresource goes to the remote server.
     let endpoint = target.subresource_name().unwrap_or_default();
     if let Some((_, path)) = request.parts.uri.path().split_once(&format!("/{endpoint}/")) {
         said.0.insert("path", json!(format!("/{path}")));

@@ -1,8 +1,8 @@
-//! Renders stored objects: in a version, a form and an encoding.
+//! Encodes stored objects in a version, a form and an encoding.
 //!
-//! Invariant: objects have the fields of the requested version, since the caller converts them first. Canonical bytes are copied
-//! where the client requests them; everything else is made one object at a time. Handlers select the objects, and only this module
-//! knows encodings.
+//! Invariant: objects have the fields of the requested version, since the caller converts them first. Canonical bytes
+//! are copied if the client requests them. Everything else is encoded one object at a time. Handlers select the
+//! objects, and only this module knows encodings.
 
 mod list;
 mod object;
@@ -26,7 +26,7 @@ use super::CREATE;
 use crate::negotiation::{MediaType, ObjectForm, Origin, Representation, Subject, negotiate_representation};
 use crate::service::ApiRequest;
 
-/// Members of a spec that no column of a built-in kind shows, so that rows are not made from them.
+/// Fields of a spec that no column of a built-in kind needs. They are skipped when rows are built.
 const PASSED_OVER: &[&str] = &[
     "affinity",
     "args",
@@ -46,7 +46,7 @@ const PASSED_OVER: &[&str] = &[
 /// An order of rows.
 pub(super) type RowOrder = fn(&Object, &Object) -> std::cmp::Ordering;
 
-/// Shows the objects of one request.
+/// Encodes the objects of one request.
 #[derive(Clone)]
 pub(super) struct Renderer {
     view: VersionedView,
@@ -56,7 +56,7 @@ pub(super) struct Renderer {
     now: SystemTime,
 }
 
-/// The type of a response in upstream's code: a type of the group's package, or the one for responses without a type.
+/// The type of a response in upstream's code: a type of the group's package, or the generic one.
 fn go_type(target: &Target, subject: Subject) -> String {
     let resource = &target.resource;
     let list = if subject == Subject::List { "List" } else { "" };
@@ -72,7 +72,7 @@ fn go_type(target: &Target, subject: Subject) -> String {
 }
 
 impl Renderer {
-    /// The requested representation of `subject`.
+    /// Selects the representation of `subject` that the client requests.
     ///
     /// # Errors
     /// 406 for an unsupported one, 400 for an invalid `includeObject`.
@@ -115,7 +115,7 @@ impl Renderer {
         self.representation.media
     }
 
-    /// Returns true if objects are sent whole, in any encoding, and not as rows or metadata.
+    /// Returns true if whole objects are sent, in any encoding, and not rows or metadata.
     pub(super) fn shows_whole_objects(&self) -> bool {
         matches!(self.representation.object_form, ObjectForm::Whole)
     }
@@ -128,15 +128,15 @@ impl Renderer {
         }
     }
 
-    /// The version that was asked for.
+    /// The requested version.
     pub(super) fn view(&self) -> &VersionedView {
         &self.view
     }
 
-    /// The object, which has the fields of the version that was asked for.
+    /// The decoded object, which must have the fields of the requested version.
     ///
     /// # Errors
-    /// 500 when it has not.
+    /// 500 otherwise.
     pub(super) fn decode(&self, object: &StoredObject, revision: Revision) -> Result<Object, ApiError> {
         self.view.decode(object, revision)
     }
@@ -157,7 +157,7 @@ impl Renderer {
             whole = object.text();
             Outline::read(&whole)
         } else {
-            // No column of a built-in kind shows which fields have which owner.
+            // No column of a built-in kind needs managed fields.
             Outline::read_sparsely(object.skeleton_text(), PASSED_OVER)
         };
         let cells = self.printer.cells(&outline, self.now);
@@ -176,7 +176,7 @@ impl Renderer {
 }
 
 impl Renderer {
-    /// Appends the metadata that the row of an object brings along.
+    /// Appends the metadata in the row of an object.
     fn write_row_metadata(&self, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) -> Result<(), ApiError> {
         let unshown = self.printer.unshown_annotations();
         if !unshown.iter().any(|annotation| object.skeleton_text().contains(annotation)) {
@@ -196,7 +196,7 @@ impl Renderer {
     }
 }
 
-/// Appends the bare metadata of an object.
+/// Appends the metadata of an object alone.
 fn write_metadata(version: MetaVersion, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) {
     write_partial(version, |out| object.write_metadata(revision, out), out);
 }

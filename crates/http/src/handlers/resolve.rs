@@ -1,6 +1,6 @@
-//! The name of a request's object, as handlers need it.
+//! The object name of a request.
 //!
-//! A request for a collection has none, and is refused here where a handler is for one object.
+//! A request for a collection has no name. A handler for a single object refuses it here.
 
 use keelson_meta::ApiError;
 use keelson_registry::Target;

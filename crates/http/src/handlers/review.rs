@@ -1,6 +1,6 @@
-//! `POST` of a review, which is answered by what was sent with its `status` filled in.
+//! `POST` of a review: the response is the posted object with its `status` set.
 //!
-//! The reviews themselves are in `registry/reviews.rs`; nothing is stored, also where the client does not ask for a dry run.
+//! `registry/reviews.rs` implements the reviews. Nothing is stored, even without dry run.
 
 use http::Response;
 use keelson_meta::ApiError;

@@ -1,7 +1,6 @@
 //! The `scale` subresource of workloads.
 //!
-//! A scale is made of the fields of the workload that it shows, for each request anew, and a write to it changes those fields
-//! alone.
+//! Each request builds the Scale from the workload's fields. A write to it changes those fields alone.
 
 use http::{Response, StatusCode};
 use keelson_meta::options::{GetOptions, UpdateOptions};
@@ -61,7 +60,7 @@ pub(super) async fn handle(
         }
         _ => return Err(ApiError::MethodNotAllowed),
     };
-    // As upstream has it, a scale of a custom resource is shown by the columns that the definition names.
+    // As upstream, the table of a custom resource's scale has the columns of the definition.
     renderer.answer_unstored(StatusCode::OK, scale, target.version.printer_of_taken("scale"))
 }
 

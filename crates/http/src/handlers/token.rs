@@ -1,6 +1,7 @@
 //! `POST` of a TokenRequest below a service account.
 //!
-//! The registry decides what the token is bound to and how long it lives; the signing key is handed to the server.
+//! The registry determines the object that the token is bound to, and its lifetime. The signing key is a setting of the
+//! server.
 
 use http::Response;
 use keelson_meta::ApiError;

@@ -1,7 +1,7 @@
 //! `PUT` of an object, or of its status.
 //!
-//! The object replaces the one of its name if that is at the revision which it states. A few kinds are created where they are
-//! absent.
+//! The object replaces the stored one if that has the `resourceVersion` in the body. Objects of a few kinds are created
+//! if they do not exist.
 
 use http::Response;
 use keelson_meta::ApiError;

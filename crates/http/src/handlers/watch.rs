@@ -1,7 +1,6 @@
-//! `GET` with `watch`: a stream of events, one line each, or one message each on a websocket.
+//! `GET` with `watch`: a stream of events, one on each line, or in each message of a websocket.
 //!
-//! The registry gives events and this frames them: each watcher of the same view shares the bytes, which are made once in
-//! `render/watch.rs`.
+//! The registry returns events, and `render/watch.rs` encodes them. Watches with the same view share the encoded bytes.
 
 use bytes::Bytes;
 use futures::stream::{self, Stream};
@@ -20,7 +19,7 @@ use crate::negotiation::Subject;
 use crate::service::ApiRequest;
 use crate::websocket;
 
-/// After events of more bytes than this others have their turn.
+/// After events of this many bytes the watch yields to other tasks.
 const REST_FROM_BYTES: usize = 16 * 1024;
 
 pub(super) async fn handle(
@@ -54,27 +53,27 @@ pub(super) async fn handle(
     Ok(websocket::answer_watch(&mut request.parts, kind, frames))
 }
 
-/// The frames of a watch, which takes turns with others of its user if it has a query. It ends cleanly when the watch does and when the
-/// server stops.
+/// The frames of a watch. A watch with a query takes turns with others of its user. The stream ends cleanly at the end
+/// of the watch, and when the server stops.
 fn frames(
     watch: WatchStream,
     encoder: EventEncoder,
     turns: Option<Turns>,
     stopping: CancellationToken,
 ) -> impl Stream<Item = Bytes> + Send + 'static {
-    // One registration for the whole watch: each takes a lock that all watches share.
+    // One registration for the whole watch, since each takes a lock that all watches share.
     let stopped = Box::pin(stopping.cancelled_owned());
     let begun = Some((watch, encoder, turns, stopped, 0));
     let steps = stream::unfold(begun, |state| async move {
         let (mut watch, mut encoder, turns, mut stopped, sent) = state?;
         if sent > REST_FROM_BYTES {
-            // There may be as much again at once, and a client that takes it as fast. Others have their turn.
+            // More events may be available at once, and the client may read them as fast, so other tasks get a turn.
             tokio::task::yield_now().await;
         }
         let deadline = watch.deadline();
         let told = async {
             let outputs = match &turns {
-                // To look into objects is work, of which each user has a share.
+                // Evaluating objects costs CPU time, which is divided among users.
                 Some(turns) => turns.clone().take(watch.next()).await?,
                 None => watch.next().await?,
             };

@@ -1,7 +1,7 @@
-//! Results of health checks as metrics: the families of `/metrics/slis`.
+//! Results of health checks as metrics, for `/metrics/slis`.
 //!
-//! Names and labels are kube-apiserver's. A check is counted when its endpoint is read as a whole; the checks of single tasks are not,
-//! since they come and go.
+//! Names and labels are kube-apiserver's. A check is counted when its whole endpoint is requested. The checks of single
+//! tasks are not counted, since they come and go.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use crate::metrics::{MetricKind, Sample};
 
-/// The results of one check: the last one, and how many there were of each.
+/// The results of one check: the last one, and the number of each.
 #[derive(Debug, Default)]
 struct Counts {
     is_well: bool,
@@ -18,12 +18,12 @@ struct Counts {
     failed: u64,
 }
 
-/// The results of all checks, by endpoint and name. Both are of a fixed set.
+/// The results of all checks, by endpoint and check name. Both sets are fixed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HealthResults(Arc<Mutex<BTreeMap<(String, String), Counts>>>);
 
 impl HealthResults {
-    /// Notes results of an endpoint: names with whether the check passed.
+    /// Counts the results of an endpoint: check names, and true for each check that passed.
     pub(super) fn note<'n>(&self, endpoint: &str, results: impl Iterator<Item = (&'n str, bool)>) {
         let mut known = self.0.lock();
         for (name, is_well) in results {
@@ -34,7 +34,7 @@ impl HealthResults {
         }
     }
 
-    /// The numbers of all checks that were asked for.
+    /// The metrics of all checks that have run.
     pub(crate) fn samples(&self) -> Vec<Sample> {
         let known = self.0.lock();
         let labels = |(name, endpoint): &(String, String)| vec![("name", name.clone()), ("type", endpoint.clone())];

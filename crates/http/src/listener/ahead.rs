@@ -1,7 +1,7 @@
 //! Reads a client's bytes with few system calls.
 //!
-//! TLS reads 4 KiB at a time, so a request with an object would take two calls or more. Here one call reads up to a whole TLS
-//! record. The rest is kept until it is requested, so an idle connection holds nothing.
+//! TLS reads 4 KiB at a time, so a request with an object would need two or more calls. Here one call reads up to a
+//! whole TLS record and buffers the rest. An idle connection has no buffer.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -57,7 +57,8 @@ mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-    /// Sends this many bytes and reads them back in pieces of at most that many; how often the inner stream was read.
+    /// Sends `sent` bytes and reads them in pieces of at most `piece` bytes. Returns the number of reads of the inner
+    /// stream.
     async fn check(sent: usize, piece: usize) -> usize {
         struct Counted<'b>(&'b [u8], usize);
         impl AsyncRead for Counted<'_> {
@@ -80,7 +81,7 @@ mod tests {
             }
         }
         assert_eq!(read, bytes, "{sent} in pieces of {piece}");
-        // The last read found the end.
+        // The last read returned the end of the stream.
         stream.inner.1 - 1
     }
 

@@ -1,9 +1,11 @@
-//! The answers that are being sent, and what becomes of those that wait for their clients.
+//! The responses in flight, and the limits of those that wait for slow clients.
 //!
-//! An answer that waits for its client lends its seats of flow control to other requests, and takes them again to go on. Its memory is
-//! bounded here: all answers are looked at from time to time. An answer is cut when its client takes too little of it, when its user has
-//! too many that wait, or when its snapshot keeps too much. A list shares with the live collection all that has not changed since it began.
-//! Therefore all lists together keep at most the bytes that were replaced since the oldest of their snapshots.
+//! A response that waits for its client lends its seats of flow control to other requests, and takes them back before
+//! it continues. A periodic check of all responses limits their memory. It aborts a response when its client reads too
+//! slowly, when its user has too many waiting responses, or when its snapshot keeps too much memory.
+//!
+//! A list's snapshot shares all objects with the live collection that have not changed since the list began. All lists
+//! together therefore keep at most the bytes that were replaced since the oldest of their snapshots.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -20,26 +22,26 @@ use crate::filters::LentSeats;
 use crate::metrics::Edge;
 use crate::shares::Holder;
 
-/// The time between two looks at all answers.
+/// The interval of the check of all responses.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// The part of the longest time for which a client may take nothing after which an answer lends its seats: one in so many.
+/// A response lends its seats after its client has read nothing for one in this many parts of [`Answers::patience`].
 const LENDING_PART: u32 = 60;
-/// The number of answers that may wait for their clients with their seats lent. Each keeps up to 192 KiB.
+/// The maximum number of responses that wait for their clients with their seats lent. Each keeps up to 192 KiB.
 const MOST_WAITING: usize = 2048;
-/// The bytes that snapshots of moving lists may keep, as a multiple of those of lists that wait.
+/// The bytes that snapshots of lists that clients are reading may keep, as a multiple of the limit for waiting lists.
 const MOVING_FACTOR: u64 = 2;
 
-/// Counts the bytes of objects that were replaced so far.
+/// Returns the number of bytes of objects that were replaced so far.
 pub type ReplacedBytes = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// All answers that are being sent and may take long.
+/// All responses in flight that may take long.
 pub(super) struct Answers {
     sent: Mutex<Sent>,
-    /// The longest time for which a client may take nothing.
+    /// The longest time that a client may read nothing.
     patience: Duration,
-    /// The bytes a second that a client has to take of an answer.
+    /// The least read rate of a client in bytes per second.
     least_bytes_per_second: u64,
-    /// The bytes that the snapshots of lists may keep.
+    /// The maximum number of replaced bytes that the snapshots of lists may keep.
     pinned_bytes: u64,
     replaced: ReplacedBytes,
     metrics: Arc<Edge>,
@@ -48,31 +50,31 @@ pub(super) struct Answers {
 #[derive(Default)]
 struct Sent {
     next: u64,
-    /// By the order in which they began.
+    /// The responses, in the order in which they began.
     answers: BTreeMap<u64, Answer>,
 }
 
 struct Answer {
     sending: Sending,
     seats: Option<LentSeats>,
-    /// The bytes that had been replaced when it began, if it is made from a snapshot.
+    /// The number of replaced bytes when the response began. `None` unless it reads a snapshot.
     replaced: Option<u64>,
 }
 
-/// One answer that is being sent, until this is dropped.
+/// Registers one response in flight until this is dropped.
 pub(super) struct AnswerGuard {
     answers: Arc<Answers>,
     number: u64,
 }
 
-/// The reason for which an answer is cut.
+/// The reason why a response is aborted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cut {
-    /// Its client takes too little of it.
+    /// Its client reads too slowly.
     Slow,
-    /// Its user, or all users, have too many that wait.
+    /// Its user, or all users together, have too many waiting responses.
     TooMany,
-    /// Its snapshot keeps too much.
+    /// Its snapshot keeps too much memory.
     Pinned,
 }
 
@@ -88,12 +90,12 @@ impl Answers {
         }
     }
 
-    /// The bytes a second that a client has to take of an answer.
+    /// The least read rate of a client in bytes per second.
     pub(super) const fn least_bytes_per_second(&self) -> u64 {
         self.least_bytes_per_second
     }
 
-    /// Counts an answer for as long as the result lives.
+    /// Registers a response until the returned guard is dropped.
     pub(super) fn begin(
         self: &Arc<Self>,
         sending: Sending,
@@ -108,19 +110,20 @@ impl Answers {
         AnswerGuard { answers: self.clone(), number }
     }
 
-    /// Lends the seats of answers that wait for their clients, and cuts those that may not go on.
+    /// Lends the seats of responses that wait for their clients, and aborts those that exceed a limit.
     pub(super) fn enforce(&self) {
         let mut sent = self.sent.lock();
         if sent.answers.is_empty() {
             return;
         }
-        // A watch that has sent the objects that it begins with holds nothing more.
+        // A watch that has sent its initial events holds nothing more.
         let is_over =
             |answer: &Answer| answer.replaced.is_none() && answer.seats.as_ref().is_some_and(LentSeats::has_ended);
         sent.answers.retain(|_, answer| !is_over(answer));
         let mut cut = self.look(&sent);
         self.find_pinned(&sent, &mut cut);
-        // ORDER: the lock is held while they are cut. Otherwise an answer might end and its connection be cut with the next one on it.
+        // ORDER: the lock is held meanwhile. Otherwise a response might end, and its connection be closed during the
+        // next one.
         for (number, why) in cut {
             let Some(answer) = sent.answers.remove(&number) else { continue };
             if why == Cut::Pinned {
@@ -155,19 +158,20 @@ impl Answers {
         cut
     }
 
-    /// The time for which an answer waits for its client, if that is so long that others get its seats.
+    /// The waiting times of a response, if it has waited long enough to lend its seats.
     fn waits_long(&self, answer: &Answer, now: Instant) -> Option<Waits> {
         answer.sending.waits_at(now).filter(|waits| waits.now >= self.patience / LENDING_PART)
     }
 
-    /// Finds the lists whose snapshots keep too much: those that wait for their clients first, since the others end by themselves.
+    /// Finds the lists whose snapshots keep too much. A list that its client is reading has a higher limit, since it
+    /// ends by itself.
     fn find_pinned(&self, sent: &Sent, cut: &mut BTreeMap<u64, Cut>) {
         let (now, replaced) = (Instant::now(), (self.replaced)());
         for (number, answer) in &sent.answers {
             let Some(begun) = answer.replaced else { continue };
             let kept = replaced.saturating_sub(begun);
             if kept <= self.pinned_bytes {
-                // All that follow are younger.
+                // All following responses began later and keep less.
                 return;
             }
             let waits = self.waits_long(answer, now).is_some();
@@ -191,8 +195,8 @@ impl Waiting {
         self.count += 1;
     }
 
-    /// The answers to cut: the oldest ones of a user that has more than its share, and of the user with most if there are too many of all
-    /// users.
+    /// The responses to abort: the oldest ones of each user above its share. If all users together have too many, also
+    /// the oldest ones of the user with the most.
     fn too_many(mut self) -> Vec<u64> {
         let mut cut = Vec::new();
         for (holder, numbers) in self.by_user.values_mut() {
@@ -202,7 +206,7 @@ impl Waiting {
         let mut over = (self.count - cut.len()).saturating_sub(MOST_WAITING);
         while over > 0 {
             let Some((_, numbers)) = self.by_user.values_mut().max_by_key(|(_, numbers)| numbers.len()) else { break };
-            // Half of them at a time, so that few rounds are needed and none loses all.
+            // Half of the user's responses at a time, so that few rounds are needed and no user loses all.
             let some = (numbers.len() / 2).clamp(1, over);
             cut.extend(numbers.drain(..some));
             over -= some;
@@ -213,7 +217,7 @@ impl Waiting {
 
 impl Drop for AnswerGuard {
     fn drop(&mut self) {
-        // Dropped without the lock: its seats may wake others.
+        // Dropped without the lock, since returning its seats may wake other requests.
         let _answer = self.answers.sent.lock().answers.remove(&self.number);
     }
 }
@@ -277,7 +281,7 @@ mod tests {
         sending.waits(FRAME);
         answers.enforce();
         assert!(seats.lend(), "it was held until now");
-        // Each frame is taken in time, and allows for 8 seconds.
+        // The client reads each frame in time, and each frame allows 8 seconds.
         for _ in 0..2 {
             tokio::time::advance(Duration::from_secs(35)).await;
             answers.enforce();

@@ -1,7 +1,7 @@
-//! One connection: TLS, then HTTP/1.1 or HTTP/2, whichever the client begins.
+//! One connection: TLS, then HTTP/1.1 or HTTP/2, as the client chooses.
 //!
-//! Its bounds are here: how long a handshake and a head may take, how long it may be idle, how many streams it has and how
-//! much they may buffer.
+//! This module has the limits of a connection: the time of a handshake and of a request head, the idle time, the number
+//! of streams and their buffers.
 
 use std::any::Any;
 use std::convert::Infallible;
@@ -51,29 +51,29 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HEADER_READ_TIMEOUT: Duration = Duration::from_secs(32);
 /// A connection without requests is closed after this time.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
-/// The time that a connection without movement stays open when the server stops, or after it was idle. A client that reads nothing,
-/// or does not finish its request, must not delay a restart.
+/// The time that a connection without progress stays open during a shutdown, or after it was idle. A client that reads
+/// nothing, or does not finish its request, must not delay a restart.
 const STALL_GRACE: Duration = Duration::from_secs(5);
-/// Clients that vanished without a word are found by asking at this interval, on HTTP/2.
+/// The interval of HTTP/2 pings, which find clients that vanished without closing the connection.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 /// The longest time for the answer to a ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Requests at once on one HTTP/2 connection. Controllers hold one watch for each resource they know on one connection:
-/// with the reference's 100 a manager of many custom resources would wait for its own watches.
+/// The maximum number of concurrent requests on one HTTP/2 connection. Controllers have a watch for each resource on
+/// one connection. With the reference's 100, a manager of many custom resources would wait for its own watches.
 const MAX_STREAMS: u32 = 250;
-/// Bytes of an answer that wait for a slow client, for each HTTP/2 stream (and as much again that was made but not
-/// taken yet). Bounds what a whole list costs while a client reads it.
+/// The buffer for response bytes that wait for a slow client, for each HTTP/2 stream. The response may hold as many
+/// bytes again that the connection has not taken. This limits the memory of a whole list while a client reads it.
 const SEND_BUFFER_BYTES: usize = 128 * 1024;
-/// Bytes of a request body that may be under way on one HTTP/2 stream: enough to keep a link of 10 ms full at 200 Mbit/s.
+/// The flow control window of one HTTP/2 stream for request bodies: enough to fill a link of 10 ms at 200 Mbit/s.
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
-/// The window of all streams of a connection together: one body of the largest size, and some.
+/// The flow control window of a whole connection: more than one body of the maximum size.
 const CONNECTION_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
-/// Bytes of all header fields of one HTTP/2 request when they are decoded. `long_heads.rs` refuses those that are too long before. As they
-/// are sent, they are at least five eighths of that.
+/// The maximum size of the decoded header fields of one HTTP/2 request. `long_heads.rs` refuses heads that are too long
+/// before they are decoded. The encoded size is at least five eighths of the decoded size.
 const MAX_HEADER_BYTES: u32 = 512 * 1024;
-/// The largest HTTP/2 frame. It has room for all that `long_heads.rs` collects. h2 ends the connection after a handful of CONTINUATION
-/// frames.
+/// The largest HTTP/2 frame, large enough for a whole header block from `long_heads.rs`. h2 ends the connection after a
+/// few CONTINUATION frames.
 pub(super) const MAX_FRAME_BYTES: u32 = 256 * 1024;
 /// The buffer for reading and for writing of an HTTP/1.1 connection, which also bounds the head of a request.
 const HTTP1_BUFFER_BYTES: usize = 256 * 1024;
@@ -81,12 +81,12 @@ const HTTP1_BUFFER_BYTES: usize = 256 * 1024;
 /// A connection, decrypted.
 type Stream = TlsStream<StallGuard<HeadGuard<ReadAhead<TcpStream>>>>;
 
-/// Which threads serve a connection.
+/// The threads that serve a connection.
 #[derive(Clone)]
 pub(super) enum Threads {
     /// The threads of the runtime.
     Runtime,
-    /// The one that accepts connections. It answers for health alone, and has this runtime answer the rest.
+    /// The accepting thread. It answers health requests itself, and this runtime answers all others.
     Door(Handle),
 }
 
@@ -95,7 +95,7 @@ struct Client {
     /// The client's certificates.
     chain: Vec<CertificateDer<'static>>,
     certificates: Arc<dyn ClientCertificates>,
-    /// The identity by these, as of a state of the authorities.
+    /// The identity by these certificates, with the generation of the authorities that verified them.
     identity: ArcSwap<(u64, Option<Arc<ClientIdentity>>)>,
     address: Option<IpAddr>,
     standing: Standing,
@@ -118,7 +118,7 @@ impl Client {
 }
 
 impl Client {
-    /// The user of the certificate, if that is believed. A front proxy sends the requests of others over connections of its own.
+    /// The user of the certificate, if it is trusted. A front proxy's connections carry the requests of other users.
     fn own_holder(&self) -> Option<Holder> {
         let (identity, now) = (self.identity()?, SystemTime::now());
         if identity.asks_for_at(now).is_some() {
@@ -136,12 +136,12 @@ impl Client {
     }
 }
 
-/// The identity by a certificate chain, and the generation of the authorities.
+/// Verifies a certificate chain. Returns the identity, and the generation of the authorities that verified it.
 fn judged(
     certificates: &dyn ClientCertificates,
     chain: &[CertificateDer<'static>],
 ) -> (u64, Option<Arc<ClientIdentity>>) {
-    // ORDER: the generation first, so that a result never counts as newer than it is.
+    // ORDER: the generation is read first, so that the result is never older than its generation.
     let generation = certificates.generation();
     (generation, certificates.identify(chain).map(Arc::new))
 }
@@ -159,7 +159,7 @@ impl ClientConnection for Client {
     }
 
     fn is_of(&self, user: &User) -> bool {
-        // All connections share one list, and most requests change nothing about it.
+        // All connections share one lock, and most requests change nothing behind it.
         if !self.standing.is_strange() {
             return true;
         }
@@ -177,7 +177,7 @@ impl ClientConnection for Client {
 
 /// Serves one connection to its end.
 pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, ticket: Ticket, place: Threads) {
-    // Answers are written in large pieces, and a watch event must not wait for the next one.
+    // Responses are written in large pieces, and a watch event must not wait for the next one.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
@@ -193,7 +193,7 @@ pub(super) async fn serve(stream: TcpStream, shared: Arc<Shared>, ticket: Ticket
         outcome = handshake => outcome,
         () = ticket.displaced() => return,
         () = standing.displaced() => return,
-        // Nothing was asked yet, and nothing will be.
+        // The client has sent no request yet, and none will be accepted.
         () = shared.pipeline.stopping().cancelled() => return,
         () = shared.cut.cancelled() => return,
     };
@@ -230,7 +230,7 @@ async fn serve_http(stream: Stream, shared: Arc<Shared>, client: Arc<Client>, pl
     let builder = builder(Streams::new(shared.unread, shared.metrics.clone()));
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(LongHeads::new(stream)), service);
     let mut connection = pin!(connection);
-    // Only looked at when one of them is woken, which is seldom, while the connection is at every request.
+    // Polled only when one of them wakes, which is rare, while the connection is polled for every request.
     let mut ends: FuturesUnordered<BoxFuture<'_, End>> = FuturesUnordered::new();
     ends.push(Box::pin(async {
         tokio::select! {
@@ -246,7 +246,7 @@ async fn serve_http(stream: Stream, shared: Arc<Shared>, client: Arc<Client>, pl
         };
         tokio::select! {
             () = stopped => {}
-            // A client that leaves the end of its last answer lying does not let the connection end by itself.
+            // A client that does not read the end of its last response keeps the connection from ending by itself.
             () = activity.idle_for(IDLE_TIMEOUT + STALL_GRACE) => {}
             () = client.ticket.displaced() => {}
             () = client.standing.displaced() => {}
@@ -255,7 +255,7 @@ async fn serve_http(stream: Stream, shared: Arc<Shared>, client: Arc<Client>, pl
         End::Cut
     }));
     loop {
-        // On HTTP/1.1 this is all that requests do; on HTTP/2 they have tasks of their own.
+        // On HTTP/1.1 the connection's poll runs the request. On HTTP/2 each request has a task of its own.
         let polled = std::future::poll_fn(|context| shared.metrics.polls.timed(|| connection.as_mut().poll(context)));
         tokio::select! {
             result = polled => match result {
@@ -278,7 +278,7 @@ async fn serve_http(stream: Stream, shared: Arc<Shared>, client: Arc<Client>, pl
     loop {
         tokio::select! {
             () = &mut websocket => return,
-            // Its watch ends by itself when the server stops.
+            // The watch ends by itself during a shutdown.
             Some(end) = ends.next() => if matches!(end, End::Cut) {
                 tracing::debug!("a websocket was cut");
                 return;
@@ -287,9 +287,9 @@ async fn serve_http(stream: Stream, shared: Arc<Shared>, client: Arc<Client>, pl
     }
 }
 
-/// The way in which the server ends a connection.
+/// The ways to end a connection.
 enum End {
-    /// When what is asked was answered.
+    /// After the responses of all requests received so far.
     Graceful,
     /// At once.
     Cut,
@@ -319,7 +319,7 @@ async fn answer(
     if is_long_running {
         busy.is_long_running();
     }
-    // A streamed response of this server is a list, made from a snapshot.
+    // A streamed response of this server is a list, which reads a snapshot.
     let is_ours = response.extensions().get::<PassedOn>().is_none();
     let is_made = is_ours && !is_long_running && response.body().size_hint().exact().is_none();
     let seats = response.extensions_mut().remove::<LentSeats>();
@@ -327,7 +327,7 @@ async fn answer(
     response.map(|body| stream(SentBody::new(body, sending, busy, watched)))
 }
 
-/// A response to an unauthenticated client. When too many are unread, it has no body.
+/// Limits a response to an unauthenticated client. It has no body if too many such responses are unread.
 fn to_stranger(
     shared: &Shared,
     response: Response<ResponseBody>,
@@ -343,7 +343,7 @@ fn to_stranger(
     }
 }
 
-/// Has the runtime answer a request of a connection that it does not serve.
+/// Lets the main runtime answer a request of a connection that the accepting thread serves.
 async fn hand_over(
     runtime: &Handle,
     shared: Arc<Shared>,

@@ -1,12 +1,13 @@
 //! The connections of a listener, counted by user.
 //!
-//! A connection is unauthenticated until its client has a trusted certificate, or has sent a request with a valid credential.
-//! Unauthenticated connections have a fixed part of all connections. When it is used up, the newest evicts the oldest: a client
-//! with a credential has used it long before. Users share the other connections, and one user has at most a part of them
-//! ([`crate::shares`]). When all are taken, the user with the most connections loses its oldest idle one. A new connection is
-//! therefore always accepted, and neither an unauthenticated client nor a user can block health checks and administrators. A
-//! connection counts for the user of its first request, or of its certificate. Later requests may be of other users: a proxy that
-//! multiplexes requests of many users uses its own share.
+//! A connection is unauthenticated until its client has a trusted certificate, or has sent a request with a valid
+//! credential. Unauthenticated connections have a fixed part of all. When that part is full, a new one evicts the
+//! oldest: a client with a credential has authenticated long before. Users share the other connections, and one user
+//! has at most a part of them ([`crate::shares`]). When all are in use, the user with the most loses its oldest idle
+//! one. A new connection is therefore always accepted, and no client can block health checks and administrators.
+//!
+//! A connection counts for the user of its certificate or first request, even if a proxy multiplexes later requests of
+//! other users on it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -20,13 +21,13 @@ use super::idle::Activity;
 use crate::metrics::Edge;
 use crate::shares::{Holder, Level};
 
-/// The least time between two log lines about connections that are refused or give way.
+/// The least time between two log lines about refused or evicted connections.
 const TELL_EVERY: Duration = Duration::from_secs(60);
-/// The part of all connections that may be unauthenticated: one in so many.
+/// One in this many of all connections may be unauthenticated.
 const UNAUTHENTICATED_PART: usize = 4;
-/// The number of a user's oldest connections among which an idle one is looked for.
+/// The search for an idle connection of a user checks at most this many of its oldest connections.
 const LOOKED_AT: usize = 64;
-/// The number of connections that have given way and may end later than others take their place. Each keeps a descriptor until then.
+/// The maximum number of evicted connections that have not ended yet. Each has a file descriptor until then.
 const MOST_LEAVING: usize = 64;
 
 /// All connections of a listener.
@@ -41,62 +42,62 @@ pub(super) struct Connections {
 #[derive(Debug, Default)]
 struct State {
     open: usize,
-    /// The number of these that have given way and have not ended yet.
+    /// The number of evicted connections that have not ended yet.
     leaving: usize,
     next: u64,
-    /// By the order in which they came.
+    /// The unauthenticated connections, oldest first.
     unauthenticated: BTreeMap<u64, Arc<Place>>,
     by_user: HashMap<u64, OfUser>,
-    /// The number of connections of users, administrators among them.
+    /// The number of authenticated connections, including those of administrators.
     known: usize,
-    /// The users that lose connections when all are taken: all but administrators. The last one loses first.
+    /// The users who lose connections when all are in use: all except administrators. The last entry loses first.
     by_count: BTreeSet<(Rank, u64)>,
-    /// When the log was written last, and what happened since.
+    /// The time of the last log line.
     told: Option<Instant>,
     untold: u64,
 }
 
-/// The order in which users lose connections: those of the cluster itself last, and of others those with few after those with many.
+/// The order of eviction: users with many connections before users with few, and the cluster's own components last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     is_workload: bool,
     count: usize,
 }
 
-/// The connections of one user, by the order in which they came.
+/// The connections of one user, oldest first.
 #[derive(Debug)]
 struct OfUser {
     level: Level,
     connections: BTreeMap<u64, Arc<Place>>,
 }
 
-/// The state of one connection that is shared with the others.
+/// The state that a connection shares with the list of all connections.
 #[derive(Debug, Default)]
 struct Place {
-    /// Cancelled when the connection has to end.
+    /// Cancelled to evict the connection.
     displaced: CancellationToken,
-    /// The requests on it, once there may be some.
+    /// The requests on it, set when the connection begins to be served.
     activity: OnceLock<Activity>,
 }
 
-/// One open connection.
+/// The slot of one open connection, freed on drop.
 #[derive(Debug)]
 pub(super) struct Ticket {
     connections: Arc<Connections>,
     number: u64,
     place: Arc<Place>,
-    /// The user that it counts for.
+    /// The user that the connection counts for.
     holder: OnceLock<Holder>,
 }
 
 impl Connections {
-    /// There may be `most` at once.
+    /// Allows `most` connections at once.
     pub(super) fn new(most: usize, metrics: Arc<Edge>) -> Self {
         let most_unauthenticated = (most / UNAUTHENTICATED_PART).max(1);
         Self { state: Mutex::default(), most, most_unauthenticated, metrics }
     }
 
-    /// Counts a connection that was accepted; `None` when it is one too many.
+    /// Counts an accepted connection. `None` if the limit is reached and no connection can be evicted.
     pub(super) fn register(self: &Arc<Self>) -> Option<Ticket> {
         let mut state = self.state.lock();
         if state.unauthenticated.len() >= self.most_unauthenticated {
@@ -118,7 +119,7 @@ impl Connections {
         Some(Ticket { connections: self.clone(), number, place, holder: OnceLock::new() })
     }
 
-    /// Has the oldest unauthenticated connection give way; whether there is one.
+    /// Evicts the oldest unauthenticated connection. Returns false if there is none.
     fn displace_unauthenticated(&self, state: &mut State) -> bool {
         let Some((_, oldest)) = state.unauthenticated.pop_first() else { return false };
         state.leaving += 1;
@@ -128,8 +129,8 @@ impl Connections {
         true
     }
 
-    /// Has a connection of the user with the most connections give way: the oldest idle one, or else the oldest. Of users with one
-    /// connection each only an idle one gives way, among the first that are looked at.
+    /// Evicts a connection of the user with the most connections: the oldest idle one, or else the oldest. Users with
+    /// one connection each lose it only if it is idle, and only the first [`LOOKED_AT`] users are checked.
     fn displace_of_greatest(&self, state: &mut State) -> bool {
         let candidates = state.by_count.iter().rev().take(LOOKED_AT);
         let found = candidates.map(|(rank, flow)| (*rank, *flow)).find_map(|(rank, flow)| {
@@ -140,8 +141,8 @@ impl Connections {
         found.is_some_and(|(flow, number)| self.displace(state, flow, number))
     }
 
-    /// Makes room for one more connection of a user. The part of unauthenticated connections is not for users, administrators aside: a
-    /// health check is unauthenticated.
+    /// Returns true if a user may have one more connection, after an eviction if necessary. Only administrators may use
+    /// the part of unauthenticated connections, which health checks need.
     fn has_room(&self, state: &mut State, holder: Holder) -> bool {
         let most = self.most - self.most_unauthenticated;
         holder.level == Level::Exempt || state.known < most || self.displace_of_greatest(state)
@@ -157,14 +158,14 @@ impl Connections {
     }
 }
 
-/// The oldest of the oldest connections on which there is no request.
+/// The oldest connection without a request, among the oldest [`LOOKED_AT`].
 fn idle_one(connections: &BTreeMap<u64, Arc<Place>>) -> Option<u64> {
     let is_idle = |place: &Place| place.activity.get().is_none_or(Activity::is_idle);
     connections.iter().take(LOOKED_AT).find(|(_, place)| is_idle(place)).map(|(number, _)| *number)
 }
 
 impl State {
-    /// Writes to the log, but not each time.
+    /// Logs evictions, at most once in [`TELL_EVERY`].
     fn tell(&mut self, most: usize) {
         self.untold += 1;
         let now = Instant::now();
@@ -214,20 +215,21 @@ impl OfUser {
 }
 
 impl Ticket {
-    /// Notes where the requests on the connection are counted.
+    /// Sets the counter of the requests on the connection.
     pub(super) fn has_requests(&self, activity: &Activity) {
-        // It is noted once, when the connection begins to be served.
+        // This runs once, when the connection begins to be served.
         let _ = self.place.activity.set(activity.clone());
     }
 
-    /// Counts the connection for a user; whether it is counted for one from then on.
+    /// Counts the connection for a user. Returns true if it counts for a user afterwards.
     ///
-    /// A user that has its share loses its oldest idle connection. If none is idle, this one stays unauthenticated.
+    /// A user that has used its share loses its oldest idle connection. If none is idle, this connection stays
+    /// unauthenticated.
     pub(super) fn is_of(&self, holder: Holder) -> bool {
         let connections = &self.connections;
         let mut state = connections.state.lock();
         if !state.unauthenticated.contains_key(&self.number) {
-            // It counts for a user already, or has given way and is about to end.
+            // It already counts for a user, or was evicted and is about to end.
             return true;
         }
         let own = state.by_user.get(&holder.flow).map(|user| &user.connections);
@@ -244,14 +246,14 @@ impl Ticket {
         state.unauthenticated.remove(&self.number);
         state.insert(holder, self.number, self.place.clone());
         drop(state);
-        // Nothing else sets it: the connection was unauthenticated until now.
+        // No other code sets it: the connection was unauthenticated until now.
         let _ = self.holder.set(holder);
         connections.metrics.count_stranger(-1);
         connections.metrics.count_known(1);
         true
     }
 
-    /// Waits until the connection has to end.
+    /// Waits until the connection is evicted.
     pub(super) async fn displaced(&self) {
         self.place.displaced.cancelled().await;
     }
@@ -292,12 +294,12 @@ mod tests {
         ticket.place.displaced.is_cancelled()
     }
 
-    /// One more connection of a user, unless it has its share.
+    /// Opens one more connection of a user. `None` if the user has used its share.
     fn open(connections: &Arc<Connections>, holder: Holder) -> Option<Ticket> {
         connections.register().filter(|ticket| ticket.is_of(holder))
     }
 
-    /// A request on a connection.
+    /// Begins a request on a connection.
     fn busy(ticket: &Ticket) -> super::super::idle::Busy {
         ticket.place.activity.get_or_init(Activity::new).begin()
     }
@@ -346,7 +348,7 @@ mod tests {
         assert!(!others.chain(&probes[1..]).any(has_ended));
     }
 
-    /// Many accounts with a connection each would otherwise take all.
+    /// Many accounts with a connection each must not use up all connections.
     #[test]
     fn users_with_one_connection_each_leave_room_for_health_checks_and_administrators() {
         let connections = connections(16);

@@ -1,8 +1,9 @@
 //! Accepts connections on a thread of its own, and hands them to the runtime.
 //!
-//! The threads of the runtime serve requests, and a fault in one request may block them all. A liveness probe must not wait for
-//! them. A connection that the runtime does not take in time is therefore served on the accepting thread: it answers health
-//! requests itself, and hands all others to the runtime. A connection that the runtime has taken before stays there.
+//! The threads of the runtime serve requests, and a fault in one request may block them all, but a liveness probe must
+//! still get its answer. A connection that the runtime does not take in time is therefore served on the accepting
+//! thread. That thread answers health requests itself, and sends all others to the runtime. A connection that the
+//! runtime took in time stays with the runtime.
 
 use std::io;
 use std::net::SocketAddr;
@@ -23,8 +24,8 @@ use super::connections::Ticket;
 
 /// The time in which the runtime must take a connection. Probes wait a second or more.
 const HAND_OVER: Duration = Duration::from_millis(250);
-/// The wait after a failed accept. It fails when the process is out of file descriptors, and trying at once would only
-/// burn the CPU that could free some.
+/// The wait after a failed accept. Accepting fails when the process has no file descriptors left. Retrying at once
+/// would use the CPU time that requests need to end and free some.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 /// The number of failed accepts between two log lines.
 const TELL_EVERY: u32 = 1200;
@@ -32,8 +33,8 @@ const TELL_EVERY: u32 = 1200;
 /// An accepted connection, until it is served.
 type Offered = Arc<Mutex<Option<(std::net::TcpStream, Ticket)>>>;
 
-/// Accepts connections until the server stops, and waits for the end of those it kept. The result is sent when the port is closed
-/// and these have ended; it is the panic, if there was one.
+/// Accepts connections until the server stops, then waits for those that this thread serves. Sends the result after the
+/// port is closed and these connections have ended: the panic, if there was one.
 ///
 /// # Errors
 /// The thread cannot be started.
@@ -49,7 +50,7 @@ pub(super) fn open(
         Err(error) => tracing::error!(%error, "connections can't be accepted"),
     };
     let thread = move || {
-        // The listener may have been dropped.
+        // The receiver is dropped if the listener was dropped.
         let _ = ended.send(catch_unwind(AssertUnwindSafe(accepting)));
     };
     thread::Builder::new().name("keelson-door".to_owned()).spawn(thread)?;
@@ -87,7 +88,7 @@ async fn accept(port: std::net::TcpListener, shared: Arc<Shared>, served: TaskTr
     kept.wait().await;
 }
 
-/// Has the runtime serve a connection, or this thread if the runtime does not come for it.
+/// Offers a connection to the runtime. This thread serves it if the runtime does not take it in time.
 fn offer(
     stream: std::net::TcpStream,
     peer: SocketAddr,
@@ -102,7 +103,7 @@ fn offer(
     served.spawn_on(take(offered.clone(), shared.clone(), Threads::Runtime), runtime);
     let (shared, runtime) = (shared.clone(), runtime.clone());
     kept.spawn(async move {
-        // A stop does not wait here.
+        // During a shutdown there is no wait.
         let stops = tokio::time::timeout(HAND_OVER, shared.pipeline.stopping().cancelled()).await.is_ok();
         if !stops && offered.lock().is_some() {
             shared.metrics.count_kept_at_the_door();
@@ -112,7 +113,7 @@ fn offer(
     });
 }
 
-/// Serves a connection, unless it is being served.
+/// Serves a connection, unless another thread has taken it.
 async fn take(offered: Offered, shared: Arc<Shared>, place: Threads) {
     let Some((stream, ticket)) = offered.lock().take() else { return };
     match TcpStream::from_std(stream) {

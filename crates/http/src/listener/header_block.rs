@@ -1,66 +1,68 @@
-//! Header blocks of HTTP/2 in HPACK (RFC 7541) that have too many bytes, made small.
+//! Shortens HTTP/2 header blocks (HPACK, RFC 7541) that are too long.
 //!
-//! Client and server change a table with each block, so that no block can be left out. [`shrunk`] keeps what changes the table and drops
-//! all other fields. The request that is left has the method of the first one, a mark, and no meaning but to be refused.
+//! Each block changes a compression table that client and server share, so no block can be skipped. [`shrunk`] keeps
+//! the fields that change the table and drops all others. The shortened request has the method of the original and a
+//! mark, and serves only to be refused.
 
-/// The longest URL that a request can be read with, in bytes.
+/// The longest URL of a request in bytes: the `http` crate parses no longer one.
 pub(super) const MOST_URL_BYTES: usize = u16::MAX as usize - 1;
 /// The bytes of all header fields of a request, as they are sent, with 32 for each field.
 pub(super) const MOST_FIELD_BYTES: usize = 256 * 1024;
 
-/// The size of the table, in bytes. The server asks for no other, and a client may use less.
+/// The size of the table in bytes. The server requests no other size, and a client may use a smaller one.
 const TABLE_BYTES: usize = 4096;
-/// Changes of the size to nothing and back, which empty the table. They stand at the beginning of a block.
+/// Two size updates, to 0 and back, which empty the table. They must be at the beginning of a block.
 const EMPTIED_TABLE: [u8; 4] = [0x20, 0x3f, 0xe1, 0x1f];
-/// The bytes by which a field counts besides its name and its value (RFC 7541, section 4.1).
+/// The bytes that a field counts in addition to its name and value (RFC 7541, section 4.1).
 const FIELD_BYTES: usize = 32;
-/// The numbers of the entries that each table begins with: `:authority`, `:method`, `:path` and `:scheme`.
+/// The first and last static table index of the names `:authority`, `:method`, `:path` and `:scheme`.
 const PSEUDO: [(u64, u64); 4] = [(1, 1), (2, 3), (4, 5), (6, 7)];
 const METHOD: usize = 1;
 const PATH: usize = 2;
-/// The number of the last entry that each table begins with.
+/// The last index of the static table.
 const LAST_STATIC: u64 = 61;
-/// `:method: GET`, `:path: /` and `:scheme: https` by their numbers, in the places of [`PSEUDO`].
+/// The indexed fields `:method: GET`, `:path: /` and `:scheme: https`, in the order of [`PSEUDO`].
 const DEFAULTS: [Option<u8>; 4] = [None, Some(0x82), Some(0x84), Some(0x87)];
-/// The longest method that is kept, in bytes.
+/// The longest method that the shortened block keeps, in bytes.
 const MOST_METHOD_BYTES: usize = 32;
-/// The number of codes of each length in bits, from 0 on, of the Huffman code. It is canonical: codes of one length follow each other.
+/// The number of Huffman codes of each length in bits, from 0 on. The code is canonical: codes of one length are
+/// consecutive.
 const CODES: [u32; 31] =
     [0, 0, 0, 0, 0, 10, 26, 32, 6, 0, 5, 3, 2, 6, 2, 3, 0, 0, 0, 3, 8, 13, 26, 29, 12, 4, 15, 19, 29, 0, 4];
 
-/// The reason for which a request is refused for its head.
+/// The reason why a request head is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeadFault {
     /// Its URL is too long.
     Url,
-    /// Its header fields are.
+    /// Its header fields are too long.
     Fields,
 }
 
-/// A block that is not well-formed.
+/// A block that violates the encoding.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
 #[derive(Clone, Copy)]
 enum Field<'b> {
-    /// An entry of the table.
+    /// A field by its index in the table.
     Indexed(u64),
-    /// Another size for the table.
+    /// A size update of the table.
     Resize,
     Literal(Literal<'b>),
 }
 
 #[derive(Clone, Copy)]
 struct Literal<'b> {
-    /// True for one that becomes an entry of the table.
+    /// True if the field is added to the table.
     is_inserted: bool,
-    /// The entry that has its name, or 0.
+    /// The index of its name in the table, or 0.
     name_entry: u64,
     name: Text<'b>,
     value: Text<'b>,
 }
 
-/// A text as it is sent.
+/// A string literal as the client sent it, with or without Huffman coding.
 #[derive(Clone, Copy, Default)]
 struct Text<'b> {
     bytes: &'b [u8],
@@ -70,12 +72,12 @@ struct Text<'b> {
 /// The fields of a block, each with its bytes.
 struct Fields<'b>(&'b [u8]);
 
-/// The fault of a request with such a block, if it has one.
+/// Returns the fault of a header block, if a part of it is too long.
 ///
-/// Cost: a walk over the block, and over the bits of a URL that may be too long.
+/// Cost: one pass over the block, and over the bits of a URL that may be too long.
 ///
 /// # Errors
-/// When the block is not well-formed.
+/// The block violates the encoding.
 pub(super) fn fault(block: &[u8]) -> Result<Option<HeadFault>, Malformed> {
     let mut bytes = 0;
     for field in Fields(block) {
@@ -92,10 +94,10 @@ pub(super) fn fault(block: &[u8]) -> Result<Option<HeadFault>, Malformed> {
     Ok((bytes > MOST_FIELD_BYTES).then_some(HeadFault::Fields))
 }
 
-/// A block that changes the table in the same way, of a request with the same method and this field.
+/// Returns a short block with the same method, this field, and the same changes of the table.
 ///
 /// # Errors
-/// When the block is not well-formed.
+/// The block violates the encoding.
 pub(super) fn shrunk(block: &[u8], (name, value): (&str, &str)) -> Result<Vec<u8>, Malformed> {
     let (mut resized, mut pseudo, mut method) = (Vec::new(), Vec::new(), None);
     let (mut inserted, mut is_there, mut is_emptied) = (Vec::new(), [false; 4], false);
@@ -142,9 +144,9 @@ pub(super) fn shrunk(block: &[u8], (name, value): (&str, &str)) -> Result<Vec<u8
     Ok(block)
 }
 
-/// Adds what leaves the table as all that was inserted would.
+/// Adds fields that leave the table in the same state as all inserted fields would.
 fn insert(block: &mut Vec<u8>, inserted: &[(&[u8], Literal<'_>)]) {
-    // A field that names an entry by a number needs the entries before it.
+    // A field whose name is an index needs the entries before it.
     let mut from = 0;
     if inserted.iter().all(|(_, literal)| literal.name_entry <= LAST_STATIC) {
         let mut size = 0;
@@ -164,7 +166,7 @@ fn pseudo_of(entry: u64) -> Option<usize> {
 }
 
 impl Literal<'_> {
-    /// The place of its name in [`PSEUDO`], if its entry or its plain text has that name.
+    /// The index of its name in [`PSEUDO`], if the name is one of these, by index or as plain text.
     fn pseudo(&self) -> Option<usize> {
         const NAMES: [&[u8]; 4] = [b":authority", b":method", b":path", b":scheme"];
         if self.name_entry > 0 {
@@ -173,7 +175,7 @@ impl Literal<'_> {
         NAMES.iter().position(|name| self.name.is(name))
     }
 
-    /// By how much it counts in the table; at least that, where an entry has its name.
+    /// Its size in the table in bytes. If the name is an index, the minimum.
     fn size(&self) -> usize {
         self.name.length() + self.value.length() + FIELD_BYTES
     }
@@ -185,11 +187,11 @@ impl Text<'_> {
     }
 
     fn is_longer_than(&self, most: usize) -> bool {
-        // No code is shorter than five bits.
+        // The shortest Huffman code has five bits.
         self.bytes.len().saturating_mul(8) / 5 > most && self.length() > most
     }
 
-    /// Its length when it is decoded.
+    /// Its decoded length.
     fn length(&self) -> usize {
         if !self.is_huffman {
             return self.bytes.len();
@@ -199,7 +201,7 @@ impl Text<'_> {
             for place in (0..8).rev() {
                 bits += 1;
                 (code, first) = (code << 1 | u32::from(byte >> place & 1), first << 1);
-                // A code that is too long is none.
+                // No code is that long.
                 let Some(codes) = CODES.get(bits) else { return length };
                 if code < first + codes {
                     length += 1;
@@ -247,9 +249,9 @@ fn text<'b>(rest: &mut &'b [u8]) -> Option<Text<'b>> {
     Some(Text { bytes, is_huffman })
 }
 
-/// An integer with so many bits in its first byte (RFC 7541, section 5.1).
+/// Reads an integer whose first byte has this many bits of it (RFC 7541, section 5.1).
 fn integer(rest: &mut &[u8], prefix: u32) -> Option<u64> {
-    /// The bytes behind the first one of any length in a block of a megabyte.
+    /// The most continuation bytes of a length in a block of a megabyte.
     const MOST_BYTES: usize = 5;
     let (first, mut behind) = rest.split_first()?;
     let most = (1u64 << prefix) - 1;
@@ -274,7 +276,7 @@ mod tests {
 
     const MARK: (&str, &str) = ("mark", "1");
 
-    /// A literal with a plain name and a plain value.
+    /// Encodes a literal field with plain name and value.
     fn literal(kind: u8, name: &str, value: &str) -> Vec<u8> {
         let mut out = vec![kind];
         for text in [name, value] {
@@ -331,17 +333,17 @@ mod tests {
         let long = literal(0x00, "x", &"y".repeat(MOST_FIELD_BYTES));
         let defaults: &[u8] = &[0x82, 0x84, 0x87];
         check(&request("/a", std::slice::from_ref(&long)), &[defaults, &mark]);
-        // The method, a new size of the table, and fields that are inserted.
+        // The method, a size update, and fields that are added to the table.
         let (small, other) = (literal(0x40, "a", "b"), literal(0x40, "c", "d"));
         let block = [&[0x20, 0x3f, 0xe1, 0x1f, 0x83, 0x87][..], &long, &small, &long, &other].concat();
         check(&block, &[&[0x20, 0x3f, 0xe1, 0x1f, 0x83, 0x84, 0x87], &mark, &small, &other]);
-        // Of what is inserted the table keeps the last.
+        // Of the added fields the table keeps the last.
         let half = literal(0x40, "h", &"h".repeat(2100));
         check(
             &request("/a", &[small.clone(), half.clone(), half.clone(), other.clone()]),
             &[defaults, &mark, &half, &half, &other],
         );
-        // An entry that is larger than the table empties it, and with it what was inserted before.
+        // An entry that is larger than the table empties it, including the fields added before.
         let block = request("/a", &[small.clone(), literal(0x40, "z", &"z".repeat(300_000)), other.clone()]);
         check(&block, &[&EMPTIED_TABLE, defaults, &mark, &other]);
         let path = literal(0x40, ":path", &"z".repeat(70_000));

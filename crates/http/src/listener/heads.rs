@@ -1,8 +1,9 @@
-//! The limit on header bytes of unauthenticated clients.
+//! Limits the memory for the request heads of unauthenticated clients.
 //!
-//! A request may have large headers, since its path contains selectors and continue tokens, and they are read before
-//! authentication. Unauthenticated connections that have sent more than small headers are therefore counted. At the limit the
-//! newest evicts the oldest: a client with a credential is authenticated by then, so clients without one cannot block it.
+//! A request head may be large, since its path contains selectors and continue tokens, and it is read before
+//! authentication. Unauthenticated connections that have sent more than a small head are therefore counted. At the
+//! limit, a new one evicts the oldest. A client with a credential has authenticated by then, so clients without one
+//! cannot block it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,13 +19,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics::Edge;
 
-/// The number of bytes that an unauthenticated client may send without being counted, with the TLS handshake.
+/// An unauthenticated client may send this many bytes, including the TLS handshake, before its connection counts.
 const SMALL_BYTES: usize = 24 * 1024;
-/// The number of connections without a user that may have sent more at once. Each may take as much as the largest header block, 1 MiB,
-/// and a decoded head.
+/// The maximum number of unauthenticated connections with large heads. Each may need memory for the largest header
+/// block, 1 MiB, and for a decoded head.
 const LARGE_HEADS: usize = 64;
 
-/// All unauthenticated connections with large headers. A clone is the same.
+/// All unauthenticated connections with large heads. Clones share one state.
 #[derive(Clone, Debug)]
 pub(super) struct LargeHeads {
     places: Arc<Mutex<Places>>,
@@ -34,11 +35,11 @@ pub(super) struct LargeHeads {
 #[derive(Debug, Default)]
 struct Places {
     next: u64,
-    /// The counted connections, in the order of their places.
+    /// The counted connections, oldest first.
     taken: BTreeMap<u64, Standing>,
 }
 
-/// A place, until this is dropped or its client had to give way.
+/// A counted connection, until this is dropped or the connection is evicted.
 struct Place {
     places: Arc<Mutex<Places>>,
     number: u64,
@@ -50,21 +51,21 @@ impl Drop for Place {
     }
 }
 
-/// The state of the client of one connection. A clone is the same.
+/// The authentication state of one connection. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Standing(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
     is_known: AtomicBool,
-    /// Bytes since the last request began.
+    /// The bytes read since the last request began.
     read: AtomicUsize,
-    /// Cancelled when the connection has to give way to another with a large head.
+    /// Cancelled to evict the connection in favour of another with a large head.
     displaced: CancellationToken,
 }
 
 impl Standing {
-    /// The client has proved who it is.
+    /// Marks the client as authenticated.
     pub(super) fn is_known(&self) {
         self.0.is_known.store(true, Ordering::Relaxed);
     }
@@ -79,7 +80,7 @@ impl Standing {
         self.0.displaced.cancelled().await;
     }
 
-    /// A head has come whole.
+    /// Notes that a whole request head was received.
     pub(super) fn head_is_whole(&self) {
         self.0.read.store(0, Ordering::Relaxed);
     }
@@ -90,12 +91,12 @@ impl LargeHeads {
         Self { places: Arc::default(), metrics }
     }
 
-    /// A place for a client; the oldest of those who have one gives way where there are too many.
+    /// Counts a connection. Evicts the oldest one if there are too many.
     fn take(&self, standing: &Standing) -> Place {
         let mut places = self.places.lock();
         if places.taken.len() >= LARGE_HEADS
             && let Some((_, oldest)) = places.taken.pop_first()
-            // One that has become known keeps its connection, and needs no place.
+            // A client that has authenticated since keeps its connection, and no longer counts.
             && oldest.is_strange()
         {
             self.metrics.count_large_head();
@@ -108,14 +109,14 @@ impl LargeHeads {
     }
 }
 
-/// A stream that is read as far as the standing of its client allows.
+/// A stream that counts the bytes read before authentication.
 pub(super) type HeadGuard<S> = Layered<S, HeadLimit>;
 
 /// The number of bytes read from a client, and its limit.
 pub(super) struct HeadLimit {
     heads: LargeHeads,
     standing: Standing,
-    /// Kept until the client is known or gone, since a buffer that has grown stays large.
+    /// Kept until the client authenticates or disconnects, since a buffer that has grown stays large.
     place: Option<Place>,
 }
 
@@ -124,7 +125,7 @@ impl HeadLimit {
         Self { heads, standing, place: None }
     }
 
-    /// Counts what was read.
+    /// Adds to the bytes read.
     fn count(&mut self, bytes: usize) {
         if !self.standing.is_strange() {
             self.place = None;

@@ -1,7 +1,8 @@
-//! The idle time of a connection: the time without a request, or with requests that do not move.
+//! The idle time of a connection: the time without a request, or without progress of its requests.
 //!
-//! A connection that is idle for long is closed, so that it holds no place that a new client needs. A stop waits only for
-//! connections that move. Only counts and times are kept, and for each request whether the server or the client is to act.
+//! A connection that is idle for long is closed, so that it does not occupy a slot that a new client needs. A shutdown
+//! waits only for connections that make progress. The state consists of counts and times, and for each request whether
+//! the server or the client must act next.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,24 +22,25 @@ pub(super) struct Activity(Arc<Mutex<State>>);
 struct State {
     requests: usize,
     idle_since: Instant,
-    /// True if a request ended then, and not only the handshake.
+    /// True if a request ended at that time, and not only the handshake.
     is_answered: bool,
-    /// The requests that the server, rather than the client, has something to do for. Watches are never among them.
+    /// The number of requests for which the server must act next. Watches are never counted.
     worked_on: usize,
-    /// When something last happened to a request that is no watch.
+    /// The time of the last progress of a request that is no watch.
     moved: Instant,
 }
 
-/// Whose turn it is in one request. Changed only while the state of its connection is locked.
+/// The party that must act next in one request, server or client. Changed only under the lock of its connection's
+/// state.
 #[derive(Debug)]
 struct Turn {
-    /// The answer is to be made, or more of it.
+    /// True while the server produces the response, or more of it.
     answer: AtomicBool,
-    /// True while the server waits for the rest of the body.
+    /// True while the server waits for the rest of the request body.
     body: AtomicBool,
 }
 
-/// One request, until its answer was sent.
+/// One request in flight, until its response is sent.
 #[derive(Debug)]
 pub(super) struct Busy {
     activity: Activity,
@@ -46,7 +48,7 @@ pub(super) struct Busy {
     is_long_running: bool,
 }
 
-/// The body of a request, whose client has something to do as long as it is waited for.
+/// The body of a request. While the server waits for it, the client must act next.
 pub(super) struct Intake<B> {
     inner: B,
     activity: Activity,
@@ -67,8 +69,8 @@ impl Activity {
         Self(Arc::new(Mutex::new(state)))
     }
 
-    /// Counts a request for as long as the result lives. The server works on it until something of its answer
-    /// [moves](Busy::moves), but for the time that it waits for the rest of its [body](Busy::intake).
+    /// Counts a request until the returned guard is dropped. The server must act until the response
+    /// [moves](Busy::moves), except while it waits for the rest of the [body](Busy::intake).
     pub(super) fn begin(&self) -> Busy {
         let mut state = self.0.lock();
         state.requests += 1;
@@ -78,7 +80,7 @@ impl Activity {
         Busy { activity: self.clone(), turn: Arc::new(turn), is_long_running: false }
     }
 
-    /// Notes that something happened to a request, which may change whose turn it is.
+    /// Records a step of a request, which may change the party that must act next.
     fn change(&self, turn: &Turn, change: impl FnOnce(&Turn)) {
         let mut state = self.0.lock();
         state.moved = Instant::now();
@@ -91,7 +93,7 @@ impl Activity {
         }
     }
 
-    /// True while there is no request.
+    /// Returns true if there is no request.
     pub(super) fn is_idle(&self) -> bool {
         self.0.lock().requests == 0
     }
@@ -109,8 +111,9 @@ impl Activity {
         }
     }
 
-    /// Waits until nothing except watches has moved for `limit` from now on, and the server has nothing left to do. The last bytes
-    /// may be under way for that long. Without any request it waits for `parting`: the time to announce the end.
+    /// Waits until no request except watches has made progress for `limit`, and the server has nothing left to do. The
+    /// last bytes may take that long to arrive. Without any request it waits for `parting`, the time to announce the
+    /// shutdown.
     pub(super) async fn stalled_for(&self, limit: Duration, parting: Duration) {
         let started = Instant::now();
         loop {
@@ -133,7 +136,7 @@ impl Activity {
 }
 
 impl Busy {
-    /// The body of the request, which is waited for.
+    /// Wraps the body of the request, to record when the server waits for it.
     pub(super) fn intake<B>(&self, inner: B) -> Intake<B> {
         Intake { inner, activity: self.activity.clone(), turn: self.turn.clone(), is_waited_for: false }
     }
@@ -144,12 +147,12 @@ impl Busy {
         self.is_long_running = true;
     }
 
-    /// Something of the answer was made, and it is for the client to take it.
+    /// The server produced a part of the response, which the client must read next.
     pub(super) fn moves(&mut self) {
         self.set_worked_on(false);
     }
 
-    /// The client took all that was made, and the server makes more.
+    /// The client read all that was produced, and the server produces more.
     pub(super) fn works(&mut self) {
         self.set_worked_on(true);
     }
@@ -291,13 +294,13 @@ mod tests {
             for _ in 0..3 {
                 body.frame().await.unwrap().unwrap();
             }
-            // Something is made of what came so far.
+            // The server works on the part of the body that has arrived.
             tokio::time::sleep(Duration::from_secs(30)).await;
             body.frame().await;
         });
         activity.stalled_for(LIMIT, PARTING).await;
         assert_eq!(started.elapsed(), Duration::from_secs(9 + 30) + LIMIT);
-        // A body that was left behind by its answer changes nothing.
+        // The rest of a body that is dropped after the response changes nothing.
         request.moves();
         reading.abort();
         assert!(reading.await.unwrap_err().is_cancelled());

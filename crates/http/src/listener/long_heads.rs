@@ -1,9 +1,11 @@
-//! Heads of requests that are too long, so that they get an answer with a reason.
+//! Answers requests whose heads are too long with a reason.
 //!
-//! h2 ends a connection, with all its watches, for a head that is far too long. It resets a stream for a long URL, which clients repeat.
-//! hyper answers such heads of HTTP/1.1 without a body. This stream stands between the connection and both. On HTTP/2 it collects header
-//! blocks that may be too long, and hands on a small one with a mark in place of one that is ([`refusal`]). On HTTP/1.1 it replaces hyper's
-//! answer. Frames that can't hold a long head pass as they are.
+//! Without this, h2 would end a connection, with all its watches, for a head that is far too long. For a long URL it
+//! would reset the stream, and clients retry after that. hyper answers such HTTP/1.1 heads without a body.
+//!
+//! This stream wraps the connection below h2 and hyper. On HTTP/2 it collects header blocks that may be too long. It
+//! replaces one that is by a small block with a mark, and [`refusal`] finds the mark. On HTTP/1.1 it replaces hyper's
+//! answer. Frames that cannot contain a long head pass unchanged.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -20,7 +22,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::header_block::{self, HeadFault, MOST_FIELD_BYTES, MOST_URL_BYTES};
 
-/// The bytes with which a connection of HTTP/2 begins.
+/// The connection preface of HTTP/2.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// The bytes before the payload of a frame.
 const FRAME_HEAD_BYTES: usize = 9;
@@ -30,27 +32,27 @@ const END_STREAM: u8 = 0x1;
 const END_HEADERS: u8 = 0x4;
 const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
-/// Header blocks of fewer bytes have neither a URL nor fields that are too long, unless they repeat entries of the table.
+/// A header block of fewer bytes can exceed the limits of URL and fields only by repeated references to table entries.
 const SHORT_BLOCK_BYTES: usize = 32 * 1024;
-/// The most bytes of a header block. A connection with a longer one ends, as one that breaks the protocol does.
+/// The maximum size of a header block in bytes. A connection with a larger one is closed, as for a protocol error.
 const MOST_BLOCK_BYTES: usize = 1024 * 1024;
-/// The most frames of a header block, which may be empty.
+/// The maximum number of frames of a header block. Frames may be empty.
 const MOST_FRAMES: usize = 256;
-/// The bytes that are read at a time while a block is collected.
+/// The bytes of each read while a block is collected.
 const READ_BYTES: usize = 8 * 1024;
 
-/// The field by which a request is known whose head was too long.
+/// The field that marks a request whose head was too long.
 const MARK: HeaderName = HeaderName::from_static("keelson-long-head");
-/// Its values for the two faults, which no client knows.
+/// Its values for the two faults. They are random, so that no client can forge them.
 static MARKS: LazyLock<[String; 2]> = LazyLock::new(|| {
     use std::hash::{BuildHasher as _, RandomState};
     ["url", "fields"]
         .map(|fault| format!("{:016x}{:016x}", RandomState::new().hash_one(fault), RandomState::new().hash_one(fault)))
 });
 
-/// The refusal of a request whose head was too long; `None` for all others.
+/// The error for a request whose head was too long. `None` for all others.
 pub(super) fn refusal(headers: &HeaderMap, version: Version) -> Option<ApiError> {
-    // hyper's bound is as exact as what it reads at a time.
+    // hyper's limit is only as exact as the size of its reads.
     if version <= Version::HTTP_11 {
         let bytes: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
         return (bytes > MOST_FIELD_BYTES).then(|| refused(HeadFault::Fields));
@@ -73,28 +75,28 @@ fn refused(fault: HeadFault) -> ApiError {
     }
 }
 
-/// A connection whose long heads get an answer.
+/// A connection that answers requests with long heads.
 #[derive(Debug)]
 pub(super) struct LongHeads<S> {
     inner: S,
     reading: Reading,
-    /// Bytes that were read and not looked at.
+    /// Bytes that were read but not parsed.
     input: BytesMut,
-    /// Bytes that were looked at and not handed on.
+    /// Bytes that were parsed but not passed to h2.
     output: BytesMut,
-    /// The answer that is written in place of one of hyper, and the length of that one.
+    /// The answer that replaces one of hyper's, and the length of hyper's.
     answer: Option<(Bytes, usize)>,
 }
 
 #[derive(Debug)]
 enum Reading {
-    /// The beginning, with the number of its bytes that have come.
+    /// The connection preface, with the number of its bytes read so far.
     Preface(usize),
     /// HTTP/1.1.
     Unframed,
-    /// The head of a frame.
+    /// A frame header.
     Head,
-    /// The payload of a frame that passes, with the number of bytes that are left.
+    /// The payload of a frame that passes unchanged, with the number of remaining bytes.
     Payload(usize),
     /// A header block.
     Block(Box<Block>),
@@ -104,7 +106,7 @@ enum Reading {
 struct Block {
     stream: [u8; 4],
     ends_stream: bool,
-    /// The bytes that are left of the current frame; `None` between two frames.
+    /// The remaining bytes of the current frame. `None` between two frames.
     left: Option<usize>,
     padding: usize,
     is_last: bool,
@@ -131,12 +133,12 @@ impl FrameHead {
         self.flags & flag != 0
     }
 
-    /// Returns true for the beginning of a block that may be too long.
+    /// Returns true if the frame begins a header block that may be too long.
     fn may_be_long(self) -> bool {
         self.kind == HEADERS && (!self.has(END_HEADERS) || self.length > SHORT_BLOCK_BYTES)
     }
 
-    /// The bytes before the block, of padding and priority.
+    /// The number of payload bytes before the header block, for padding length and priority.
     fn prefix(self) -> usize {
         usize::from(self.has(PADDED)) + if self.has(PRIORITY) { 5 } else { 0 }
     }
@@ -148,7 +150,7 @@ impl<S> LongHeads<S> {
         Self { inner, reading: Reading::Preface(0), input, output, answer: None }
     }
 
-    /// Looks at bytes as far as they pass as they are, and returns how many do.
+    /// Parses bytes that pass unchanged, and returns their number.
     fn pass(&mut self, bytes: &[u8]) -> usize {
         let mut place = 0;
         while place < bytes.len() {
@@ -189,7 +191,7 @@ impl<S> LongHeads<S> {
         place
     }
 
-    /// Looks at what was read. Returns false when more has to be read first.
+    /// Parses the bytes read. Returns false if more must be read first.
     fn advance(&mut self) -> io::Result<bool> {
         if let Reading::Block(block) = &mut self.reading {
             if !block.collect(&mut self.input)? {
@@ -215,7 +217,7 @@ impl<S> LongHeads<S> {
 }
 
 impl Block {
-    /// The block that a frame begins; `None` where too little of it has come.
+    /// Begins the header block of a frame. `None` if too few bytes were read.
     fn begin(head: FrameHead, input: &mut BytesMut) -> io::Result<Option<Self>> {
         let prefix = head.prefix();
         if input.len() < FRAME_HEAD_BYTES + prefix {
@@ -237,7 +239,7 @@ impl Block {
         }))
     }
 
-    /// Takes what has come of the block. Returns true when it is whole.
+    /// Collects the bytes read of the block. Returns true when the block is complete.
     fn collect(&mut self, input: &mut BytesMut) -> io::Result<bool> {
         loop {
             let Some(left) = self.left else {
@@ -269,13 +271,13 @@ impl Block {
         }
     }
 
-    /// Writes the frames of the block, or of the small one in its place.
+    /// Writes the frames of the block, or of a small block that replaces it.
     fn write(&self, output: &mut BytesMut) -> io::Result<()> {
         let shrunk = match header_block::fault(&self.bytes) {
             Ok(Some(fault)) => {
                 Some(header_block::shrunk(&self.bytes, (MARK.as_str(), mark_of(fault))).map_err(|_| malformed())?)
             }
-            // h2 finds out what is wrong with it.
+            // h2 reports the error of a malformed block.
             Ok(None) | Err(_) => None,
         };
         let bytes = shrunk.as_ref().unwrap_or(&self.bytes);
@@ -333,7 +335,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for LongHeads<S> {
     }
 }
 
-/// The answer in place of hyper's to a head of HTTP/1.1 that is too long; `None` for all other answers.
+/// The answer that replaces hyper's for an HTTP/1.1 head that is too long. `None` for all other answers.
 fn instead_of(answer: &[u8]) -> Option<Bytes> {
     let (fault, reason) = match answer.get(..13)? {
         b"HTTP/1.1 414 " => (HeadFault::Url, "URI Too Long"),
@@ -357,7 +359,7 @@ fn instead_of(answer: &[u8]) -> Option<Bytes> {
 }
 
 impl<S: AsyncWrite + Unpin> LongHeads<S> {
-    /// Writes what stands in place of an answer; `None` where there is nothing such.
+    /// Writes the answer that replaces hyper's. `None` if hyper's own answer is written.
     fn poll_answer(&mut self, context: &mut Context<'_>, first: &[u8]) -> Option<Poll<io::Result<usize>>> {
         if self.answer.is_none() && matches!(self.reading, Reading::Unframed) {
             self.answer = instead_of(first).map(|answer| (answer, first.len()));
@@ -422,7 +424,7 @@ mod tests {
         [&length[..], &[kind, flags, 0, 0, 0, 1], payload].concat()
     }
 
-    /// The bytes that are handed on when these come so many at a time.
+    /// Returns the bytes that the stream passes on when `bytes` arrive in pieces of `at_a_time`.
     async fn read(bytes: &[u8], at_a_time: usize) -> io::Result<Vec<u8>> {
         let (client, mut server) = tokio::io::duplex(at_a_time);
         let bytes = bytes.to_vec();

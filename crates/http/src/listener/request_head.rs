@@ -1,8 +1,8 @@
-//! Heads of requests that HTTP allows a server to refuse before it looks at who sends them.
+//! Refuses malformed request heads before authentication.
 //!
-//! A proxy in front of the server must see the same request. So no transfer coding but `chunked` is taken, HTTP/1.1 needs one `Host`,
-//! and no tunnel is opened for `CONNECT`. The rules and codes are those of Go's server, on which kube-apiserver runs (RFC 9110,
-//! RFC 9112).
+//! A proxy in front of the server must parse the same request as the server does. Therefore `chunked` is the only
+//! accepted transfer coding, HTTP/1.1 needs exactly one `Host`, and `CONNECT` opens no tunnel. The rules and status
+//! codes are those of Go's HTTP server, which kube-apiserver uses (RFC 9110, RFC 9112).
 
 use http::header::{CONNECTION, HOST, HeaderValue, TRANSFER_ENCODING};
 use http::request::Parts;
@@ -13,7 +13,7 @@ use crate::body::ResponseBody;
 use crate::negotiation::MediaType;
 use crate::respond;
 
-/// The answer to a request with such a head; `None` for all others. The connection ends with the answer.
+/// The response to a malformed head, after which the connection is closed. `None` for all others.
 pub(super) fn refusal(parts: &Parts) -> Option<Response<ResponseBody>> {
     if let Some(refused) = long_heads::refusal(&parts.headers, parts.version) {
         return Some(respond::error(&refused, MediaType::JSON));
@@ -53,7 +53,7 @@ fn fault(parts: &Parts) -> Option<(StatusCode, &'static str)> {
     None
 }
 
-/// The characters of `uri-host [":" port]`, as Go's `httpguts.ValidHostHeader` has them, by byte.
+/// The bytes that `uri-host [":" port]` may contain, as in Go's `httpguts.ValidHostHeader`.
 const HOST_BYTES: [bool; 256] = {
     let mut bytes = [false; 256];
     let (marks, mut at) = (b"!$%&'()*+,-.:;=[]_~", 0);

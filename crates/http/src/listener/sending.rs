@@ -1,11 +1,12 @@
 //! Sends a response for as long as its client reads.
 //!
-//! An HTTP/2 stream has a window of its own. A client that keeps it closed reads nothing although the connection below is read, so
-//! the time of a write to the connection shows nothing. A frame therefore counts as read when the next one is polled.
+//! An HTTP/2 stream has a flow control window of its own. A client that keeps it closed reads nothing of the response,
+//! although it reads from the connection below. The time of a write to the connection therefore shows nothing, and a
+//! frame counts as read when the next one is polled.
 //!
-//! A response that its client does not read for long is aborted: on HTTP/2 its stream is reset, and everything that it held is
-//! freed. On HTTP/1.1 a response is alone on its connection, so `stall.rs` finds it, and aborting it closes the connection.
-//! `answers.rs` counts the time that a response waits for its client.
+//! A response that its client does not read for long is aborted: on HTTP/2 its stream is reset, and everything that it
+//! held is freed. On HTTP/1.1 a response is alone on its connection, so `stall.rs` finds it, and aborting it closes the
+//! connection. `answers.rs` counts the time that a response waits for its client.
 
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Weak};
@@ -25,16 +26,16 @@ use super::idle::Busy;
 use crate::body::{BodyError, ResponseBody};
 use crate::metrics::Edge;
 
-/// The number of last bytes that may be left to the connection when the response is done for the rest of the server. Nothing can
-/// free these if the client does not read, so a larger response ends with a piece of this size.
+/// The number of last bytes that the connection may still buffer when the rest of the server has finished the response.
+/// They stay in memory if the client does not read, so a larger response ends with a piece of this size.
 const LAST_BYTES: usize = 16 * 1024;
 
 tokio::task_local! {
-    /// The answer that the stream of this task sends.
+    /// The response that the stream of this task sends.
     static CURRENT: Sending;
 }
 
-/// One answer on its way to a client. A clone is the same.
+/// One response in flight. Clones share one state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sending(Arc<State>);
 
@@ -43,35 +44,35 @@ struct State {
     progress: Mutex<Progress>,
     /// Wakes the task of the stream.
     stream: AtomicWaker,
-    /// The connection, where it has no streams.
+    /// The connection, on HTTP/1.1 alone.
     connection: Option<Weak<Ticket>>,
 }
 
-/// The time for which an answer has waited for its client.
+/// The times that a response has waited for its client.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
-    /// For what was made last.
+    /// The time for the last frame.
     pub(super) now: Duration,
-    /// For all that was made so far.
+    /// The time for all frames so far.
     pub(super) in_all: Duration,
-    /// The bytes of all that was made.
+    /// The bytes of all frames so far.
     pub(super) bytes: u64,
 }
 
 #[derive(Debug, Default)]
 struct Progress {
-    /// Since when something waits for the client.
+    /// The start of the current wait for the client.
     waits_since: Option<Instant>,
-    /// The time that the client took for everything before.
+    /// The time of all earlier waits.
     waited: Duration,
-    /// The bytes that were made.
+    /// The bytes of all frames so far.
     bytes: u64,
-    /// True if the response is aborted here.
+    /// True if the response was aborted by [`Sending::cut`].
     is_cut: bool,
 }
 
 impl Sending {
-    /// The answer of the stream whose task this is, or a new one where the connection has no streams.
+    /// The response of this task's HTTP/2 stream, or a new one on HTTP/1.1.
     pub(super) fn current(connection: &Arc<Ticket>) -> Self {
         CURRENT.try_with(Self::clone).unwrap_or_else(|_| {
             let connection = Some(Arc::downgrade(connection));
@@ -79,7 +80,7 @@ impl Sending {
         })
     }
 
-    /// Ends the answer, whatever is left of it.
+    /// Aborts the response.
     pub(super) fn cut(&self) {
         self.0.progress.lock().is_cut = true;
         self.0.stream.wake();
@@ -88,21 +89,21 @@ impl Sending {
         }
     }
 
-    /// The time for which the answer has waited for its client; `None` while the server makes more of it.
+    /// The times that the response has waited for its client. `None` while the server produces the next frame.
     pub(super) fn waits_at(&self, now: Instant) -> Option<Waits> {
         let progress = self.0.progress.lock();
         let waits = now.saturating_duration_since(progress.waits_since?);
         Some(Waits { now: waits, in_all: progress.waited + waits, bytes: progress.bytes })
     }
 
-    /// So many bytes were made, and the client has yet to take them.
+    /// Records a frame of this many bytes, which the client must read next.
     pub(super) fn waits(&self, bytes: usize) {
         let mut progress = self.0.progress.lock();
         progress.waits_since = Some(Instant::now());
         progress.bytes += bytes as u64;
     }
 
-    /// The client took what was made; whether it is to have more.
+    /// Records that the client read the frame. Returns false if the response is aborted.
     pub(super) fn goes_on(&self) -> bool {
         let mut progress = self.0.progress.lock();
         if let Some(since) = progress.waits_since.take() {
@@ -112,7 +113,7 @@ impl Sending {
     }
 }
 
-/// Runs the streams of a connection, each in a task of its own, and ends those that are not read.
+/// Runs each HTTP/2 stream of a connection in a task of its own, and ends those that are not read.
 #[derive(Clone, Debug)]
 pub(super) struct Streams {
     /// The time that a client may read nothing.
@@ -132,11 +133,11 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Streams {
     }
 }
 
-/// Runs a stream to its end, or until its client took nothing for `patience`. To drop it is to reset it.
+/// Runs a stream to its end, or until its client has read nothing for `patience`. Dropping the stream resets it.
 async fn watched(stream: impl Future<Output = ()>, patience: Duration, metrics: Arc<Edge>) {
     let sending = Sending::default();
     let mut stream = pin!(CURRENT.scope(sending.clone(), stream));
-    // Made only for streams that wait for their client, which few do.
+    // Created only for streams that wait for their clients, which are few.
     let mut timer: Option<Pin<Box<Sleep>>> = None;
     std::future::poll_fn(|context| {
         sending.0.stream.register(context.waker());
@@ -167,14 +168,14 @@ async fn watched(stream: impl Future<Output = ()>, patience: Duration, metrics: 
     .await;
 }
 
-/// The body of an answer, as the connection asks for it.
+/// The body of a response, which the connection polls.
 pub(super) struct SentBody {
     inner: ResponseBody,
-    /// The end of the answer, which was cut off from its last frame.
+    /// The end of the response, split from its last frame.
     rest: Bytes,
     sending: Sending,
     busy: Busy,
-    /// Has the answer looked at as long as it is sent.
+    /// Registers the response with the periodic check while it is sent.
     _watched: Option<AnswerGuard>,
 }
 
@@ -183,13 +184,13 @@ impl SentBody {
         Self { inner, rest: Bytes::new(), sending, busy, _watched: watched }
     }
 
-    /// Cuts the end off from the last frame if that is large.
+    /// Splits the end from the last frame if that is large.
     fn cut_last(&mut self, data: Bytes) -> Bytes {
         if data.len() <= LAST_BYTES || !self.inner.is_end_stream() {
             return data;
         }
         let (first, last) = data.split_at(data.len() - LAST_BYTES);
-        // A copy: a slice would keep all of the frame.
+        // A copy, since a slice would keep the whole frame in memory.
         self.rest = Bytes::copy_from_slice(last);
         data.slice(..first.len())
     }
@@ -277,7 +278,7 @@ mod tests {
         watched(
             async {
                 let mut body = sent(full("x"));
-                // Slow work of the server is not the client's fault.
+                // Slow work of the server does not count against the client.
                 tokio::time::sleep(10 * PATIENCE).await;
                 let _ = body.frame().await;
                 std::future::pending::<()>().await;

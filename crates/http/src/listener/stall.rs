@@ -1,6 +1,7 @@
-//! Cuts a connection whose peer takes nothing for a long time, so that it cannot hold a snapshot or buffers for ever.
+//! Closes a connection whose client reads nothing for a long time, so that it cannot keep a snapshot or buffers
+//! forever.
 //!
-//! Answers that are taken too slowly are given up earlier, by `sending.rs`; this is what remains when nothing moves at all.
+//! `sending.rs` aborts responses that are read too slowly. This module handles connections without any movement.
 
 use std::io;
 use std::pin::Pin;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use keelson_outbound::{Layer, Layered};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// A stream whose writes fail once the peer took nothing for a while.
+/// A stream whose writes fail when the client has read nothing for a while.
 pub(super) type StallGuard<S> = Layered<S, Patience>;
 
 /// The time that a peer may read nothing, and the start of the present stall.
@@ -20,14 +21,14 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// Fails writes once the peer took nothing for so long.
+    /// Sets the time after which writes fail.
     pub(super) fn new(patience: Duration) -> Self {
         Self { patience, timer: None }
     }
 }
 
 impl Layer for Patience {
-    /// Passes a finished write on; starts or asks the timer for one that waits.
+    /// Returns a finished write, and resets the timer. For a pending write, starts or polls the timer.
     fn written(&mut self, context: &mut Context<'_>, write: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if write.is_ready() {
             self.timer = None;

@@ -1,8 +1,8 @@
-//! The end of a connection on which a watch is sent over a websocket.
+//! Sends a watch over a websocket, on an upgraded connection.
 //!
-//! The body of the watch is the same as for a chunked one: it holds seats and shares, and a client that takes nothing is found by
-//! `stall.rs`. Each frame of the body is sent as one message. A client has nothing to say but that it is there: its messages are read
-//! and dropped, within bounds. Pings find clients that are gone, and keep proxies from closing an idle connection.
+//! The body of the watch is the same as for a chunked one. It holds seats and shares, and `stall.rs` finds a client
+//! that reads nothing. Each frame of the body becomes one message. Messages of the client are read and dropped, within
+//! limits. Pings find clients that are gone, and keep proxies from closing an idle connection.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -24,29 +24,31 @@ use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 use crate::body::{ResponseBody, empty};
 use crate::websocket::Websocket;
 
-/// The longest time from the response to the first byte of the other protocol.
+/// The longest time from the 101 response to the upgraded connection.
 const BEGIN_TIME: Duration = Duration::from_secs(10);
-/// The interval at which the client is asked whether it is there.
+/// The interval of pings.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
-/// A client is gone if nothing comes from it for this time, and for the longest time that it may take to read up to the last ping.
+/// The time without a message from the client after which it counts as gone. The time that it may take to read up to
+/// the last ping is added.
 const SILENCE: Duration = Duration::from_secs(100);
-/// The longest time for the client to take the end of the watch and to end the connection.
+/// The longest time for the client to read the end of the watch and to close the connection.
 const END_TIME: Duration = Duration::from_secs(5);
 /// The longest message of a client, in bytes.
 const MESSAGE_BYTES: usize = 64 * 1024;
-/// The messages that a client may send between two pings.
+/// The maximum number of client messages between two pings.
 const MESSAGES: u32 = 1000;
-/// The buffer for what a client sends, in bytes. It sends little.
+/// The buffer for client messages, in bytes. Clients send little.
 const READ_BUFFER_BYTES: usize = 4 * 1024;
-/// The bytes of events that are collected before they are sent together, while there are more at once.
+/// Events that are available at once are collected up to this many bytes and sent together.
 const WRITE_BUFFER_BYTES: usize = 64 * 1024;
 
-/// A watch that waits for its connection to be upgraded. A clone is the same.
+/// A watch that waits for the upgrade of its connection. Clones share one state.
 #[derive(Clone, Default)]
 pub(super) struct Upgrading(Arc<Mutex<Option<(Websocket, ResponseBody)>>>);
 
 impl Upgrading {
-    /// Keeps the body of a watch over a websocket, and returns the response without it. Other responses pass as they are.
+    /// Takes the body from a watch over a websocket, and returns the response without it. Other responses pass
+    /// unchanged.
     pub(super) fn keep(&self, mut response: Response<ResponseBody>) -> Response<ResponseBody> {
         let Some(websocket) = response.extensions_mut().remove::<Websocket>() else { return response };
         let (head, body) = response.into_parts();
@@ -54,7 +56,7 @@ impl Upgrading {
         Response::from_parts(head, empty())
     }
 
-    /// Sends the body that was kept, once HTTP has left the connection to it.
+    /// Sends the watch, once HTTP has released the connection.
     pub(super) async fn serve(&self, least_bytes_per_second: u64) {
         let Some((websocket, body)) = self.0.lock().take() else { return };
         match timeout(BEGIN_TIME, websocket.upgrade).await {
@@ -68,14 +70,14 @@ impl Upgrading {
     }
 }
 
-/// The reason for which a websocket ends.
+/// The reason why a websocket ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     /// The watch is over.
     Watch,
     /// The watch was aborted.
     Aborted,
-    /// The client ended it, or broke the protocol.
+    /// The client closed the websocket, or violated the protocol.
     Client,
     /// The client sent a message that is too long.
     TooLong,
@@ -97,7 +99,7 @@ impl End {
     }
 }
 
-/// Sends a body over an upgraded connection, and ends that when the body or the client does.
+/// Sends a body over an upgraded connection. Closes the connection when the body ends or the client closes it.
 async fn send<S: AsyncRead + AsyncWrite + Unpin>(connection: S, body: ResponseBody, is_text: bool, heard: Heard) {
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BUFFER_BYTES)
@@ -107,7 +109,7 @@ async fn send<S: AsyncRead + AsyncWrite + Unpin>(connection: S, body: ResponseBo
     let socket = WebSocketStream::from_raw_socket(connection, Role::Server, Some(config)).await;
     let (mut sink, mut received) = socket.split();
     let end = {
-        // Dropped with its seats and its share before the client is waited for.
+        // The body is dropped, with its seats and its share, before the wait for the client's close frame.
         let mut messages = pin!(messages(body, is_text, &heard));
         tokio::select! {
             end = receive(&mut received, &heard) => end,
@@ -121,18 +123,18 @@ async fn send<S: AsyncRead + AsyncWrite + Unpin>(connection: S, body: ResponseBo
     };
     tracing::debug!(?end, "a watch over a websocket ends");
     if end != End::Gone {
-        // A client that does not take this has no more than this time.
+        // Limits the time for a client that does not read the close frame.
         let _ = timeout(END_TIME, close(sink, received, end.code())).await;
     }
 }
 
-/// Says that this is the end, and waits for the client to say so too.
+/// Sends a close frame, and waits for the client's.
 async fn close<S: AsyncRead + AsyncWrite + Unpin>(
     mut sink: SplitSink<WebSocketStream<S>, Message>,
     mut received: SplitStream<WebSocketStream<S>>,
     code: CloseCode,
 ) {
-    // It fails where the client has said so first, whose answer is sent below.
+    // This fails if the client sent its close frame first. The reply to that is sent below.
     let _ = sink.send(Message::Close(Some(CloseFrame { code, reason: Utf8Bytes::default() }))).await;
     while let Some(Ok(_)) = received.next().await {}
     if let Ok(socket) = received.reunite(sink) {
@@ -140,7 +142,7 @@ async fn close<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// The body is aborted, as the error of a stream of messages.
+/// The body was aborted. The error type of the message stream.
 #[derive(Debug, thiserror::Error)]
 #[error("the watch was aborted")]
 struct Aborted;
@@ -164,7 +166,7 @@ fn messages<'h>(
                 }
             };
             let Ok(frame) = frame else { return Some((Err(aborted()), None)) };
-            // Trailers have no place here.
+            // A websocket has no trailers.
             let Ok(data) = frame.into_data() else { continue };
             heard.sends(data.len());
             let message = match is_text {
@@ -180,7 +182,7 @@ fn aborted() -> Error {
     Error::Io(std::io::Error::other(Aborted))
 }
 
-/// Reads what the client sends until it ends the connection, or sends more than it may.
+/// Reads the client's messages until it closes the connection or exceeds a limit.
 async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
     received: &mut SplitStream<WebSocketStream<S>>,
     heard: &Heard,
@@ -198,16 +200,16 @@ async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-/// The messages that came from the client, as far as bounds need them.
+/// The counts of client messages and sent bytes that the limits need.
 struct Heard {
     last: Mutex<Last>,
-    /// The bytes a second that a client has to read.
+    /// The least read rate of a client in bytes per second.
     least_bytes_per_second: u64,
 }
 
 struct Last {
     at: Instant,
-    /// The bytes that were sent since. The client reads them before it can answer.
+    /// The bytes sent since then, which the client must read before it can reply.
     sent: u64,
     /// The messages since the last ping.
     messages: u32,
@@ -219,7 +221,7 @@ impl Heard {
         Self { last: Mutex::new(last), least_bytes_per_second }
     }
 
-    /// Notes a message, and returns their number since the last ping.
+    /// Counts a client message. Returns the number since the last ping.
     fn message(&self) -> u32 {
         let mut last = self.last.lock();
         (last.at, last.sent) = (Instant::now(), 0);
@@ -227,17 +229,17 @@ impl Heard {
         last.messages
     }
 
-    /// Notes an event of so many bytes that is sent.
+    /// Counts an event of this many bytes.
     fn sends(&self, bytes: usize) {
         self.last.lock().sent += bytes as u64;
     }
 
-    /// Notes a ping.
+    /// Resets the count of messages for a new ping.
     fn asks(&self) {
         self.last.lock().messages = 0;
     }
 
-    /// Waits until nothing has come for too long.
+    /// Waits until the client has sent nothing for too long.
     async fn silence(&self) {
         loop {
             let end = {
@@ -264,13 +266,13 @@ mod tests {
     use super::*;
     use crate::body::{self, BodyError};
 
-    /// The bytes a second that a client has to read.
+    /// The least read rate of the client in bytes per second.
     const LEAST: u64 = 100;
 
     type Client = WebSocketStream<DuplexStream>;
     type Events = mpsc::UnboundedSender<Result<Frame<Bytes>, BodyError>>;
 
-    /// A client of a watch, the events of the watch, and the task that sends them.
+    /// A client of a watch, a sender for the watch's events, and the task that sends them.
     async fn watch(is_text: bool) -> (Client, Events, JoinHandle<()>) {
         let (near, far) = tokio::io::duplex(1024);
         let (events, body) = mpsc::unbounded();
@@ -308,7 +310,7 @@ mod tests {
         let (mut client, events, mut serving) = watch(true).await;
         let begun = Instant::now();
         while begun.elapsed() < 4 * SILENCE {
-            // To read is to answer.
+            // Reading the ping sends the reply.
             assert!(matches!(client.next().await.unwrap().unwrap(), Message::Ping(_)));
             client.flush().await.unwrap();
         }
@@ -345,14 +347,14 @@ mod tests {
         let check = async |messages: Vec<Message>, expected: Message| {
             let (mut client, events, serving) = watch(true).await;
             for message in messages {
-                // The server may be done with the client before all is sent.
+                // The server may close the websocket before all messages are sent.
                 if client.send(message).await.is_err() {
                     break;
                 }
             }
-            // The watch may be over by now.
+            // The watch may have ended already.
             let _ = events.unbounded_send(Ok(Frame::data(Bytes::from_static(b"a\n"))));
-            // The event may come before the end.
+            // The event may arrive before the close frame.
             let is_last = |message: &Message| match message {
                 Message::Text(_) => !expected.is_close(),
                 other => other.is_close(),

@@ -1,4 +1,4 @@
-//! Metrics of who asks and whether they may: how often that was found out, what came of it, and how long it took.
+//! Metrics of authentication and authorization: the number of attempts, their results, and their durations.
 //!
 //! Names, results and buckets are upstream's.
 
@@ -18,11 +18,11 @@ use super::source::{MetricKind, Sample};
 /// The result of authenticating a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Authentication {
-    /// There is one.
+    /// The request has a user.
     Success,
-    /// There is no credential, and it needs one.
+    /// The request has no credential, and its path requires one.
     Failure,
-    /// A credential was refused, or could not be verified.
+    /// A credential was invalid, or could not be verified.
     Error,
 }
 
@@ -40,7 +40,7 @@ impl MetricConstructor<Histogram> for Buckets {
     }
 }
 
-/// A result, how often it came, and how long that took.
+/// A result, with its count and durations.
 struct Outcome {
     result: &'static str,
     count: AtomicU64,
@@ -54,17 +54,18 @@ impl Outcome {
     }
 }
 
-/// The numbers of a server.
+/// The metrics of a server.
 pub(crate) struct AccessMetrics {
     authentication: [Outcome; 3],
     authorization: [Outcome; 3],
     users: [AtomicU64; USERS.len()],
-    /// The time that the client certificates of requests still hold, in seconds.
+    /// The remaining validity of the client certificates of requests, in seconds.
     certificates: Histogram,
     filters: Arc<FilterTimes>,
 }
 
-/// Upper ends of the buckets of [`AccessMetrics::note_client_certificate`] in seconds: from half an hour to a year, as upstream has them.
+/// Upper ends of the buckets of [`AccessMetrics::note_client_certificate`] in seconds: from half an hour to a year, as
+/// upstream.
 const CERTIFICATE_BUCKETS: [f64; 14] = [
     0.,
     1800.,
@@ -82,7 +83,7 @@ const CERTIFICATE_BUCKETS: [f64; 14] = [
     31_104_000.,
 ];
 
-/// By what requests are counted: names that upstream counts by themselves, and of all others whether they look like an e-mail address.
+/// The label values for users: names that upstream counts separately, then e-mail addresses, then all others.
 const USERS: [&str; 7] =
     ["admin", "client", "kube_proxy", "kubelet", "system:serviceaccount:kube-system:default", "email_id", "other"];
 /// The number of label values that are names.
@@ -109,25 +110,25 @@ impl AccessMetrics {
         Self { authentication, authorization, users: Default::default(), certificates, filters }
     }
 
-    /// Notes what came of it when the user of a request was looked for.
+    /// Counts an authentication with its result and duration.
     pub(crate) fn note_authentication(&self, result: Authentication, took: Duration) {
         self.authentication[result as usize].note(took);
         self.filters.note(Filter::Authentication, took);
     }
 
-    /// Notes how long the certificate still holds with which a request is made.
+    /// Records the remaining validity of the client certificate of a request.
     pub(crate) fn note_client_certificate(&self, left: Duration) {
         self.certificates.observe(left.as_secs_f64());
     }
 
-    /// Notes that a request has a user of this name.
+    /// Counts a request of a user with this name.
     pub(crate) fn note_user(&self, name: &str) {
         let place = USERS[..NAMED_USERS].iter().position(|known| *known == name);
         let place = place.unwrap_or(if name.contains('@') { NAMED_USERS } else { NAMED_USERS + 1 });
         self.users[place].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes whether a user may make a request.
+    /// Counts an authorization with its decision and duration.
     pub(crate) fn note_authorization(&self, decision: Decision, took: Duration) {
         let place = match decision {
             Decision::Allow => 0,
@@ -142,7 +143,7 @@ impl AccessMetrics {
         let of =
             |name: &'static str, help: &'static str, label: &'static str, value: &'static str, count: &AtomicU64| {
                 let (kind, labels) = (MetricKind::Counter, vec![(label, value.to_owned())]);
-                // Metrics are floating point numbers; counts beyond 2^53 lose their last digits.
+                // Metrics are floating point numbers, so counts above 2^53 are rounded.
                 Sample { name, help, kind, labels, value: count.load(Ordering::Relaxed) as f64 }
             };
         let attempts = self.authentication.iter().map(|one| {

@@ -1,6 +1,6 @@
-//! Histograms for the measurements of every request, as they are written out.
+//! Encodes the histograms that every request updates.
 //!
-//! They are counted in `keelson_meta::metering`.
+//! `keelson_meta::metering` counts them.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use prometheus_client::encoding::{MetricEncoder, NoLabelSet};
 
 use super::source::HistogramSample;
 
-/// Writes some histograms of the same buckets as one.
+/// Encodes the sum of histograms with the same buckets.
 pub(super) fn encode(all: &[&AtomicHistogram], encoder: &mut MetricEncoder<'_>) -> fmt::Result {
     let Some((sum, buckets)) = AtomicHistogram::total(all) else { return Ok(()) };
     let count = buckets.iter().map(|(_, count)| count).sum();
@@ -17,11 +17,11 @@ pub(super) fn encode(all: &[&AtomicHistogram], encoder: &mut MetricEncoder<'_>) 
 }
 
 impl HistogramSample {
-    /// Some histograms of the same buckets as one, without labels; `None` for no histograms.
+    /// The sum of histograms with the same buckets, without labels. `None` for an empty slice.
     pub fn of(all: &[&AtomicHistogram], name: &'static str, help: &'static str) -> Option<Self> {
         let (sum, mut buckets) = AtomicHistogram::total(all)?;
         let count = buckets.iter().map(|(_, count)| count).sum();
-        // The last bucket has no end.
+        // The last bucket has no upper end.
         buckets.pop();
         Some(Self { name, help, labels: Vec::new(), sum, count, buckets })
     }

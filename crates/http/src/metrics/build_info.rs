@@ -1,4 +1,4 @@
-//! `kubernetes_build_info`: the release that this server behaves like, and how it was built.
+//! The metric `kubernetes_build_info`: the Kubernetes version of the API, and the build of this server.
 //!
 //! The labels have the values of `/version`.
 

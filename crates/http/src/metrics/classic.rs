@@ -1,14 +1,15 @@
-//! The classic text format, which differs from OpenMetrics in how counters are headed and in having no end mark.
+//! The classic text format. It differs from OpenMetrics in the names of counter families, and has no end mark.
 //!
-//! The metrics are encoded once, as OpenMetrics, and rewritten line by line for scrapers that ask for the older format.
+//! The metrics are encoded once as OpenMetrics, and rewritten line by line for scrapers that request the classic
+//! format.
 
-/// Counters to which upstream has given no `_total`, which OpenMetrics puts behind all.
+/// Counters without `_total` in upstream's names. The OpenMetrics encoder appends it to all.
 const WITHOUT_TOTAL: [&str; 2] = ["authentication_attempts", "authenticated_user_requests"];
 
-/// The text before the end of a bucket.
+/// The text before the upper end of a bucket.
 const END: &str = "le=\"";
 
-/// Rewrites an OpenMetrics text. In it, the heads of a counter lack the `_total` that its samples have.
+/// Rewrites an OpenMetrics text. In OpenMetrics, the family name of a counter lacks the `_total` of its samples.
 pub(super) fn from_open_metrics(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut help = None;
@@ -34,7 +35,7 @@ pub(super) fn from_open_metrics(text: &str) -> String {
     with_plain_ends(&out)
 }
 
-/// Writes the ends of buckets as Go does: `le="1"`, not `le="1.0"`. Alerts of the field name buckets in these words.
+/// Writes the upper ends of buckets as Go does: `le="1"`, not `le="1.0"`. Alert rules select buckets by these texts.
 fn with_plain_ends(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

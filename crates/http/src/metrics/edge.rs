@@ -1,7 +1,8 @@
 //! Metrics of connections, and of the time that requests block shared threads.
 //!
-//! A thread that one request blocks serves no other. A poll is one such time; none should exceed 10 ms, which is a bucket. On a
-//! busy machine a thread may be descheduled during a poll, which is no fault of the request, so its CPU time is measured too.
+//! While a request blocks a thread, the thread serves no other request. Each poll blocks the thread once. No poll
+//! should exceed 10 ms, which is the end of a bucket. On a busy machine a thread may be descheduled during a poll, so
+//! its CPU time is measured too.
 
 use std::cell::Cell;
 use std::fmt;
@@ -21,16 +22,16 @@ use super::source::{MetricKind, Sample};
 /// Upper ends of the buckets of polls, in microseconds.
 const BUCKETS_MICROS: [u64; 9] = [100, 1_000, 5_000, 10_000, 50_000, 100_000, 250_000, 1_000_000, 10_000_000];
 
-/// A poll that took no longer is not asked how much of that it worked: the answer could only be less.
+/// The CPU time of a shorter poll is not read. It could only be less than the elapsed time.
 const ASK_FROM: Duration = Duration::from_millis(5);
-/// The largest age of a reading of a thread's clock at the start of a poll. A reading takes a microsecond, too long for each poll;
-/// the thread's work since then counts as that of the poll.
+/// The maximum age of a CPU clock reading at the start of a poll. A reading takes a microsecond, too long for each
+/// poll. The CPU time since the reading counts as that of the poll.
 const READING_AGE: Duration = Duration::from_millis(2);
 
-/// The numbers of a listener.
+/// The metrics of a listener.
 #[derive(Debug, Default)]
 pub struct Edge {
-    /// The times that threads were blocked.
+    /// The times that polls blocked threads.
     pub(crate) polls: Polls,
     strangers: AtomicI64,
     known: AtomicI64,
@@ -47,72 +48,73 @@ pub struct Edge {
 }
 
 impl Edge {
-    /// Has a watchdog know what connections and requests hold threads.
+    /// Lets the supervisor's watchdog name the connections and requests that block threads.
     pub fn watched_by(&self, supervisor: &Supervisor) {
         let _first = self.polls.marks.set(RequestMarks::of(supervisor));
     }
 
-    /// The marks of requests, where a watchdog looks at them.
+    /// The marks of requests, if a watchdog reads them.
     pub(crate) fn marks(&self) -> Option<&RequestMarks> {
         self.polls.marks.get()
     }
 
-    /// Counts a new connection, which is not authenticated yet.
+    /// Changes the number of unauthenticated connections.
     pub(crate) fn count_stranger(&self, change: i64) {
         self.strangers.fetch_add(change, Ordering::Relaxed);
     }
 
-    /// A connection is of a user who is known.
+    /// Changes the number of connections that count for users.
     pub(crate) fn count_known(&self, change: i64) {
         self.known.fetch_add(change, Ordering::Relaxed);
     }
 
-    /// A connection was refused, for there are as many as there may be.
+    /// Counts a connection that was refused because the limit was reached.
     pub(crate) fn count_refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A connection gave way to a newer one.
+    /// Counts an evicted connection.
     pub(crate) fn count_displaced(&self) {
         self.displaced.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A request was refused, since its user has its share of connections and all of them are in use.
+    /// Counts a request that was refused because its user has used its share and all connections are in use.
     pub(crate) fn count_over_share(&self) {
         self.over_share.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A connection was cut, since it sent much before it said who it is.
+    /// Counts a connection that was closed because it sent a large head before authentication.
     pub(crate) fn count_large_head(&self) {
         self.large_heads.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// An answer was given up, since its client took nothing of it.
+    /// Counts a response that was aborted because its client read nothing.
     pub(crate) fn count_unread(&self) {
         self.unread.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A list was cut, since its snapshot kept too much.
+    /// Counts a list that was aborted because its snapshot kept too much memory.
     pub(crate) fn count_cut_list(&self) {
         self.cut_lists.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// An answer was cut, since its client took too little of it for too long, or its user has too many that wait.
+    /// Counts a response that was aborted because its client read too slowly, or its user had too many waiting
+    /// responses.
     pub(crate) fn count_slow(&self) {
         self.slow.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// An answer that waits for its client gave its seats back.
+    /// Counts a response that lent its seats while it waited for its client.
     pub(crate) fn count_seats_lent(&self) {
         self.seats_lent.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A connection was served where it is accepted, since no thread of the runtime took it in time.
+    /// Counts a connection that the accepting thread served because no runtime thread took it in time.
     pub(crate) fn count_kept_at_the_door(&self) {
         self.kept_at_the_door.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A TLS handshake failed, or took too long.
+    /// Counts a TLS handshake that failed or took too long.
     pub(crate) fn count_handshake_error(&self) {
         self.handshake_errors.fetch_add(1, Ordering::Relaxed);
     }
@@ -182,18 +184,18 @@ impl Edge {
     }
 }
 
-/// The time that requests blocked a thread, poll by poll.
+/// The times that polls blocked a thread.
 #[derive(Debug, Default)]
 pub(crate) struct Polls {
-    /// From its beginning to its end.
+    /// The elapsed times.
     held: Durations,
-    /// As far as the thread worked meanwhile.
+    /// The CPU times.
     worked: Durations,
     marks: OnceLock<RequestMarks>,
 }
 
 impl Polls {
-    /// Does a piece of the work and notes how long it took.
+    /// Runs a poll and records its times.
     pub(crate) fn timed<T>(&self, work: impl FnOnce() -> T) -> T {
         let started = Instant::now();
         let before = Reading::at_most_so_old(started);
@@ -213,7 +215,7 @@ impl Polls {
     }
 }
 
-/// The CPU clock of a thread.
+/// A reading of a thread's CPU clock.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     at: Instant,
@@ -227,13 +229,13 @@ thread_local! {
 impl Reading {
     fn take(at: Instant) -> Self {
         let clock = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        // A clock that can't be read stands still.
+        // A clock that cannot be read counts as zero.
         let reading = Self { at, worked: Duration::try_from(clock).unwrap_or_default() };
         LAST_READING.set(Some(reading));
         reading
     }
 
-    /// The last one of this thread, unless it is too old.
+    /// The last reading of this thread, or a new one if that is older than [`READING_AGE`].
     fn at_most_so_old(now: Instant) -> Self {
         let last = LAST_READING.get().filter(|last| now.saturating_duration_since(last.at) <= READING_AGE);
         last.unwrap_or_else(|| Self::take(now))
@@ -276,7 +278,7 @@ impl Durations {
     }
 }
 
-/// Shows the polls of a listener.
+/// Encodes the poll times of a listener.
 #[derive(Debug)]
 pub(super) struct PollsCollector(pub(super) Arc<Edge>);
 

@@ -1,6 +1,6 @@
-//! Times of the filters that requests pass before a handler, and of requests by how strictly their fields are validated.
+//! Durations of the filters before a handler, and of requests by their level of field validation.
 //!
-//! Names, labels and buckets are kube-apiserver's. Times that are measured for another family are not measured again.
+//! Names, labels and buckets are kube-apiserver's. A duration that another metric needs too is measured only once.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl Filter {
     }
 }
 
-/// The validation of fields that a request asks for.
+/// The field validation that a request selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FieldValidation {
     None,
@@ -66,9 +66,9 @@ impl FieldValidation {
         }
     }
 
-    /// The one that a query asks for.
+    /// The level in a query.
     pub(super) fn of(query: &str) -> Self {
-        // Few requests have it, and all come here.
+        // Checked first, since few requests have the parameter.
         if !query.contains("fieldValidation") {
             return Self::None;
         }
@@ -83,7 +83,7 @@ impl FieldValidation {
     }
 }
 
-/// The times of a server.
+/// The durations of a server.
 #[derive(Debug)]
 pub(crate) struct FilterTimes {
     filters: [AtomicHistogram; Filter::ALL.len()],
@@ -100,12 +100,12 @@ impl Default for FilterTimes {
 }
 
 impl FilterTimes {
-    /// Notes the time that a filter took.
+    /// Records the duration of a filter.
     pub(crate) fn note(&self, filter: Filter, took: Duration) {
         self.filters[filter as usize].observe_duration(took);
     }
 
-    /// Notes the time of a request.
+    /// Records the duration of a request.
     pub(super) fn note_request(&self, validation: FieldValidation, took: Duration) {
         self.requests[validation as usize].observe_duration(took);
     }

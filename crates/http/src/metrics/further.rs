@@ -1,7 +1,7 @@
-//! The families of requests beside counts and durations: durations without the time of others, sizes of answers and events,
-//! requests that were cut off, and deprecated versions.
+//! More metrics of requests: durations without waiting times, sizes of responses and events, aborted requests, and
+//! requests for deprecated versions.
 //!
-//! Names, labels and buckets are those of kube-apiserver, so that its dashboards and alerts fit.
+//! Names, labels and buckets are those of kube-apiserver, so that its dashboards and alerts work.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -59,7 +59,7 @@ static WATCH_LIST_BUCKETS: Buckets = Buckets::of_durations(&[
     180_000_000,
     300_000_000,
 ]);
-/// The ends of [`BODY_BUCKETS`]: from 50 KB to 3 MB, each 100 KB above the one before.
+/// The upper ends of [`BODY_BUCKETS`]: from 50 KB to 3 MB, in steps of 100 KB.
 static BODY_ENDS: [u64; 31] = {
     let mut ends = [0; 31];
     let mut place = 0;
@@ -71,7 +71,7 @@ static BODY_ENDS: [u64; 31] = {
 };
 static BODY_BUCKETS: Buckets = Buckets::of_sizes(&BODY_ENDS);
 
-/// The verb under which the bodies of requests of a method are counted; `None` for those that have none.
+/// The verb label for the body size of a request. `None` for verbs without a body.
 fn body_verb(verb: &str) -> Option<&'static str> {
     match verb {
         "POST" => Some("create"),
@@ -83,25 +83,25 @@ fn body_verb(verb: &str) -> Option<&'static str> {
     }
 }
 
-/// The warning of a version of a resource (group, version, plural) that clients should leave.
+/// Returns the deprecation warning of a version of a resource (group, version, plural).
 pub(super) type Deprecations = Box<dyn Fn(&str, &str, &str) -> Option<String> + Send + Sync>;
 
-/// The counts of requests that are alike.
+/// The counts of requests with the same labels.
 #[derive(Debug)]
 pub(super) struct Further {
-    /// Their durations without waiting for seats and webhooks; none of watches.
+    /// Durations without waiting for seats and webhooks. Watches have none.
     indicator: Option<AtomicHistogram>,
-    /// The bytes of answers to reads of objects and lists.
+    /// The sizes of responses to reads of objects and lists, in bytes.
     sizes: Option<AtomicHistogram>,
-    /// The bytes of the events of watches.
+    /// The sizes of watch events in bytes.
     events: Option<Arc<AtomicHistogram>>,
-    /// The times until watches had sent the objects that they began with.
+    /// The times until watches have sent their initial events.
     initial: Option<Arc<AtomicHistogram>>,
-    /// The bytes of the bodies of writes.
+    /// The sizes of request bodies of writes, in bytes.
     bodies: Option<AtomicHistogram>,
-    /// Requests that the server ended to protect itself, by code. Few codes are ever seen of one.
+    /// Requests that the server ended to protect itself, by status code. One series has few codes.
     terminated: Mutex<Vec<(StatusCode, u64)>>,
-    /// Answers that the server broke off.
+    /// Responses that the server aborted.
     aborted: AtomicU64,
 }
 
@@ -109,17 +109,17 @@ pub(super) struct Further {
 #[derive(Clone, Debug)]
 pub(crate) struct WatchMeter {
     events: Arc<AtomicHistogram>,
-    /// The times until watches had sent the objects that they began with, and the beginning of this one.
+    /// The times until watches have sent their initial events, and the start of this one.
     initial: Option<(Arc<AtomicHistogram>, Instant)>,
 }
 
 impl WatchMeter {
-    /// Counts an event of so many bytes.
+    /// Counts an event of this many bytes.
     pub(crate) fn sent(&self, bytes: usize) {
         self.events.observe(bytes as u64);
     }
 
-    /// Notes that the watch has sent the objects that it began with.
+    /// Records that the watch has sent its initial events.
     pub(crate) fn initial_events_end(&self) {
         if let Some((times, begun)) = &self.initial {
             times.observe_duration(begun.elapsed());
@@ -143,13 +143,13 @@ impl Further {
         }
     }
 
-    /// The meter of the events of a watch.
+    /// The event meter of a watch.
     pub(super) fn watch_meter(&self, begun: Instant) -> Option<WatchMeter> {
         let initial = self.initial.clone().map(|times| (times, begun));
         self.events.clone().map(|events| WatchMeter { events, initial })
     }
 
-    /// Counts the body of a request by the length that its head states.
+    /// Records the size of a request body, by its `Content-Length`.
     pub(super) fn received(&self, headers: &HeaderMap) {
         let Some(bodies) = &self.bodies else { return };
         let length = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
@@ -158,7 +158,7 @@ impl Further {
         }
     }
 
-    /// Counts an answer of so many bytes, and the time that the server alone took for it.
+    /// Records the size of a response, and its duration without waiting times.
     pub(super) fn answered(&self, took: Duration, bytes: u64) {
         if let Some(indicator) = &self.indicator {
             indicator.observe_duration(took);
@@ -177,13 +177,13 @@ impl Further {
         }
     }
 
-    /// Counts an answer that the server broke off.
+    /// Counts a response that the server aborted.
     pub(super) fn aborted(&self) {
         self.aborted.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Writes the families of all series, which are in the order of their labels.
+/// Encodes the families of all series, sorted by labels.
 pub(super) fn encode<'s>(
     encoder: &mut DescriptorEncoder<'_>,
     all: &[(RequestLabels<'s>, &'s Further)],
@@ -191,7 +191,7 @@ pub(super) fn encode<'s>(
 ) -> fmt::Result {
     encode_events(encoder, all)?;
     encode_bodies(encoder, all)?;
-    // These families have no label for dry runs, so that the series of a request and of its dry run are one.
+    // These families have no label for dry runs, so the series of dry runs are merged with those of other requests.
     let alike: Vec<Alike<'_, 's>> =
         all.chunk_by(|(one, _), (other, _)| one.of_watches() == other.of_watches()).collect();
     encode_histograms(encoder, &alike)?;
@@ -220,10 +220,10 @@ pub(super) fn encode<'s>(
     encode_deprecated(encoder, all, deprecations)
 }
 
-/// The series that differ in nothing but whether requests are dry runs; at least one.
+/// Series that differ only in the label for dry runs, at least one.
 type Alike<'a, 's> = &'a [(RequestLabels<'s>, &'s Further)];
 
-/// The labels that the series have in common.
+/// The labels of the merged series.
 fn labels_of<'s>(series: Alike<'_, 's>) -> Vec<(&'static str, &'s str)> {
     series.first().map(|(labels, _)| labels.of_watches().to_vec()).unwrap_or_default()
 }
@@ -260,7 +260,7 @@ fn encode_histograms(encoder: &mut DescriptorEncoder<'_>, alike: &[Alike<'_, '_>
     Ok(())
 }
 
-/// Bodies of all versions, subresources and scopes of a resource are one series for each verb.
+/// The bodies of all versions, subresources and scopes of a resource are one series for each verb.
 fn encode_bodies(encoder: &mut DescriptorEncoder<'_>, all: &[(RequestLabels<'_>, &Further)]) -> fmt::Result {
     let mut bodies: BTreeMap<_, Vec<&AtomicHistogram>> = BTreeMap::new();
     for (RequestLabels { verb, group, resource, .. }, further) in all {
@@ -278,7 +278,7 @@ fn encode_bodies(encoder: &mut DescriptorEncoder<'_>, all: &[(RequestLabels<'_>,
     Ok(())
 }
 
-/// Watches of all scopes of a resource are one series.
+/// The watches of all scopes of a resource are one series.
 fn encode_events(encoder: &mut DescriptorEncoder<'_>, all: &[(RequestLabels<'_>, &Further)]) -> fmt::Result {
     let resource =
         |labels: &RequestLabels<'_>| (labels.group.to_owned(), labels.version.to_owned(), labels.resource.to_owned());
@@ -335,7 +335,7 @@ fn encode_deprecated(
     Ok(())
 }
 
-/// The release in which a version goes, as the warning of it says.
+/// The release that removes a version, as its deprecation warning names it.
 pub(crate) fn removed_release(warning: &str) -> Option<&str> {
     let (release, _) = warning.split_once(", unavailable in v").and_then(|(_, rest)| rest.split_once('+'))?;
     Some(release)

@@ -1,6 +1,6 @@
-//! Metrics of impersonation: attempts and the checks of rights that they make, by mode and decision.
+//! Metrics of impersonation: attempts, and the authorization checks that they need, by mode and decision.
 //!
-//! Names, labels and buckets are kube-apiserver's. An attempt that fails has no mode.
+//! Names, labels and buckets are kube-apiserver's. A failed attempt has no mode.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use keelson_meta::metering::{AtomicHistogram, Buckets};
 
 use super::source::{HistogramSample, MetricKind, Sample};
 
-/// From a millisecond, each twice as long as the one before.
+/// From a millisecond, each bucket twice as large as the one before.
 static BUCKETS: Buckets = Buckets::of_durations(&[
     1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000, 128_000, 256_000, 512_000, 1_024_000, 2_048_000, 4_096_000,
     8_192_000, 16_384_000,
@@ -61,7 +61,7 @@ impl Times {
     }
 }
 
-/// The numbers of a server.
+/// The metrics of a server.
 #[derive(Debug, Default)]
 pub(crate) struct ImpersonationMetrics {
     attempts: Times,
@@ -69,12 +69,12 @@ pub(crate) struct ImpersonationMetrics {
 }
 
 impl ImpersonationMetrics {
-    /// Notes an attempt, by the mode in which it succeeded.
+    /// Records an attempt, with the mode that permitted it.
     pub(crate) fn note_attempt(&self, mode: Option<&str>, took: Duration) {
         self.attempts.note(mode.unwrap_or_default(), mode.is_some(), took);
     }
 
-    /// Notes a check of rights.
+    /// Records an authorization check.
     pub(crate) fn note_check(&self, mode: &str, is_allowed: bool, took: Duration) {
         self.checks.note(mode, is_allowed, took);
     }

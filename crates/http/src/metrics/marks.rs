@@ -1,6 +1,6 @@
-//! The marks of requests: the names that the watchdog has for what holds a thread of the runtime.
+//! The marks of requests: names by which the watchdog reports the work that blocks a runtime thread.
 //!
-//! A connection has one name and each verb has one. A mark is set for the length of a poll.
+//! All connections share one name, and each verb has one. A mark is set during a poll.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -10,9 +10,9 @@ use keelson_supervision::{Mark, Supervisor};
 
 use crate::request_info::RequestVerb;
 
-/// The name of connections: reading requests, and sending answers part by part.
+/// The name of connections, which read requests and send frames of responses.
 const CONNECTION: &str = "connection";
-/// The name of requests that are about no resource.
+/// The name of requests that are not for a resource.
 const PAGE: &str = "request for a page";
 /// The names of requests for resources.
 const REQUESTS: [(Verb, &str); 8] = [
@@ -35,7 +35,7 @@ pub(crate) struct RequestMarks {
 }
 
 impl RequestMarks {
-    /// The marks that a supervisor's watchdog knows.
+    /// Registers the marks with a supervisor's watchdog.
     pub(crate) fn of(supervisor: &Supervisor) -> Self {
         Self {
             connection: supervisor.mark(CONNECTION),
@@ -56,7 +56,7 @@ impl RequestMarks {
     }
 }
 
-/// Answers a request under a mark, where there is one.
+/// Polls a future under a mark, if there is one.
 pub(crate) async fn marked<A: Future>(mark: Option<Mark>, answer: A) -> A::Output {
     let mut answer = pin!(answer);
     poll_fn(|context| match mark {
@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// Longest time that the watchdog may need.
+    /// The longest time until the watchdog must report.
     const PATIENCE: Duration = Duration::from_mins(1);
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

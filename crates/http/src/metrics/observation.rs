@@ -1,7 +1,7 @@
-//! Counting one request, from its head to the end of its answer.
+//! Counts one request, from its head to the end of its response.
 //!
-//! It lives as long as the answer is sent, so that a stream counts while it runs, and is counted also where its client goes
-//! away. Only names of served resources become labels, which bounds the number of series.
+//! The observation lives until the response is sent. A stream is therefore counted while it runs, and is also recorded
+//! if its client disconnects. Only names of served resources become label values, which bounds the number of series.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub struct ResourceNames<'a> {
 }
 
 impl<'a> ResourceNames<'a> {
-    /// The names of what a request is for.
+    /// The names of a request's target.
     pub fn of(target: &'a Target) -> Self {
         Self {
             group: &target.resource.group,
@@ -46,8 +46,8 @@ impl<'a> ResourceNames<'a> {
     }
 }
 
-/// A request that is being answered. Counted as done when dropped; if no code was set by then, the client went away before
-/// there was an answer, and only the gauges are set back.
+/// A request in flight. Dropping it counts the request as ended. If no status code was set by then, the client
+/// disconnected before the response, and only the gauges are decremented.
 #[derive(Debug)]
 pub struct Observation {
     series: Arc<Series>,
@@ -58,14 +58,14 @@ pub struct Observation {
     started: Instant,
     system_client: &'static str,
     code: Option<StatusCode>,
-    /// The time for which it waited for seats and webhooks.
+    /// The time that the request waited for seats and webhooks.
     waited: Duration,
-    /// The bytes of the answer that were sent.
+    /// The bytes of the response that were sent.
     sent: u64,
 }
 
 impl Observation {
-    /// Begins to count a request. `served` is `None` when the path names no resource that is served.
+    /// Begins to count a request. `served` is `None` if the path names no served resource.
     pub fn begin(metrics: &Metrics, info: &RequestInfo, parts: &Parts, served: Option<ResourceNames<'_>>) -> Self {
         let ResourceNames { group, version, resource, subresource } = served.unwrap_or_default();
         let (verb, dry_run, scope) = (verb(info), dry_run(parts), scope(info));
@@ -93,7 +93,7 @@ impl Observation {
         }
     }
 
-    /// Notes a time in which the request waited for seats or for webhooks.
+    /// Adds a time that the request waited for seats or webhooks.
     pub fn waited(&mut self, time: Duration) {
         self.waited += time;
     }
@@ -103,12 +103,12 @@ impl Observation {
         self.series.further.terminated(code);
     }
 
-    /// The meter of the events, where the request is a watch.
+    /// The meter for events, if the request is a watch.
     pub(crate) fn watch_meter(&self) -> Option<WatchMeter> {
         self.series.further.watch_meter(self.started)
     }
 
-    /// Notes the code of the answer.
+    /// Sets the status code of the response.
     pub fn answered(&mut self, code: StatusCode) {
         self.code = Some(code);
     }
@@ -138,7 +138,7 @@ impl BodyMeter for Observation {
     }
 }
 
-/// The verb in the words of the field's dashboards: methods, but lists and watches have verbs of their own.
+/// The verb label of upstream's metrics: the method, but lists and watches have verbs of their own.
 fn verb(info: &RequestInfo) -> &'static str {
     match &info.verb {
         RequestVerb::Resource(verb) => match verb {
@@ -164,9 +164,9 @@ fn verb(info: &RequestInfo) -> &'static str {
     }
 }
 
-/// The kind of dry run that a request asks for in its query.
+/// The value of the parameter `dryRun`.
 fn dry_run(parts: &Parts) -> &'static str {
-    // Few requests have it, and all come here.
+    // Checked first, since few requests have the parameter.
     let query = parts.uri.query().filter(|query| query.contains("dryRun")).unwrap_or_default();
     let mut dry_runs = form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == "dryRun");
     match dry_runs.next() {
@@ -176,7 +176,7 @@ fn dry_run(parts: &Parts) -> &'static str {
     }
 }
 
-/// The part of the cluster that made a request, by the program that its `User-Agent` names.
+/// The system component that sent a request, by its `User-Agent`.
 fn system_client(headers: &HeaderMap) -> &'static str {
     const PARTS: [&str; 3] = ["kube-apiserver", "kube-controller-manager", "kube-scheduler"];
     let agent = headers.get(USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -184,7 +184,7 @@ fn system_client(headers: &HeaderMap) -> &'static str {
     PARTS.into_iter().find(|part| *part == program).unwrap_or_default()
 }
 
-/// The scope of a request: one object, a namespace, the cluster, or none of these.
+/// The scope of a request: one object, a namespace, the cluster, or empty.
 fn scope(info: &RequestInfo) -> &'static str {
     match info {
         RequestInfo { is_resource_request: false, .. } => "",

@@ -1,12 +1,12 @@
-//! Numbers of the process itself, from `/proc` (proc(5)); absent where there is none.
+//! Metrics of the process itself, from `/proc` (proc(5)). Absent on systems without it.
 //!
-//! They have the names that client libraries of Prometheus give them. Files are read at each scrape and never in between.
+//! The names are those of Prometheus client libraries. Files are read at each scrape only.
 
 use std::fs;
 
 use super::source::{MetricKind, MetricSource, Sample};
 
-/// Ticks in a second, in which `/proc/<pid>/stat` counts. Linux fixes it at 100 for all programs.
+/// The clock ticks of `/proc/<pid>/stat` in a second. Linux fixes the number at 100 for all programs.
 const TICKS_PER_SECOND: f64 = 100.0;
 const BYTES_PER_KIB: f64 = 1024.0;
 
@@ -40,7 +40,8 @@ impl MetricSource for ProcessSource {
     }
 }
 
-/// Field `number` (counted from 1) of `/proc/self/stat`. The second, the name, may hold blanks, so it is skipped first.
+/// Field `number` (counted from 1) of `/proc/self/stat`. The second field, the name, may contain blanks, so it is
+/// skipped first.
 fn stat_field(number: usize) -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
     let (_, after_name) = stat.rsplit_once(')')?;

@@ -1,7 +1,7 @@
 //! Metrics of requests: one series for all requests of the same kind to the same resource.
 //!
-//! A request finds its series once, when it begins, and counts in it when it ends. Series of resources that are no longer served
-//! are dropped when the metrics are read, and before there are many.
+//! A request finds its series once, at its beginning, and counts in it at its end. Series of resources that are no
+//! longer served are dropped at each scrape, and before they become many.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -18,13 +18,13 @@ use prometheus_client::metrics::histogram::Histogram;
 
 use super::further::{self, Deprecations, Further};
 
-/// Upper ends of the duration buckets, in seconds: those of the reference, so that its dashboards fit.
+/// Upper ends of the duration buckets in seconds: upstream's, so that its dashboards work.
 const DURATION_BUCKETS: [f64; 23] = [
     0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0,
     45.0, 60.0,
 ];
 
-/// The component of the reference that counts these requests. Others there count those for definitions and aggregated servers alike.
+/// The value of the label `component`, as upstream.
 const COMPONENT: &str = "apiserver";
 
 /// The labels that all requests of a series share.
@@ -36,12 +36,12 @@ pub(super) struct RequestLabels<'a> {
     pub(super) resource: &'a str,
     pub(super) subresource: &'a str,
     pub(super) scope: &'static str,
-    /// The last one: series that differ in nothing else follow each other in order.
+    /// The last label, so that series that differ only in it are adjacent when sorted.
     pub(super) dry_run: &'static str,
 }
 
 impl<'a> RequestLabels<'a> {
-    /// The labels of all families, of which those of watches have no more.
+    /// The labels of all families. Families of watches have no others.
     pub(super) const fn of_watches(&self) -> [(&'static str, &'a str); 7] {
         let Self { verb, group, version, resource, subresource, scope, .. } = *self;
         [
@@ -63,7 +63,7 @@ impl EncodeLabelSet for RequestLabels<'_> {
     }
 }
 
-/// The owned form, stored with a series. The fields are in the same order, so that both have the same hash.
+/// The owned labels, stored with a series. The fields have the same order, so that both forms have the same hash.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct OwnLabels {
     verb: &'static str,
@@ -96,7 +96,7 @@ impl Equivalent<OwnLabels> for RequestLabels<'_> {
     }
 }
 
-/// The labels in which the answers of a series differ.
+/// The labels in which the responses of a series differ.
 #[derive(Debug, EncodeLabelSet)]
 struct AnswerLabels {
     system_client: &'static str,
@@ -109,20 +109,20 @@ pub(super) struct CodeLabel {
     pub(super) code: u16,
 }
 
-/// The answers that are counted together: the code, and the part of the cluster that they are for.
+/// The responses that are counted together: by status code and by system client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Answered {
     code: StatusCode,
     system_client: &'static str,
 }
 
-/// The number of series that may be added before those of the past are forgotten again.
+/// The number of new series after which series of resources that are no longer served are dropped.
 const NEW_SERIES: usize = 1000;
 
 /// Returns true if such a version of a resource (group, version, plural) is served.
 type Serves = Box<dyn Fn(&str, &str, &str) -> bool + Send + Sync>;
 
-/// All series. A clone is the same.
+/// All series. Clones share one state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Requests(Arc<Shared>);
 
@@ -143,7 +143,7 @@ struct AllSeries {
 /// The counts of one series.
 #[derive(Debug)]
 pub(super) struct Series {
-    /// The number of answers of each sort. Few sorts are ever seen of one.
+    /// The number of responses of each kind. One series has few kinds.
     answered: Mutex<Vec<(Answered, u64)>>,
     length: Length,
     pub(super) further: Further,
@@ -151,14 +151,14 @@ pub(super) struct Series {
 
 #[derive(Debug)]
 enum Length {
-    /// They end, and this is how long they took.
+    /// The durations of requests that end.
     Short(Histogram),
-    /// They are watches, and so many are being served.
+    /// The number of watches in flight.
     Long(Gauge),
 }
 
 impl Requests {
-    /// The series of a request. All with the same labels are long-running, or none.
+    /// The series of a request. Requests with the same labels are either all long-running, or none is.
     pub(super) fn series(&self, labels: RequestLabels<'_>, long_running: bool) -> Arc<Series> {
         if let Some(known) = self.0.known.read().series.get(&labels) {
             return known.clone();
@@ -176,13 +176,13 @@ impl Requests {
         known.series.entry(OwnLabels::from(&labels)).or_insert_with(new).clone()
     }
 
-    /// Says which resources are served; all that were ever asked for, until then.
+    /// Sets the function that returns true for served resources. Until then, every requested resource counts as served.
     pub(super) fn serve(&self, serves: Serves) {
-        // There is one server, which says so once.
+        // There is one server, which sets it once.
         let _first = self.0.serves.set(serves);
     }
 
-    /// Says which versions clients should leave; none, until then.
+    /// Sets the function that returns deprecation warnings. Until then, no version counts as deprecated.
     pub(super) fn deprecate(&self, deprecations: Deprecations) {
         let _first = self.0.deprecations.set(deprecations);
     }
@@ -192,7 +192,7 @@ impl Requests {
         self.0.known.read().series.len()
     }
 
-    /// All of them in order, for requests must not wait until they are written out.
+    /// All series, sorted. Copied, since requests must not wait for the encoder.
     fn sorted(&self) -> Vec<(OwnLabels, Arc<Series>)> {
         let mut known = self.0.known.write();
         known.forget_past(self.0.serves.get());
@@ -204,7 +204,7 @@ impl Requests {
 }
 
 impl AllSeries {
-    /// Forgets what was counted of resources that are not served any more.
+    /// Drops the series of resources that are no longer served.
     fn forget_past(&mut self, serves: Option<&Serves>) {
         if let Some(serves) = serves {
             let is_served = |of: &OwnLabels| of.resource.is_empty() || serves(&of.group, &of.version, &of.resource);
@@ -229,8 +229,8 @@ impl Series {
         }
     }
 
-    /// Counts a request that was answered, and ended so long after its head had come. `system_client` is the part of the cluster that made
-    /// it, or empty.
+    /// Counts a response that ended this long after the head of its request had arrived. `system_client` is the system
+    /// component that sent the request, or empty.
     pub(super) fn answered(&self, code: StatusCode, system_client: &'static str, after: Duration) {
         let sort = Answered { code, system_client };
         let mut answered = self.answered.lock();
@@ -246,7 +246,7 @@ impl Series {
 }
 
 impl Collector for Requests {
-    // The encoder puts `_total` behind counters.
+    // The encoder appends `_total` to counters.
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let all = self.sorted();
         let (name, help) = ("apiserver_request", "Requests, by what they asked and the code.");

@@ -1,6 +1,6 @@
-//! Numbers that other parts of the server keep, read at each scrape.
+//! Metrics of other components, read at each scrape.
 //!
-//! Their owner implements `MetricSource` and knows nothing of Prometheus; this module makes samples of them.
+//! A component implements `MetricSource` and does not depend on Prometheus. This module encodes the samples.
 
 use std::fmt;
 
@@ -11,30 +11,30 @@ use prometheus_client::metrics::MetricType;
 /// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
-    /// It only grows. Its name ends in `_total`.
+    /// A counter, which only grows. Its name ends in `_total`.
     Counter,
-    /// It goes up and down.
+    /// A gauge, which rises and falls.
     Gauge,
 }
 
 /// One number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// The name, exactly as it is shown.
+    /// The name, exactly as in the exposition format.
     pub name: &'static str,
     /// The help text, without a full stop.
     pub help: &'static str,
     /// The kind.
     pub kind: MetricKind,
-    /// Labels; the set of their values must be bounded.
+    /// Labels. The set of their values must be bounded.
     pub labels: Vec<(&'static str, String)>,
     /// The number.
     pub value: f64,
 }
 
-/// A part of the server that keeps numbers. A closure is one.
+/// A component with metrics. Closures implement this.
 pub trait MetricSource: Send + Sync + 'static {
-    /// All its numbers. Samples of one name follow each other.
+    /// All samples. Samples with the same name must be consecutive.
     fn samples(&self) -> Vec<Sample>;
 }
 
@@ -47,21 +47,21 @@ impl<F: Fn() -> Vec<Sample> + Send + Sync + 'static> MetricSource for F {
 /// One histogram.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistogramSample {
-    /// The name, exactly as it is shown.
+    /// The name, exactly as in the exposition format.
     pub name: &'static str,
     /// The help text, without a full stop.
     pub help: &'static str,
-    /// Labels; the set of their values must be bounded.
+    /// Labels. The set of their values must be bounded.
     pub labels: Vec<(&'static str, String)>,
-    /// All observations added up.
+    /// The sum of all observations.
     pub sum: f64,
     /// The number of observations.
     pub count: u64,
-    /// The upper ends of the buckets, and how many observations each has that those before have not.
+    /// The upper end of each bucket, with the number of observations in that bucket alone.
     pub buckets: Vec<(f64, u64)>,
 }
 
-/// Joins a source of histograms to the registry.
+/// Registers a source of histograms.
 pub(super) struct HistogramCollector<F>(F);
 
 impl<F> HistogramCollector<F> {
@@ -82,7 +82,7 @@ impl<F: Fn() -> Vec<HistogramSample> + Send + Sync + 'static> Collector for Hist
             let [HistogramSample { name, help, .. }, ..] = family else { continue };
             let mut descriptor = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
             for HistogramSample { labels, sum, count, buckets, .. } in family {
-                // The observations above the last bucket.
+                // The number of observations above the last bucket.
                 let beyond = count - buckets.iter().map(|(_, count)| count).sum::<u64>();
                 let mut buckets = buckets.clone();
                 buckets.push((f64::INFINITY, beyond));
@@ -93,7 +93,7 @@ impl<F: Fn() -> Vec<HistogramSample> + Send + Sync + 'static> Collector for Hist
     }
 }
 
-/// Joins a source to the registry.
+/// Registers a source of samples.
 pub(super) struct SourceCollector(Box<dyn MetricSource>);
 
 impl SourceCollector {
@@ -113,7 +113,7 @@ impl Collector for SourceCollector {
         for family in self.0.samples().chunk_by(|one, other| one.name == other.name) {
             let [Sample { name, help, kind, .. }, ..] = family else { continue };
             let (name, metric_type) = match kind {
-                // The encoder puts `_total` behind it again.
+                // The encoder appends `_total` again.
                 MetricKind::Counter => (name.strip_suffix("_total").unwrap_or(name), MetricType::Counter),
                 MetricKind::Gauge => (*name, MetricType::Gauge),
             };

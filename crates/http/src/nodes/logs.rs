@@ -1,7 +1,7 @@
-//! Logs of containers, as their kubelets send them.
+//! Logs of containers from their kubelets.
 //!
-//! Options are validated as upstream does, and the kubelet gets those that are valid. The response is passed in pieces as it comes, and
-//! holds no more than the buffer of its connection.
+//! Options are validated as upstream does before the kubelet gets them. The log is forwarded as it arrives, and needs
+//! no more memory than the buffer of its connection.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -26,25 +26,25 @@ use crate::body::ResponseBody;
 use crate::proxy::{FORWARDED_FOR, pass};
 use crate::service::ApiRequest;
 
-/// The bytes of a kubelet's refusal that are passed on.
+/// The number of bytes of a kubelet's error that are forwarded.
 const REFUSAL_BYTES: usize = 50_000;
-/// The longest time for a kubelet's refusal to arrive.
+/// The longest time for a kubelet's error to arrive.
 const REFUSAL_TIME: Duration = Duration::from_secs(10);
 
-/// The options of a request for a log.
+/// The options of a log request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LogOptions {
     /// The query of the request to the kubelet.
     query: String,
-    /// True if the certificate of the kubelet is not to be verified.
+    /// True if the kubelet's certificate is not verified.
     skips_verification: bool,
 }
 
 impl LogOptions {
-    /// Reads the options for the log of a pod.
+    /// Parses the options for the log of a pod.
     ///
     /// # Errors
-    /// 400 for a value that can't be read, 422 for options that are not valid.
+    /// 400 for a malformed value, 422 for invalid options.
     pub(super) fn read(query: &Query<'_>, pod: &str) -> Result<Self, ApiError> {
         let is_set = |name: &str| query.flag(name) == Some(true);
         let tail_lines = query.integer("tailLines")?;
@@ -68,7 +68,7 @@ impl LogOptions {
             }
             _ => {}
         }
-        // Upstream's gate for it, PodLogsQuerySplitStreams, is off.
+        // The feature gate for this in upstream, PodLogsQuerySplitStreams, is off.
         if query.get("stream").is_some() {
             errors.push(FieldError::forbidden("stream", "may not be specified"));
         }
@@ -122,7 +122,7 @@ impl NodeAccess {
         let mark = if options.query.is_empty() { "" } else { "?" };
         let target = format!("/containerLogs/{namespace}/{pod}/{container}{mark}{}", options.query);
         let mut head = self.head(&request.parts, Method::GET, &address, &target).ok_or_else(unwritable)?;
-        // The log is the answer to the server's own request: the client's conditions and encodings are not for it.
+        // The server requests the log itself, so the client's conditions and encodings do not apply.
         let passes = |name: &HeaderName| [HOST, USER_AGENT, FORWARDED_FOR].contains(name);
         let others: Vec<_> = head.headers.keys().filter(|name| !passes(name)).cloned().collect();
         for name in others {
@@ -142,7 +142,7 @@ impl NodeAccess {
             return Err(refusal(response, name).await);
         }
         let mut log = pass(response.map(ForwardedBody::from), permit, Some(request.stopping));
-        // It is a text, whatever the kubelet says of it.
+        // The log is text, whatever media type the kubelet sends.
         log.headers_mut().clear();
         log.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
         *log.status_mut() = http::StatusCode::OK;
@@ -150,7 +150,7 @@ impl NodeAccess {
     }
 }
 
-/// The refusal of a kubelet, as upstream passes it on.
+/// Converts a kubelet's error as upstream does.
 async fn refusal(response: Response<Incoming>, name: &str) -> ApiError {
     let code = response.status().as_u16();
     if (300..400).contains(&code) {

@@ -1,7 +1,8 @@
 //! Requests that are proxied to a pod, an endpoint of a service or a node.
 //!
-//! The path behind `proxy` and the query stay as they are. A redirect is never followed. One to the same server is rewritten to the
-//! path of the proxy, as upstream does. Response headers are filtered as those of aggregated servers (`crate::proxy`).
+//! The path after `proxy` and the query are forwarded unchanged. The server never follows a redirect. As upstream, it
+//! rewrites a redirect to the same host to the path of the proxy. Response headers are filtered as those of aggregated
+//! servers (`crate::proxy`).
 
 use std::sync::atomic::Ordering;
 
@@ -78,13 +79,13 @@ fn unreachable(message: String) -> ApiError {
     ApiError::ServiceUnavailable { message, retry_after_seconds: None }
 }
 
-/// The path behind the proxy, decoded; empty where nothing follows it, not even a slash.
+/// The decoded path after `proxy`. Empty if nothing follows, not even a slash.
 fn path_of(rest: &[String], ends_with_slash: bool) -> String {
     let path: String = rest.iter().map(|part| format!("/{part}")).collect();
     if ends_with_slash { path + "/" } else { path }
 }
 
-/// The way to the same path with a slash, so that relative links of the page lead below it.
+/// A redirect to the same path with a final slash, so that relative links of the page stay below it.
 fn redirected(uri: &Uri) -> Result<Response<ResponseBody>, ApiError> {
     let query = uri.query().map_or_else(String::new, |query| format!("?{query}"));
     let location = HeaderValue::try_from(format!("{}/{query}", uri.path())).map_err(|_| unwritable())?;
@@ -94,7 +95,8 @@ fn redirected(uri: &Uri) -> Result<Response<ResponseBody>, ApiError> {
     Ok(response)
 }
 
-/// Rewrites a redirect to one of the server's own hosts to the path of the proxy. Others are the client's to follow.
+/// Rewrites a redirect to one of the endpoint's own hosts to the path of the proxy. The client gets other redirects
+/// unchanged.
 fn rewrite_location(headers: &mut HeaderMap, prefix: &str, own_hosts: &[Option<String>]) {
     let Some(location) = headers.get(LOCATION).and_then(|location| location.to_str().ok()) else { return };
     let Ok(uri) = location.parse::<Uri>() else { return };
@@ -103,7 +105,7 @@ fn rewrite_location(headers: &mut HeaderMap, prefix: &str, own_hosts: &[Option<S
             let is_own = own_hosts.iter().flatten().any(|own| authority.as_str() == own);
             (uri.path_and_query().map_or("/", |path| path.as_str()), is_own)
         }
-        // A network path (`//host/`) names a host that is not this server's.
+        // A location that begins with `//host/` names another host.
         None => (location, !location.starts_with("//")),
     };
     if !is_own || !path_and_query.starts_with('/') {

@@ -1,7 +1,7 @@
-//! Sessions with pods: commands, their streams, and forwarded ports.
+//! Sessions with pods: commands, attached streams, and forwarded ports.
 //!
-//! A session is an upgrade of the client's connection. Its bytes are passed both ways as they are where the kubelet speaks the protocol of
-//! the client: SPDY, and the older websocket protocols. Redirects are refused.
+//! A session upgrades the client's connection. If the kubelet supports the client's protocol, bytes are copied in both
+//! directions unchanged. That is so for SPDY and the older websocket protocols. Redirects are refused.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::service::ApiRequest;
 pub(super) const UPGRADE_TIME: Duration = Duration::from_mins(2);
 
 impl NodeAccess {
-    /// A session with a pod, as `said` describes it.
+    /// Opens a session with a pod. `said` contains the options.
     pub(super) async fn session(
         &self,
         endpoint: KubeletEndpoint,
@@ -56,7 +56,7 @@ impl NodeAccess {
         Ok(begun_tunnel(client, answer, (permit, held), &self.tasks))
     }
 
-    /// Sends a request for an upgrade, and returns the answer unless it is neither an upgrade nor a refusal.
+    /// Sends an upgrade request. Returns an error for a response that is neither an upgrade nor a refusal.
     pub(super) async fn upgrade(
         &self,
         address: &NodeAddress,
@@ -81,7 +81,7 @@ impl NodeAccess {
         }
     }
 
-    /// The head of a request for SPDY, as a client of Kubernetes sends it.
+    /// The head of an SPDY request, as Kubernetes clients send it.
     pub(super) fn spdy_head(
         &self,
         parts: &http::request::Parts,

@@ -1,15 +1,15 @@
-//! Frames of SPDY/3.1, as far as a session with a container needs them.
+//! The frames of SPDY/3.1 that a session with a container needs.
 //!
-//! The client side opens streams and reads data. The header blocks that it writes are stored blocks of zlib, which every inflater
-//! reads. Received header blocks only accept a stream, so they are skipped. Programs that speak SPDY with kubelets rely on the flow
-//! control of TCP.
+//! The client side opens streams and reads data. It writes header blocks as stored blocks of zlib, which every inflater
+//! reads. Received header blocks only accept a stream, so they are skipped. Programs that use SPDY with kubelets rely
+//! on the flow control of TCP.
 
 use http::header::{HeaderName, UPGRADE};
 use http::{HeaderMap, Response};
 
-/// The field with the protocol inside of SPDY.
+/// The header field with the protocol inside SPDY.
 pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("x-stream-protocol-version");
-/// The bytes of the head of a frame.
+/// The size of a frame header in bytes.
 pub(super) const HEAD_BYTES: usize = 8;
 
 /// The first bytes of a control frame: the control bit, and the version.
@@ -21,43 +21,43 @@ const PING: u16 = 6;
 const GOAWAY: u16 = 7;
 /// The flag of the last frame of a stream.
 const FIN: u8 = 1;
-/// The head of a zlib stream without a dictionary.
+/// The header of a zlib stream without a dictionary.
 const ZLIB: [u8; 2] = [0x78, 0x01];
-/// A block without bytes, at which an inflater gives out what it has.
+/// An empty stored block, which makes an inflater output all data so far.
 const FLUSH: [u8; 5] = [0, 0, 0, 0xff, 0xff];
 
-/// Returns true for a response that continues in SPDY.
+/// Returns true for a response that switches to SPDY.
 pub(super) fn is_chosen<B>(response: &Response<B>) -> bool {
     let fields: &HeaderMap = response.headers();
     fields.get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"SPDY/3.1"))
 }
 
-/// The head of a frame that is received.
+/// The header of a received frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameHead {
-    /// Bytes of a stream follow.
+    /// The data of a stream follows.
     Data { stream: u32, is_last: bool, bytes: usize },
-    /// Another frame, whose content follows.
+    /// A control frame, whose content follows.
     Control { kind: ControlKind, bytes: usize },
 }
 
 /// The kind of a control frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ControlKind {
-    /// A stream is accepted.
+    /// The peer accepts a stream.
     Reply,
-    /// A stream is ended.
+    /// The peer resets a stream.
     Reset,
-    /// The peer asks for an answer.
+    /// The peer requests a reply.
     Ping,
-    /// The peer ends the connection.
+    /// The peer closes the connection.
     GoAway,
-    /// A frame that says nothing here.
+    /// A frame without effect here.
     Other,
 }
 
 impl FrameHead {
-    /// Reads the head of a frame.
+    /// Parses a frame header.
     pub(super) fn read(head: [u8; HEAD_BYTES]) -> Self {
         let [first, second, third, fourth, flags, length @ ..] = head;
         let bytes = u32::from_be_bytes([0, length[0], length[1], length[2]]) as usize;
@@ -76,7 +76,7 @@ impl FrameHead {
     }
 }
 
-/// The stream that the content of a reply or a reset is about, or the number of a ping.
+/// The stream id in a reply or reset, or the id of a ping.
 pub(super) fn subject(content: &[u8]) -> Option<u32> {
     let first = content.first_chunk::<4>()?;
     Some(u32::from_be_bytes(*first) & 0x7fff_ffff)
@@ -85,12 +85,12 @@ pub(super) fn subject(content: &[u8]) -> Option<u32> {
 /// Writes the frames of a client, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
-    /// The number of the last stream.
+    /// The id of the last stream.
     last: u32,
 }
 
 impl Writer {
-    /// A frame that opens a stream of a type, and the number of the stream.
+    /// A frame that opens a stream of this type, with the stream's id.
     pub(super) fn open(&mut self, stream_type: &str) -> (u32, Vec<u8>) {
         const NAME: &[u8] = b"streamtype";
         let is_first = self.last == 0;
@@ -115,14 +115,14 @@ impl Writer {
     }
 }
 
-/// The head of a data frame.
+/// The header of a data frame.
 pub(super) fn data_head(stream: u32, is_last: bool, bytes: usize) -> [u8; HEAD_BYTES] {
     let [a, b, c, d] = (stream & 0x7fff_ffff).to_be_bytes();
     let [_, x, y, z] = u32::try_from(bytes).unwrap_or(u32::MAX).to_be_bytes();
     [a, b, c, d, if is_last { FIN } else { 0 }, x, y, z]
 }
 
-/// The answer to a ping.
+/// The reply to a ping.
 pub(super) fn ping(number: u32) -> Vec<u8> {
     control(PING, &number.to_be_bytes())
 }
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!((first, &opened[..8]), (1, &[0x80, 3, 0, 1, 0, 0, 0, (opened.len() - 8) as u8][..]));
         let (second, next) = writer.open("stdin");
         assert_eq!((second, &next[8..12]), (3, &[0, 0, 0, 3][..]));
-        // Both blocks are one stream: the second has no head of its own.
+        // Both blocks are one zlib stream, so the second has no header.
         let blocks = [&opened[18..], &next[18..]].concat();
         let mut fields = Vec::new();
         let _ = flate2::read::ZlibDecoder::new(&blocks[..]).read_to_end(&mut fields);

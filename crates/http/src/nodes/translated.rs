@@ -1,8 +1,8 @@
-//! Sessions of clients that speak `v5.channel.k8s.io` over a websocket, with kubelets that speak SPDY only.
+//! Sessions between clients that use `v5.channel.k8s.io` over a websocket and kubelets that support only SPDY.
 //!
-//! A message of the websocket begins with the number of its channel. Each channel is a stream of SPDY. The client closes its input with a
-//! message of its own. The kubelet ends a session with a `Status` on its error stream, which the client gets last. A kubelet that breaks
-//! off is reported as an error.
+//! A websocket message begins with the number of its channel. Each channel is an SPDY stream. The client closes its
+//! input with a message of its own. The kubelet ends a session with a `Status` on its error stream, which the client
+//! gets last. If the connection to the kubelet breaks, the client gets an error.
 
 use std::io;
 use std::sync::atomic::AtomicU64;
@@ -30,27 +30,27 @@ use super::{NodeAccess, unwritable, websocket};
 use crate::body::ResponseBody;
 use crate::proxy::{Held, begun_tunnel, counted, idle, list, spawn_session};
 
-/// The protocol of clients.
+/// The clients' protocol.
 const CLIENT_PROTOCOL: &str = "v5.channel.k8s.io";
-/// The protocol that kubelets speak in SPDY.
+/// The kubelets' protocol inside SPDY.
 const KUBELET_PROTOCOL: &str = "v4.channel.k8s.io";
-/// The channels of the client's protocol.
+/// The channels of the clients' protocol.
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
 const ERROR: u8 = 3;
 const RESIZE: u8 = 4;
-/// The channel on which the client closes another.
+/// The channel for the message that closes another channel.
 const CLOSE: u8 = 255;
-/// The bytes of output in one message.
+/// The maximum number of output bytes in one message.
 const MESSAGE_BYTES: usize = 32 << 10;
-/// The bytes of a control frame.
+/// The maximum size of a control frame in bytes.
 const CONTROL_BYTES: usize = 64 << 10;
-/// The bytes of the kubelet's status.
+/// The maximum size of the kubelet's status in bytes.
 const STATUS_BYTES: usize = 64 << 10;
 /// The longest time for the kubelet to accept all streams.
 const OPEN_TIME: Duration = Duration::from_secs(30);
-/// The longest time for the client to take the status and to close the websocket.
+/// The longest time for the client to read the status and to close the websocket.
 const END_TIME: Duration = Duration::from_secs(5);
 
 type Client = WebSocketStream<TokioIo<Upgraded>>;
@@ -66,7 +66,7 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// The streams that the options of a session name.
+    /// The streams in the options of a session.
     pub(super) fn of(said: &Object) -> Self {
         let is_set = |name: &str| said.get(&[name]).and_then(Value::as_bool) == Some(true);
         let tty = is_set("tty");
@@ -75,13 +75,13 @@ impl Streams {
     }
 }
 
-/// Returns true for a request for a websocket of this protocol.
+/// Returns true for a websocket request with this protocol.
 pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
     crate::websocket::is_wanted(headers) && list(headers, &SEC_WEBSOCKET_PROTOCOL).any(|item| item == CLIENT_PROTOCOL)
 }
 
 impl NodeAccess {
-    /// A session over the websocket of a client with a kubelet that speaks SPDY.
+    /// Runs a session between a client's websocket and a kubelet's SPDY connection.
     pub(super) async fn translate(
         &self,
         (client, held): (OnUpgrade, Option<Held>),
@@ -109,7 +109,7 @@ impl NodeAccess {
     }
 }
 
-/// Runs a session until the kubelet ends it, or the client is gone.
+/// Runs a session until the kubelet ends it or the client disconnects.
 async fn session(client: Upgraded, server: Upgraded, streams: Streams) {
     let (mut sink, mut messages) = websocket::socket(client).await.split();
     let (from_kubelet, to_kubelet) = tokio::io::split(TokioIo::new(server));
@@ -117,7 +117,7 @@ async fn session(client: Upgraded, server: Upgraded, streams: Streams) {
     let passed = AtomicU64::new(0);
     let ended = async {
         let mut kubelet = Kubelet::open(from_kubelet, &to_kubelet, streams).await?;
-        // A first message shows the client that the session has begun.
+        // The first message shows the client that the session has begun.
         let first = if streams.stdout { Some(STDOUT) } else { streams.stderr.then_some(STDERR) };
         send(&mut sink, first.unwrap_or(ERROR), &[]).await?;
         let (stdin, resize) = (kubelet.stdin, kubelet.resize);
@@ -129,7 +129,7 @@ async fn session(client: Upgraded, server: Upgraded, streams: Streams) {
     };
     let status = match ended.await {
         Ok(Some(status)) => status,
-        // The client is gone.
+        // The client disconnected.
         Ok(None) => return,
         Err(error) => internal(&error),
     };
@@ -141,7 +141,7 @@ async fn session(client: Upgraded, server: Upgraded, streams: Streams) {
     let _ = timeout(END_TIME, told).await;
 }
 
-/// The status of a session that broke.
+/// The status of a session whose connection broke.
 fn internal(error: &io::Error) -> Vec<u8> {
     let status = ApiError::Internal(format!("the session with the kubelet failed: {error}")).status();
     json::to_value(&status).map(|status| keelson_codec::json::to_vec(&status)).unwrap_or_default()
@@ -154,7 +154,7 @@ async fn send(sink: &mut SplitSink<Client, Message>, channel: u8, data: &[u8]) -
     sink.send(Message::Binary(message.into())).await.map_err(io::Error::other)
 }
 
-/// Passes what the client sends to the streams of the kubelet, until the client is gone.
+/// Copies the client's input to the kubelet's streams until the client disconnects.
 async fn input(
     messages: &mut SplitStream<Client>,
     to_kubelet: &ToKubelet,
@@ -186,13 +186,13 @@ async fn input(
             to_kubelet.flush().await
         };
         if written.await.is_err() {
-            // The other direction reports why.
+            // The other direction reports the reason.
             return std::future::pending().await;
         }
     }
 }
 
-/// The streams of a kubelet, by their numbers.
+/// The streams of a kubelet, by stream id.
 struct Kubelet<'k> {
     from: ReadHalf<TokioIo<Upgraded>>,
     to: &'k ToKubelet,
@@ -252,7 +252,7 @@ impl<'k> Kubelet<'k> {
         Ok(kubelet)
     }
 
-    /// Passes the output to the client until all streams have ended, and returns the status.
+    /// Copies the output to the client until all streams have ended. Returns the status.
     async fn output(&mut self, sink: &mut SplitSink<Client, Message>, passed: &AtomicU64) -> io::Result<Vec<u8>> {
         let mut status = Vec::new();
         let mut open: Vec<u32> = [Some(self.error), self.stdout, self.stderr].into_iter().flatten().collect();
@@ -260,7 +260,7 @@ impl<'k> Kubelet<'k> {
         while !open.is_empty() {
             let head = match self.head().await {
                 Ok(head) => head,
-                // Output after the status is output that the kubelet could not send in time.
+                // Output after the status is output that the kubelet could not send earlier.
                 Err(_) if !open.contains(&self.error) => break,
                 Err(error) => return Err(error),
             };
@@ -318,10 +318,11 @@ impl<'k> Kubelet<'k> {
         Ok(content)
     }
 
-    /// Answers a ping, unless input is being written: that the kubelet takes none must not keep its output from being read.
+    /// Answers a ping, unless input is being written: a kubelet that reads no input must not block the reading of its
+    /// output.
     async fn answer(&mut self, content: &[u8]) {
         let (Some(number), Ok(mut to)) = (spdy::subject(content), self.to.try_lock()) else { return };
-        // Pings of the client's own would be odd.
+        // Pings of the client's side have odd ids.
         if number % 2 == 0 && to.write_all(&spdy::ping(number)).await.is_ok() {
             let _ = to.flush().await;
         }

@@ -1,6 +1,6 @@
-//! SPDY in a websocket: each message has bytes of the SPDY connection, which the client and the kubelet speak with each other.
+//! SPDY in a websocket: each message contains bytes of the SPDY connection between client and kubelet.
 //!
-//! Clients forward ports in this way (`SPDY/3.1+portforward.k8s.io`).
+//! Clients forward ports over this (`SPDY/3.1+portforward.k8s.io`).
 
 use std::sync::atomic::AtomicU64;
 
@@ -20,20 +20,20 @@ use super::{NodeAccess, spdy, unwritable, websocket};
 use crate::body::ResponseBody;
 use crate::proxy::{Held, begun_tunnel, counted, idle, list, spawn_session};
 
-/// The beginning of the name of a protocol that is carried.
+/// The prefix of tunnelled protocols.
 const PREFIX: &str = "SPDY/3.1+";
-/// The end of the names of Kubernetes' own protocols.
+/// The suffix of Kubernetes' own protocols.
 const SUFFIX: &str = ".k8s.io";
-/// The bytes of a message to the client.
+/// The maximum size of a message to the client in bytes.
 const MESSAGE_BYTES: usize = 32 << 10;
 
-/// The protocols that a client wants to carry.
+/// The protocols that a client offers to tunnel.
 fn protocols(headers: &HeaderMap) -> Vec<&str> {
     let offered = list(headers, &SEC_WEBSOCKET_PROTOCOL);
     offered.filter(|item| item.ends_with(SUFFIX)).filter_map(|item| item.strip_prefix(PREFIX)).collect()
 }
 
-/// Returns true for a request for a websocket that carries SPDY.
+/// Returns true for a websocket request that tunnels SPDY.
 pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
     crate::websocket::is_wanted(headers) && !protocols(headers).is_empty()
 }
@@ -64,7 +64,7 @@ impl NodeAccess {
     }
 }
 
-/// Carries bytes both ways until either side ends.
+/// Copies bytes in both directions until either side ends.
 async fn carry(client: Upgraded, server: Upgraded) {
     let (mut sink, mut messages) = websocket::socket(client).await.split();
     let (mut from_server, mut to_server) = tokio::io::split(TokioIo::new(server));
@@ -82,7 +82,7 @@ async fn carry(client: Upgraded, server: Upgraded) {
                 break;
             }
         }
-        // The kubelet ends what is under way.
+        // The kubelet completes streams in progress.
         let _ = to_server.shutdown().await;
     };
     let back = async {
@@ -96,7 +96,7 @@ async fn carry(client: Upgraded, server: Upgraded) {
                 return;
             }
         }
-        // It fails where the client has ended the websocket.
+        // This fails if the client has closed the websocket.
         let _ = sink.send(websocket::end()).await;
     };
     tokio::select! {

@@ -28,7 +28,7 @@ const MESSAGE_BYTES: usize = 512 << 10;
 /// The buffers of a websocket for each direction, in bytes.
 const BUFFER_BYTES: usize = 32 << 10;
 
-/// The proof that the server speaks the protocol, for a handshake that can be accepted.
+/// The `Sec-WebSocket-Accept` value for a valid handshake.
 pub(super) fn accept_key(headers: &HeaderMap) -> Result<HeaderValue, ApiError> {
     let key = headers.get(SEC_WEBSOCKET_KEY).map(HeaderValue::as_bytes).filter(|key| !key.is_empty());
     let key = key.ok_or_else(|| ApiError::BadRequest("mismatch challenge/response".to_owned()))?;
@@ -54,12 +54,12 @@ pub(super) fn accepted(key: HeaderValue, protocol: Option<HeaderValue>) -> Respo
     response
 }
 
-/// The message that ends a websocket normally. Clients take an end without a code for a failure.
+/// The close frame for a normal end. Clients treat a close frame without a code as a failure.
 pub(super) fn end() -> Message {
     Message::Close(Some(CloseFrame { code: CloseCode::Normal, reason: Utf8Bytes::default() }))
 }
 
-/// The websocket on a connection that was upgraded.
+/// The websocket on an upgraded connection.
 pub(super) async fn socket(connection: Upgraded) -> WebSocketStream<TokioIo<Upgraded>> {
     let config = WebSocketConfig::default()
         .read_buffer_size(BUFFER_BYTES)

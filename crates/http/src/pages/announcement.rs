@@ -1,6 +1,6 @@
-//! The page on which the parameters of queries are announced: that of a group version without resources.
+//! The page that announces the query parameters: a group version without resources.
 //!
-//! It stands in no list of groups, so that clients which look for resources neither ask for it nor see another ETag.
+//! No list of groups contains it, so clients that discover resources neither request it nor see another ETag.
 
 use http::request::Parts;
 use http::{Response, StatusCode};
@@ -25,7 +25,7 @@ pub(super) fn answer(parts: &Parts) -> Result<Response<ResponseBody>, ApiError> 
     Ok(respond::value(StatusCode::OK, &document(), negotiate_document(parts)?))
 }
 
-/// A list of no resources, with a member that only who knows of it reads.
+/// An empty list of resources, with an additional field that other clients ignore.
 fn document() -> Value {
     let (group, version) = GROUP_VERSION;
     let mut document = Map::new();

@@ -1,8 +1,8 @@
 //! Discovery and OpenAPI documents, rendered again when the surface changes.
 //!
-//! The crates of the documents know only descriptions, one for each group version. The rendering of a version is kept until its
-//! resources change, so that one change among thousands renders one version. The server adds the documents of other servers
-//! ([`OtherServers`]).
+//! The crates of the documents get descriptions, one for each group version. The rendering of a version is cached until
+//! its resources change, so that one change among thousands renders one version. The server adds the documents of other
+//! servers ([`OtherServers`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,23 +19,23 @@ use parking_lot::Mutex;
 
 use super::ServedDocuments;
 
-/// Servers whose resources are described together with those that are served here.
+/// The other servers whose resources the documents include.
 pub trait OtherServers: Send + Sync {
-    /// Which state of theirs is the newest: the number goes up with each change.
+    /// The generation of their newest documents. The number increases with each change.
     fn generation(&self) -> u64;
 
-    /// That state, or a newer one.
+    /// Their documents of that generation or a newer one.
     fn described(&self) -> OtherDocuments;
 }
 
 /// The documents of other servers.
 #[derive(Debug, Default)]
 pub struct OtherDocuments {
-    /// Which state of theirs it is.
+    /// The generation of these documents.
     pub generation: u64,
     /// Their resources.
     pub discovery: Vec<Arc<keelson_discovery::Fragment>>,
-    /// The OpenAPI documents of aggregated servers, and those of peers for what they alone serve.
+    /// The OpenAPI documents of aggregated servers, and those of peers for resources that only peers serve.
     pub openapi: Vec<Arc<ForeignDocument>>,
     /// Their OpenAPI 2 documents.
     pub paths: Vec<Arc<ForeignPaths>>,
@@ -43,7 +43,7 @@ pub struct OtherDocuments {
     pub peers: Arc<PeerDocuments>,
 }
 
-/// There are none.
+/// No other servers.
 impl OtherServers for () {
     fn generation(&self) -> u64 {
         0
@@ -54,26 +54,26 @@ impl OtherServers for () {
     }
 }
 
-/// The documents of whatever is served.
+/// The documents of all served resources.
 pub struct Documentation {
     shared: Arc<SharedDefinitions>,
     others: Box<dyn OtherServers>,
-    /// The documents that were asked for last, with what they are of.
+    /// The newest documents, with their generations.
     current: ArcSwapOption<(Generations, Arc<ServedDocuments>)>,
     /// The renderings of each group version.
     known: Mutex<HashMap<(Text, Text), Version>>,
-    /// Held by the request that has them made.
+    /// Held by the request that renders documents.
     making: tokio::sync::Mutex<()>,
 }
 
-/// The state that documents describe: a surface, and the documents of other servers.
+/// The generations of the surface and of the other servers that documents describe.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Generations {
     surface: u64,
     others: u64,
 }
 
-/// A version of a group, with what was made of it.
+/// A version of a group, with its renderings.
 #[derive(Clone)]
 struct Version {
     resources: Vec<Arc<ServedResource>>,
@@ -82,7 +82,7 @@ struct Version {
 }
 
 impl Documentation {
-    /// Nothing is rendered yet.
+    /// Starts without any rendering.
     pub fn new(shared: Arc<SharedDefinitions>, others: impl OtherServers + 'static) -> Self {
         Self {
             shared,
@@ -95,8 +95,8 @@ impl Documentation {
 
     /// The documents of this surface or a newer one, and of other servers.
     ///
-    /// Cost: two atomic increments without a change; otherwise some comparisons for each resource, and rendering the changed
-    /// versions outside of the runtime's threads. Concurrent requests wait for that.
+    /// Cost: two atomic increments if nothing changed. Otherwise a comparison of each resource, and rendering of the
+    /// changed versions outside of the runtime's threads, for which concurrent requests wait.
     pub async fn of(self: Arc<Self>, surface: Arc<Surface>) -> Arc<ServedDocuments> {
         if let Some(documents) = self.newest(&surface) {
             return documents;
@@ -109,7 +109,7 @@ impl Documentation {
         outcome(tokio::task::spawn_blocking(move || documentation.make(&surface))).await
     }
 
-    /// The documents that were made last, if nothing has changed since.
+    /// The newest documents, if nothing has changed since.
     fn newest(&self, surface: &Surface) -> Option<Arc<ServedDocuments>> {
         let current = self.current.load();
         let (of, documents) = &**current.as_ref()?;
@@ -119,7 +119,7 @@ impl Documentation {
 
     fn make(&self, surface: &Surface) -> Arc<ServedDocuments> {
         let mut known = self.known.lock();
-        // A request that was dropped may have had them made meanwhile.
+        // A cancelled request may have rendered them meanwhile.
         if let Some(documents) = self.newest(surface) {
             return documents;
         }

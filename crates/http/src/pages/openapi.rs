@@ -1,6 +1,7 @@
-//! `/openapi/v2` and `/openapi/v3`: documents that clients keep by their hash.
+//! `/openapi/v2` and `/openapi/v3`: documents that clients cache by their hash.
 //!
-//! A document that is not there yet is made on a thread that may block: it takes longer than a request may hold one of the runtime.
+//! A missing document is rendered on a blocking thread, since that takes longer than a request may block a runtime
+//! thread.
 
 use std::sync::Arc;
 
@@ -16,17 +17,17 @@ use crate::negotiation::{MediaKind, OpenApiVersion, accepts_gzip, negotiate, neg
 use crate::pages::ServedDocuments;
 use crate::respond;
 
-/// The content type of the protobuf form of version 2. Older clients ask for it with an `@`, which no media type may have,
-/// so it is never sent.
+/// The content type of OpenAPI 2 in protobuf. Older clients request it with an `@`, which no media type may contain, so
+/// the server never sends that.
 const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
-/// The content type of the protobuf form of version 3.
+/// The content type of OpenAPI 3 in protobuf.
 const V3_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
 
-/// One of the documents.
+/// An OpenAPI document.
 pub(super) enum Description<'a> {
-    /// All of it, in version 2.
+    /// The whole document of OpenAPI 2.
     V2,
-    /// The index of version 3.
+    /// The index of OpenAPI 3.
     V3Index,
     /// The document of a group version, by a path such as `apis/apps/v1`.
     V3(&'a str),
@@ -60,7 +61,7 @@ pub(super) async fn answer(
     }
 }
 
-/// A document, which is made beside the runtime's own threads unless it is there.
+/// A document. Rendered outside the runtime's threads if it is not cached.
 async fn made(
     documents: &Arc<ServedDocuments>,
     wanted: &Wanted,
@@ -81,20 +82,20 @@ async fn made(
     made.map_err(|error| ApiError::Internal(format!("the document could not be made: {error}")))
 }
 
-/// Says, as upstream does, nothing but the code.
+/// The 404 response without a text, as upstream.
 fn not_there() -> Response<ResponseBody> {
     let mut response = Response::new(empty());
     *response.status_mut() = StatusCode::NOT_FOUND;
     response
 }
 
-/// The hash in the query: the index names each document with its own.
+/// The hash in the query. The index contains the hash of each document.
 fn asked_hash(parts: &Parts) -> Option<String> {
     let query = parts.uri.query().unwrap_or_default();
     form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == "hash").map(|(_, hash)| hash.into_owned())
 }
 
-/// Points a client with an old index at what there is now.
+/// Redirects a client with an old index to the current document.
 fn see_current(parts: &Parts, document: &Document) -> Result<Response<ResponseBody>, ApiError> {
     let mut response = Response::new(empty());
     *response.status_mut() = StatusCode::MOVED_PERMANENTLY;
@@ -123,7 +124,7 @@ fn send(
     headers.insert(ETAG, super::header(&format!("\"{}\"", document.hash))?);
     headers.append(VARY, HeaderValue::from_static("Accept"));
     if by_hash {
-        // A path with a hash always has one content.
+        // The content at a path with a hash never changes.
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, immutable, max-age=31536000"));
     }
     Ok(response)

@@ -1,6 +1,6 @@
-//! Paths of pages: the page at each path, the resources that it describes, and the methods that it has.
+//! Paths of pages: the page at each path, the resources that its document describes, and its methods.
 //!
-//! The router and the filters find a page by these functions.
+//! The router and the filters use these functions.
 
 use http::Method;
 
@@ -52,7 +52,7 @@ impl<'a> Page<'a> {
 /// The resources that the document at a path describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Described<'p> {
-    /// None: the path leads to another page, or nowhere.
+    /// None: the path is another page's, or unknown.
     Nothing,
     /// The resources of one group.
     Group(&'p str),
@@ -74,7 +74,7 @@ impl<'p> Described<'p> {
     }
 }
 
-/// Returns true for the path of a page that is there, health checks aside.
+/// Returns true for the path of an existing page, except health checks.
 pub(crate) fn is_page(documents: &ServedDocuments, path: &str) -> bool {
     Page::parse(path).is_some_and(|page| is_there(documents, &page))
 }
@@ -90,8 +90,8 @@ fn is_there(documents: &ServedDocuments, page: &Page<'_>) -> bool {
     }
 }
 
-/// Returns true if a page has this method. Upstream's router serves some pages, for GET alone; the others look at no method. Pages that
-/// are not there are not found, whatever the method.
+/// Returns true if a page has this method. Upstream's router serves some pages for GET alone. Other pages ignore the
+/// method. A page that does not exist has every method, so that the response is 404.
 pub(super) fn has_method(documents: &ServedDocuments, page: &Page<'_>, method: &Method) -> bool {
     match page {
         Page::Core | Page::Group(_) | Page::GroupVersion(..) | Page::Version => {

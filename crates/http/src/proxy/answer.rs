@@ -1,8 +1,8 @@
 //! Responses of aggregated servers, forwarded as they arrive.
 //!
-//! A body is read when the client reads, so that only the buffers of connections are held. A body that breaks off is broken off
-//! here too. An endless stream ends when this server stops: cleanly after the end of a line, as in JSON events, and broken off
-//! otherwise.
+//! A body is read at the speed of the client, so it needs only the buffers of connections. If the other server's body
+//! breaks off, so does the client's. At a shutdown of this server an endless stream ends after the end of a line, as in
+//! JSON events. If no line ends in time, it is broken off.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -20,17 +20,17 @@ use super::headers::{keep_of_answer, keep_passed_back};
 use crate::body::{BodyError, ResponseBody, stream};
 use crate::respond;
 
-/// The time that a line may take to end when this server stops.
+/// The longest time for a line to end at a shutdown.
 const LAST_LINE_TIME: Duration = Duration::from_secs(1);
 
-/// Marks an answer of another server, in its extensions.
+/// Response extension: another server sent the response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PassedOn {
-    /// True if nothing is added to it.
+    /// True if this server must not change it.
     pub(crate) as_it_is: bool,
 }
 
-/// An answer as the client gets it. `stopping` is given for streams without an end of their own.
+/// The response for the client. `stopping` must be set for endless streams.
 pub(super) fn pass_back(
     answer: Response<ForwardedBody>,
     permit: ForwardPermit,
@@ -46,7 +46,7 @@ pub(super) fn pass_back(
     response
 }
 
-/// The response of a node, as the client gets it, redirects too.
+/// The response of a node for the client, including redirects.
 pub(crate) fn pass(
     answer: Response<ForwardedBody>,
     permit: ForwardPermit,
@@ -81,17 +81,17 @@ fn passed(
     response
 }
 
-/// The body of an answer on its way.
+/// The body of a forwarded response.
 struct Passing {
     inner: ForwardedBody,
     stopping: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-    /// Until when a line may end, once this server stops.
+    /// The deadline for the end of a line at a shutdown.
     last_line: Option<Pin<Box<Sleep>>>,
-    /// True if the last byte ended a line, or there was none.
+    /// True if the last byte ended a line, or there is none yet.
     is_at_line_end: bool,
-    /// The reason why the response is broken off, which follows the bytes before.
+    /// The error that follows the bytes already sent.
     failed: Option<BodyError>,
-    /// True for the answer of a peer.
+    /// True for the response of a peer.
     is_peer: bool,
     _permit: ForwardPermit,
 }
@@ -105,7 +105,7 @@ impl Body for Passing {
         if let Some(failed) = this.failed.take() {
             return Poll::Ready(Some(Err(failed)));
         }
-        // Looked at first: a stream that never rests has to end too.
+        // Checked first, since a stream that is always ready must end too.
         if this.stopping.as_mut().is_some_and(|stopping| stopping.as_mut().poll(context).is_ready()) {
             (this.stopping, this.last_line) = (None, Some(Box::pin(tokio::time::sleep(LAST_LINE_TIME))));
         }
@@ -119,7 +119,7 @@ impl Body for Passing {
             }
         }
         let mut frame = Pin::new(&mut this.inner).poll_frame(context);
-        // On HTTP/2 the end may come as a frame of its own, which holds nothing.
+        // On HTTP/2 the end of the stream may be an empty frame.
         while matches!(&frame, Poll::Ready(Some(Ok(frame))) if frame.data_ref().is_some_and(Bytes::is_empty)) {
             frame = Pin::new(&mut this.inner).poll_frame(context);
         }
@@ -144,8 +144,9 @@ impl Body for Passing {
                 if this.inner.size_hint().exact().is_some() {
                     return Poll::Ready(Some(Err(failed)));
                 }
-                // ORDER: a connection writes out what it has when a body makes it wait, and drops it when a body fails. Of a stream, what
-                // the server said before it broke off is its client's, the head of the answer too.
+                // ORDER: a connection writes its buffer when a body is pending, and drops it when a body fails. The
+                // client must get all bytes that the server sent before its stream broke off, including the response
+                // head.
                 this.failed = Some(failed);
                 context.waker().wake_by_ref();
                 Poll::Pending

@@ -1,8 +1,10 @@
-//! Header fields of requests that are passed on, and of their answers.
+//! Header fields of forwarded requests and of their responses.
 //!
-//! Of a request, fields for one connection stay on it, credentials stay here, and what an aggregated server believes of a front proxy is
-//! written by this server alone. The rest passes as it is. Of an answer a list of fields passes and nothing else. Browsers obey many
-//! fields at the origin that they came from, which is this server's.
+//! Of a request, fields of the connection and credentials are not forwarded. Only this server writes the fields that
+//! aggregated servers trust from a front proxy. All other fields are forwarded unchanged.
+//!
+//! Of a response, only a list of fields is forwarded. Browsers apply many fields to their origin, which is this
+//! server's.
 
 use std::net::IpAddr;
 
@@ -23,25 +25,26 @@ const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto")
 pub(crate) const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 const IMPERSONATION: &str = "impersonate-";
 
-/// The prefix of a token among the protocols of a websocket, where browsers cannot send it otherwise.
+/// The prefix of a token among the subprotocols of a websocket, since browsers cannot send it in a header.
 pub(crate) const TOKEN_PROTOCOL: &str = "base64url.bearer.authorization.k8s.io.";
-/// Protocols in which a client could speak to an aggregated server as this one does, and name any user: none of them is asked for.
+/// Upgrades to these are not forwarded. In such a protocol a client could send requests to an aggregated server as this
+/// server does, with any user.
 const OWN_PROTOCOLS: [&str; 4] = ["h2", "h2c", "http", "tls"];
-/// Through how many proxies a request may have come. One that came through more is led in a circle.
+/// The maximum number of proxies before this server. A request with more is in a loop.
 const MOST_HOPS: usize = 16;
-/// The characters that receivers drop around the value of a field.
+/// The characters that receivers trim from the value of a field.
 const DROPPED_AROUND: [char; 2] = [' ', '\t'];
 
-/// Fields that are about one connection (RFC 9110 section 7.6.1, and what older peers send).
+/// Fields of one connection (RFC 9110 section 7.6.1, and fields of older peers).
 const OF_CONNECTION: [HeaderName; 8] =
     [CONNECTION, PROXY_CONNECTION, KEEP_ALIVE, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE];
 
-/// Fields of a client that don't pass. Cookies are kept back since those that one aggregated server sets would reach all others.
+/// Request fields that are not forwarded. Cookies that one aggregated server sets would reach all others.
 const KEPT_BACK: [HeaderName; 7] =
     [AUTHORIZATION, COOKIE, EXPECT, HOST, FORWARDED_HOST, FORWARDED_PROTO, FORWARDED_URI];
 
-/// The fields of an answer that are passed back, sorted: those that clients of Kubernetes read, those of queries, and those that describe
-/// the body. Aggregated servers that are made with the library send those of queries too.
+/// The response fields that are forwarded, sorted: those that Kubernetes clients read, those of queries, and those that
+/// describe the body. Aggregated servers built with the library send those of queries too.
 const PASSED_BACK: [&str; 19] = [
     "accept-ranges",
     "allow",
@@ -63,11 +66,11 @@ const PASSED_BACK: [&str; 19] = [
     "vary",
     "warning",
 ];
-/// The beginnings of the names of further ones.
+/// The prefixes of further forwarded fields.
 const PASSED_BACK_PREFIXES: [&str; 2] = ["grpc-", "x-kubernetes-"];
-/// The beginning of further ones that pass from a peer, which is a server like this one.
+/// The prefix of further fields that are forwarded from a peer.
 const PREFIX_OF_PEERS: &str = "keelson-";
-/// The fields that pass with a change of the protocol, sorted.
+/// The fields of an upgrade response that are forwarded, sorted.
 const PASSED_BACK_OF_UPGRADES: [&str; 6] = [
     "connection",
     "sec-websocket-accept",
@@ -77,7 +80,7 @@ const PASSED_BACK_OF_UPGRADES: [&str; 6] = [
     "x-stream-protocol-version",
 ];
 
-/// The fields in which aggregated servers believe who asks: no client may set them.
+/// The fields from which aggregated servers take the user, so that clients must not set them.
 #[derive(Debug)]
 pub struct BelievedFields {
     names: Vec<HeaderName>,
@@ -85,7 +88,7 @@ pub struct BelievedFields {
 }
 
 impl BelievedFields {
-    /// The fields that this server sets, and others that aggregated servers trust: by name, and by prefix.
+    /// The fields that this server sets, and others that aggregated servers trust, by name and by prefix.
     pub fn new(mut names: Vec<HeaderName>, mut prefixes: Vec<String>) -> Self {
         names.extend([REMOTE_USER, REMOTE_UID, REMOTE_GROUP]);
         prefixes.iter_mut().for_each(|prefix| prefix.make_ascii_lowercase());
@@ -94,7 +97,7 @@ impl BelievedFields {
         Self { names, prefixes }
     }
 
-    /// The fields of a client that are forwarded.
+    /// The client's fields that are forwarded.
     pub(crate) fn cleared(&self, headers: &HeaderMap) -> HeaderMap {
         let mut cleared = HeaderMap::with_capacity(headers.capacity());
         for (name, value) in headers {
@@ -125,7 +128,7 @@ impl BelievedFields {
     }
 }
 
-/// The protocols of a websocket without a token among them; `None` where nothing else is.
+/// The subprotocols of a websocket without the token. `None` if there are no others.
 fn without_token(value: &HeaderValue) -> Option<HeaderValue> {
     let Ok(text) = value.to_str() else { return Some(value.clone()) };
     if !text.contains(TOKEN_PROTOCOL) {
@@ -135,7 +138,7 @@ fn without_token(value: &HeaderValue) -> Option<HeaderValue> {
     if kept.is_empty() { None } else { HeaderValue::from_str(&kept.join(", ")).ok() }
 }
 
-/// Takes away what is about the connection that the fields came over.
+/// Removes the fields of the connection.
 pub(super) fn drop_of_connection(headers: &mut HeaderMap) {
     if headers.contains_key(CONNECTION) {
         let named: Vec<HeaderName> = list(headers, &CONNECTION).filter_map(|name| name.parse().ok()).collect();
@@ -148,9 +151,9 @@ pub(super) fn drop_of_connection(headers: &mut HeaderMap) {
     }
 }
 
-/// Keeps of an answer what is passed back.
+/// Keeps the fields of a response that are forwarded.
 pub(super) fn keep_of_answer(headers: &mut HeaderMap, is_peer: bool) {
-    // RFC 9112, section 6.3: where the body comes in chunks, a length beside them says nothing.
+    // RFC 9112, section 6.3: the length of a chunked body is ignored.
     if headers.contains_key(TRANSFER_ENCODING) {
         headers.remove(CONTENT_LENGTH);
     }
@@ -159,7 +162,7 @@ pub(super) fn keep_of_answer(headers: &mut HeaderMap, is_peer: bool) {
     respond::bound_passed_warnings(headers);
 }
 
-/// Keeps of an answer's fields, or of its trailers, those that are passed back.
+/// Keeps the forwarded fields among a response's fields or trailers.
 pub(super) fn keep_passed_back(headers: &mut HeaderMap, is_peer: bool) {
     keep(headers, |name| {
         PASSED_BACK.binary_search(&name).is_ok()
@@ -168,7 +171,7 @@ pub(super) fn keep_passed_back(headers: &mut HeaderMap, is_peer: bool) {
     });
 }
 
-/// Keeps the fields of an answer that change the protocol.
+/// Keeps the forwarded fields of an upgrade response.
 pub(super) fn keep_of_upgrade(headers: &mut HeaderMap) {
     keep(headers, |name| PASSED_BACK_OF_UPGRADES.binary_search(&name).is_ok());
 }
@@ -191,12 +194,12 @@ pub(super) fn wants_upgrade(headers: &HeaderMap) -> bool {
         && !list(headers, &UPGRADE).any(is_own)
 }
 
-/// Returns true if a request came through so many proxies that it must be in a loop.
+/// Returns true if a request passed so many proxies that it must be in a loop.
 pub(super) fn goes_in_circles(headers: &HeaderMap) -> bool {
     list(headers, &FORWARDED_FOR).count() >= MOST_HOPS
 }
 
-/// Asks for the same protocol as the client.
+/// Requests an upgrade to the client's protocol.
 pub(crate) fn keep_upgrade(headers: &mut HeaderMap, of_client: &HeaderMap) {
     headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
     for protocol in of_client.get_all(UPGRADE) {
@@ -204,7 +207,7 @@ pub(crate) fn keep_upgrade(headers: &mut HeaderMap, of_client: &HeaderMap) {
     }
 }
 
-/// Adds where the request comes from to where it came from before.
+/// Appends the client's address to `X-Forwarded-For`.
 pub(crate) fn forward(headers: &mut HeaderMap, address: Option<IpAddr>) -> Option<()> {
     let Some(address) = address else { return Some(()) };
     let before: Vec<_> = headers.get_all(FORWARDED_FOR).iter().map(HeaderValue::as_bytes).collect();
@@ -217,7 +220,7 @@ pub(crate) fn forward(headers: &mut HeaderMap, address: Option<IpAddr>) -> Optio
     Some(())
 }
 
-/// Says what was asked for, as upstream's proxy does.
+/// Sets the original host, protocol and path, as upstream's proxy does.
 pub(super) fn say_whence(headers: &mut HeaderMap, host: &str, path: &str) -> Option<()> {
     headers.insert(FORWARDED_HOST, host.parse().ok()?);
     headers.insert(FORWARDED_PROTO, HeaderValue::from_static("https"));
@@ -225,9 +228,10 @@ pub(super) fn say_whence(headers: &mut HeaderMap, host: &str, path: &str) -> Opt
     Some(())
 }
 
-/// Sets the user; `None` for a user that header fields cannot express.
+/// Sets the user. `None` for a user that header fields cannot contain.
 ///
-/// Receivers drop spaces and tabs around a value (RFC 9110, section 5.5). A group ` system:masters` would become another one there.
+/// Receivers trim spaces and tabs from a value (RFC 9110, section 5.5). They would change the group ` system:masters`
+/// to another one.
 pub(super) fn identify(headers: &mut HeaderMap, user: &User) -> Option<()> {
     let value = |text: &str| {
         let arrives = !text.starts_with(DROPPED_AROUND) && !text.ends_with(DROPPED_AROUND);
@@ -249,7 +253,7 @@ pub(super) fn identify(headers: &mut HeaderMap, user: &User) -> Option<()> {
     Some(())
 }
 
-/// A key as the end of a field's name: what can't stand in one is escaped, and so are percent signs.
+/// A key as the suffix of a field name. Invalid characters and percent signs are escaped.
 fn escaped_key(key: &str) -> String {
     const ALLOWED: &[u8] = b"!#$&'*+-.^_`|~";
     let mut name = String::with_capacity(key.len());

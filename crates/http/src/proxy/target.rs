@@ -1,7 +1,8 @@
 //! Paths and queries of forwarded requests, as upstream's proxy writes them.
 //!
-//! Escapes are decoded and escaped again, so that an aggregated server reads the path that was authorized. The pairs of a query are
-//! sorted by their keys. Pairs that cannot be decoded, or contain a semicolon, are dropped, as by every reader in Go.
+//! Escapes are decoded and escaped again, so that an aggregated server reads the path that was authorized. The pairs of
+//! a query are sorted by their keys. Pairs that cannot be decoded, or contain a semicolon, are dropped, as by every
+//! reader in Go.
 
 use keelson_outbound::clean_path;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
@@ -24,24 +25,24 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
 /// The characters that Go escapes in a query, where a space is a plus sign.
 const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b' ');
 
-/// A path, escaped anew.
+/// A path, unescaped and escaped again.
 pub(super) fn path(escaped: &str) -> String {
     let decoded: Vec<u8> = percent_decode_str(escaped).collect();
     percent_encode(&decoded, PATH).to_string()
 }
 
-/// A path that is decoded, escaped.
+/// Escapes a decoded path.
 pub(crate) fn escaped_path(path: &str) -> String {
     percent_encode(path.as_bytes(), PATH).to_string()
 }
 
-/// The path without empty and relative segments; a slash at its end stays.
+/// The path without empty and relative segments. A final slash stays.
 pub(super) fn cleaned(path: &str) -> String {
     let cleaned = clean_path(path);
     if path.ends_with('/') && cleaned != "/" { cleaned + "/" } else { cleaned }
 }
 
-/// A query, sorted and escaped anew.
+/// A query, sorted, unescaped and escaped again.
 pub(super) fn query(query: &str) -> String {
     let mut pairs: Vec<(Vec<u8>, Vec<u8>)> = query
         .split('&')
@@ -51,7 +52,7 @@ pub(super) fn query(query: &str) -> String {
             Some((unescaped(key)?, unescaped(value)?))
         })
         .collect();
-    // Pairs of one key keep their order.
+    // Pairs with the same key keep their order.
     pairs.sort_by(|left, right| left.0.cmp(&right.0));
     let written = pairs.iter().map(|(key, value)| format!("{}={}", escaped(key), escaped(value)));
     written.collect::<Vec<_>>().join("&")
@@ -61,7 +62,7 @@ fn escaped(bytes: &[u8]) -> String {
     percent_encode(bytes, QUERY).to_string().replace(' ', "+")
 }
 
-/// `None` where a percent sign is not followed by two digits.
+/// Decodes percent escapes. `None` if a percent sign is not followed by two hexadecimal digits.
 fn unescaped(text: &str) -> Option<Vec<u8>> {
     let bytes = text.as_bytes();
     let is_escape =

@@ -1,7 +1,8 @@
-//! Upgrades: a client and an aggregated server that go on in another protocol, of which this server only passes the bytes.
+//! Upgraded connections between a client and an aggregated server, whose bytes this server copies.
 //!
-//! A tunnel ends when either side does, after what that side sent has gone to the other; when nothing has gone either way for long;
-//! and when this server stops. It holds its place among the connections of this server, and of those to the other, until then.
+//! A tunnel ends when either side closes it, after the other side has received all bytes of the first. It also ends
+//! after a long time without any bytes, and when this server stops. Until then it counts as a connection of this
+//! server, and as one to the other server.
 
 use std::any::Any;
 use std::io;
@@ -27,14 +28,14 @@ use crate::respond;
 
 /// The number of bytes buffered in a tunnel, in each direction.
 const BUFFER_BYTES: usize = 64 << 10;
-/// The time that both sides may take to begin after they agreed.
+/// The longest time for both upgrades to complete.
 const BEGIN_TIME: Duration = Duration::from_secs(10);
-/// After how long without a byte a tunnel ends: as long as kubelets leave a session without input.
+/// A tunnel ends after this time without a byte. Kubelets have the same limit for sessions without input.
 const IDLE_TIME: Duration = Duration::from_secs(4 * 60 * 60);
-/// The time that one side may take to end after the other has.
+/// The longest time for the second side to end after the first.
 const END_TIME: Duration = Duration::from_secs(5);
 
-/// A value held as long as the client's connection is in use, in the extensions of its requests.
+/// Request extension: a value that lives as long as the client's connection is used.
 #[derive(Clone)]
 pub(crate) struct Held {
     _place: Arc<dyn Any + Send + Sync>,
@@ -46,13 +47,13 @@ impl Held {
     }
 }
 
-/// The client's side of an upgrade that it asks for.
+/// The client's side of a requested upgrade.
 pub(crate) fn wanted(parts: &mut Parts) -> Option<OnUpgrade> {
     let is_asked_for = parts.version == Version::HTTP_11 && wants_upgrade(&parts.headers);
     parts.extensions.remove::<OnUpgrade>().filter(|_| is_asked_for)
 }
 
-/// Opens the tunnel that the server agreed to, or returns its refusal.
+/// Opens the tunnel if the server accepts the upgrade. Otherwise returns its refusal.
 pub(crate) fn open(
     client: OnUpgrade,
     mut answer: Response<Incoming>,
@@ -81,7 +82,7 @@ pub(crate) fn open(
     response
 }
 
-/// Runs what both sides agreed to over their upgraded connections. It ends with its connections when this server stops.
+/// Runs a session over both upgraded connections. It ends, with its connections, when this server stops.
 pub(crate) fn spawn_session<F: Future<Output = ()> + Send + 'static>(
     tasks: &TaskGroup,
     (client, server): (OnUpgrade, OnUpgrade),
@@ -98,14 +99,14 @@ pub(crate) fn spawn_session<F: Future<Output = ()> + Send + 'static>(
         };
         tokio::select! {
             () = stopping.cancelled() => {}
-            // The tunnel of one client must not end the server.
+            // A panic in one client's tunnel must not end the server.
             () = panics::logged(passing) => {}
         }
         drop(held);
     });
 }
 
-/// Passes bytes both ways until the tunnel ends.
+/// Copies bytes in both directions until the tunnel ends.
 async fn pass(client: Upgraded, server: Upgraded) {
     let (from_client, to_client) = tokio::io::split(TokioIo::new(client));
     let (from_server, to_server) = tokio::io::split(TokioIo::new(server));
@@ -131,7 +132,7 @@ enum Side {
     Server,
 }
 
-/// Copies bytes one way to their end, and closes that side.
+/// Copies bytes in one direction to their end, then closes the destination.
 async fn copy<R: AsyncRead, W: AsyncWrite>(
     mut from: ReadHalf<R>,
     mut to: WriteHalf<W>,
@@ -149,12 +150,12 @@ async fn copy<R: AsyncRead, W: AsyncWrite>(
     }
 }
 
-/// Notes bytes that were passed.
+/// Counts copied bytes.
 pub(crate) fn counted(passed: &AtomicU64, bytes: usize) {
     passed.fetch_add(bytes as u64, Ordering::Relaxed);
 }
 
-/// Waits until nothing was passed for long.
+/// Waits until no bytes were copied for a long time.
 pub(crate) async fn idle(passed: &AtomicU64) {
     let mut before = 0;
     loop {

@@ -1,6 +1,6 @@
-//! Audit of requests that fail, and the id that finds any request in the events.
+//! Audit of failed requests, and the id that finds a request in the events.
 //!
-//! Tests on whole servers cover requests that succeed.
+//! Tests of whole servers cover successful requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::client::{Credentials, Protocol, Server, Setup, soon};
 const MAPS: &str = "/api/v1/namespaces/a/configmaps";
 const PANICKING: &str = "/api/v1/namespaces/panic/configmaps/x";
 
-/// Hands each event on as it is written.
+/// A sink that sends each event over a channel.
 struct Telling(mpsc::UnboundedSender<Value>);
 
 impl Sink for Telling {
@@ -105,7 +105,7 @@ async fn every_answer_names_the_id_of_its_request() {
         let named = [("audit-id", "mine"), ("authorization", "Bearer made-up")];
         assert_eq!(nobody.send("GET", "/livez", &named, "").await.headers["audit-id"], "mine");
     }
-    // An unread list takes the only place.
+    // An unread list holds the only seat.
     let shut = server.connect(Protocol::Shut, Credentials::Token("ann")).await;
     let list = shut.beside().open("/api/v1/namespaces/large/configmaps").await;
     let mut admin = server.connect(Protocol::Http2, Credentials::Token("ann")).await;

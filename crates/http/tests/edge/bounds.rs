@@ -1,6 +1,6 @@
-//! Bounds of clients: none keeps seats, memory, connections or threads that others need.
+//! Limits for clients: no client keeps seats, memory, connections or threads that others need.
 //!
-//! Each test is a client that tries to, beside one that has to be answered.
+//! Each test has one client that tries to, and another that must get an answer.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ const SMALL: &str = "/api/v1/namespaces/a/configmaps/x";
 /// A user without a level of its own.
 const ANN: Credentials = Credentials::Token("ann");
 
-/// A server that answers so many requests of users at once, lets so many wait, and gives answers up early.
+/// A server with this many seats for users and this many waiting requests, which aborts unread responses early.
 async fn narrow(seats: usize, queue: u32, unread: Duration) -> Server {
     let limits = Limits { unread, ..Limits::default() };
     Server::start_with(Setup { users: Some((seats, queue)), limits, ..Setup::default() }).await
@@ -84,7 +84,7 @@ async fn a_watch_that_has_something_to_tell_and_is_not_read_is_given_up() {
     assert!(next_frame(&mut watch.into_body()).await.unwrap().is_err());
     assert_eq!(server.metric("keelson_answers_unread_total").await, "1.0");
 
-    // One that is read stays, however long it has nothing to tell.
+    // A watch that is read stays open, however long it has no events.
     let mut open = server.connect(Protocol::Http2, ANN).await;
     let mut watch = open.open("/api/v1/namespaces/a/configmaps?watch=1").await.into_body();
     next_frame(&mut watch).await.unwrap().unwrap();
@@ -107,7 +107,7 @@ async fn a_request_waits_for_its_place() {
     assert_eq!(server.metric(queued).await, "0.0");
 }
 
-/// Unauthenticated clients could otherwise choose how much stays unread.
+/// Unauthenticated clients could otherwise choose the number of unread bytes.
 #[tokio::test]
 async fn strangers_who_leave_many_answers_unread_are_told_the_code_alone() {
     let server = Server::start().await;
@@ -126,7 +126,7 @@ async fn strangers_who_leave_many_answers_unread_are_told_the_code_alone() {
     drop(unread);
 }
 
-/// A stop waits for responses that move, not for unread ones.
+/// A shutdown waits for responses that make progress, not for unread ones.
 #[tokio::test]
 async fn an_answer_that_is_not_read_does_not_hold_up_the_end() {
     let stop = async |path: &'static str, credentials| {
@@ -157,7 +157,8 @@ async fn strangers_connections_give_way() {
     let open: f64 = server.metric(r#"keelson_connections{state="stranger"}"#).await.parse().unwrap();
     assert!(open <= 4.0, "{open} connections of strangers");
 
-    // Connections of users never give way to those. A quarter stays for newcomers, whatever one user has.
+    // Connections of users are never evicted for unauthenticated ones. A quarter of all stays for new connections,
+    // whatever one user has.
     let mut known = vec![early, late];
     while known.len() < 12 {
         let mut client = server.connect(Protocol::Http2, Credentials::Admin).await;
@@ -174,7 +175,7 @@ async fn strangers_connections_give_way() {
     }
 }
 
-/// Heads with a long selector are large, and users have such too.
+/// Heads with a long selector are large, and users send such heads too.
 #[tokio::test]
 async fn strangers_with_large_heads_give_way() {
     let server = Server::start().await;
@@ -193,7 +194,8 @@ async fn strangers_with_large_heads_give_way() {
     assert_eq!(strangers[139].get("/livez").await.status, 200, "who is known took nobody's place");
 }
 
-/// Clients try again and again what is reset for its head, and show nothing to their user where an answer has no reason.
+/// Clients retry a request whose stream was reset for its head, and show their user nothing if a response has no
+/// reason.
 #[tokio::test]
 async fn a_head_that_is_too_large_is_answered_with_its_limit() {
     let server = Server::start().await;
@@ -215,7 +217,7 @@ async fn a_head_that_is_too_large_is_answered_with_its_limit() {
     assert_eq!(admin.get(SMALL).await.status, 200);
 }
 
-/// The frames are made here, since the URLs of HTTP clients in this process have the same bound.
+/// The test writes the frames itself, since the HTTP clients in this process have the same limit for URLs.
 #[tokio::test]
 async fn a_url_that_is_too_long_is_answered_with_its_limit() {
     let server = Server::start().await;
@@ -224,7 +226,7 @@ async fn a_url_that_is_too_long_is_answered_with_its_limit() {
         .await;
     assert!(refused.starts_with("HTTP/1.1 414 ") && refused.contains("at most 65534 bytes"), "{refused}");
 
-    // On HTTP/2: the preface, no settings, and one header block in frames of 16 KiB; behind it a ping.
+    // On HTTP/2: the preface, empty settings, one header block in frames of 16 KiB, and a ping.
     let (path, length) = ("q".repeat(70_000), [0x7f, 0xf1, 0xa1, 0x04]);
     let block = [&[0x82, 0x87, 0x04][..], &length, path.as_bytes()].concat();
     let mut frames = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
@@ -240,14 +242,14 @@ async fn a_url_that_is_too_long_is_answered_with_its_limit() {
     assert!(refused.contains("at most 65534 bytes") && refused.contains("\"code\":414"), "{refused:?}");
 }
 
-/// A connection carries the watches of a whole process, which must outlive one request with a head that is far too large.
+/// A connection carries all watches of a process. They must survive one request with a head that is far too large.
 #[tokio::test]
 async fn an_http2_connection_outlives_a_head_that_is_too_large() {
     let server = Server::start().await;
     let mut admin = server.connect(Protocol::Http2, Credentials::Admin).await;
     let mut watch = admin.beside().open("/api/v1/namespaces/a/configmaps?watch=1").await.into_body();
     next_frame(&mut watch).await.unwrap().unwrap();
-    // Long values leave the table of the connection alone, short ones become entries of it.
+    // Long values do not enter the connection's compression table, short ones do.
     for (fields, length) in [(10, 30_000), (26, 30_000), (150, 2_000)] {
         let names: Vec<_> = (0..fields).map(|number| format!("x-long-{number}")).collect();
         let value = "q".repeat(length);
@@ -255,7 +257,7 @@ async fn an_http2_connection_outlives_a_head_that_is_too_large() {
         let refused = admin.send("GET", SMALL, &headers, "").await;
         assert_eq!(refused.status, 431, "{fields} fields");
         assert!(refused.text.contains("at most 262144 bytes"), "{}", refused.text);
-        // The table is the same on both sides.
+        // The table is still the same on both sides.
         let small = [("x-long-149", &value[..1_000]), ("x-small", "1")];
         assert_eq!(admin.send("GET", SMALL, &small, "").await.status, 200);
     }
@@ -263,7 +265,7 @@ async fn an_http2_connection_outlives_a_head_that_is_too_large() {
     assert!(tokio::time::timeout(SOON, watch.frame()).await.is_err(), "the watch goes on");
 }
 
-/// A proxy in front of the server and the server must read the same request.
+/// A proxy in front of the server must parse the same request as the server.
 #[tokio::test]
 async fn heads_that_can_be_read_in_two_ways_are_refused() {
     let server = Server::start().await;
@@ -299,7 +301,7 @@ fn health_is_told_while_requests_hold_all_threads() {
         assert_eq!(probe.get("/livez").await.text, "ok");
         assert!(started.elapsed() < HELD, "{:?}", started.elapsed());
 
-        // Requests for the runtime over such a connection are answered too, when it can.
+        // Requests over such a connection that need the runtime are answered once the runtime can.
         let mut late = server.connect(Protocol::Http2, Credentials::Admin).await;
         assert_eq!(late.get(SMALL).await.status, 200);
         assert_eq!(held.await.unwrap(), "held\n");

@@ -1,6 +1,6 @@
-//! A server on a free port of the loopback, and a client that does as little as possible by itself.
+//! A server on a free port of the loopback address, and a client without automatic behaviour.
 //!
-//! A client library would hide retries and connections, which are what these tests are about.
+//! A client library would hide retries and connections, which these tests check.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -48,14 +48,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::service::Service;
 
-/// A group whose members may do anything but what masters alone may. Users with tokens are in it.
+/// A group whose members may do anything that does not require `system:masters`. Users with tokens are members.
 const MAY_ALL: &str = "test:all";
 
-/// Lets masters and users with tokens do anything, and everybody ask whether the server is well, as roles do in a whole server.
+/// Permits everything to administrators and users with tokens. Permits health checks to everyone, as roles do in a
+/// whole server.
 #[derive(Debug)]
 struct HealthToo;
 
-/// Takes any token for the name of its user.
+/// Accepts any token as the name of its user.
 #[derive(Debug)]
 struct NamedByTokens;
 
@@ -85,14 +86,14 @@ const PATIENCE: Duration = Duration::from_secs(90);
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 type Outgoing = BoxBody<Bytes, Failure>;
 
-/// The bounds of a server.
+/// The limits of a server.
 #[derive(Clone, Default)]
 pub(crate) struct Setup {
     pub(crate) limits: Limits,
     pub(crate) flow: FlowLimits,
-    /// The seats of users, and the number of their requests that may wait, if they are not the usual ones.
+    /// The seats of users, and the number of their waiting requests, if not the defaults.
     pub(crate) users: Option<(usize, u32)>,
-    /// The authorizer, if it is not the one that knows administrators.
+    /// The authorizer, if not the default one, which permits everything to administrators.
     pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
     /// The auditor.
     pub(crate) auditor: Option<Arc<Auditor>>,
@@ -102,7 +103,7 @@ pub(crate) struct Setup {
 pub(crate) enum Protocol {
     Http1,
     Http2,
-    /// HTTP/2 whose client lets nothing of a body come.
+    /// HTTP/2 with a closed flow control window, so that no byte of a body arrives.
     Shut,
 }
 
@@ -110,9 +111,9 @@ pub(crate) enum Protocol {
 pub(crate) enum Credentials {
     Admin,
     None,
-    /// A certificate that our authority did not sign.
+    /// A certificate of an untrusted authority.
     Stranger,
-    /// A token of this user with each request.
+    /// A token of this user in each request.
     Token(&'static str),
 }
 
@@ -152,7 +153,7 @@ impl Server {
         let random = Arc::new(SystemRandom);
         let authorizer = setup.authorizer.unwrap_or_else(|| Arc::new(HealthToo));
         let flow = match setup.users {
-            // All seats are theirs.
+            // All seats belong to users.
             Some((seats, _)) => FlowLimits { requests: seats, mutating: 0, ..setup.flow },
             None => setup.flow,
         };
@@ -191,7 +192,7 @@ impl Server {
         value.unwrap_or_else(|| panic!("no {series} in\n{text}")).to_owned()
     }
 
-    /// The number of frames made of large answers, once it no longer grows.
+    /// The number of frames produced for large responses, once it no longer grows.
     pub(crate) async fn settled_count(&self) -> usize {
         let mut last = 0;
         loop {
@@ -204,7 +205,7 @@ impl Server {
         }
     }
 
-    /// Sends these bytes over a connection, and returns what comes back up to the end of a `Status`.
+    /// Sends these bytes over a connection. Returns the received bytes up to the end of a `Status`.
     pub(crate) async fn send_raw(&self, bytes: &[u8], protocol: Protocol) -> String {
         let mut stream = connected(self, protocol, Credentials::Admin).await.unwrap();
         let exchange = async {
@@ -221,7 +222,7 @@ impl Server {
         tokio::time::timeout(PATIENCE, exchange).await.unwrap()
     }
 
-    /// Begins the end of the server; the result is there when it has ended.
+    /// Begins the shutdown of the server. The result is available when the server has ended.
     pub(crate) fn stop(self) -> JoinHandle<()> {
         self.stopping.cancel();
         self.task
@@ -245,7 +246,7 @@ enum Sender {
     Http2(http2::SendRequest<Outgoing>),
 }
 
-/// A connection on which nothing was said yet.
+/// A connection without any request yet.
 async fn connected(
     server: &Server,
     protocol: Protocol,
@@ -274,7 +275,7 @@ impl Client {
                 Sender::Http1(sender)
             }
             Protocol::Http2 | Protocol::Shut => {
-                // Small windows, so that a body that is not read stays with the server.
+                // Small windows, so that the server keeps a body that is not read.
                 let window = if protocol == Protocol::Http2 { 64 * 1024 } else { 0 };
                 let mut builder = http2::Builder::new(TokioExecutor::new());
                 builder.initial_stream_window_size(window).initial_connection_window_size(64 * 1024);
@@ -315,20 +316,20 @@ impl Client {
         answer(self.raw(request.body(full(body)).unwrap()).await.unwrap()).await.unwrap()
     }
 
-    /// Sends a request with these header fields alone: HTTP/1.1 without a `Host` unless it is among them.
+    /// Sends a request with only these header fields: on HTTP/1.1 without `Host` unless it is among them.
     pub(crate) async fn send_bare(&mut self, method: &str, target: &str, headers: &[(&str, &str)]) -> Answer {
         let mut request = Request::builder().method(method).uri(target);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        // A body whose length is not known is the one that a transfer coding is kept for.
+        // The HTTP client removes a transfer coding unless the length of the body is unknown.
         let piece = stream::iter([Ok(Frame::data(Bytes::from_static(b"{}")))]);
         let is_coded = headers.iter().any(|(name, _)| *name == "transfer-encoding");
         let body = if is_coded { StreamBody::new(piece).boxed() } else { full("") };
         answer(self.raw(request.body(body).unwrap()).await.unwrap()).await.unwrap()
     }
 
-    /// Posts that many bytes without saying beforehand how many.
+    /// Posts a chunked body of this many bytes, without its length.
     pub(crate) async fn send_in_pieces(&mut self, method: &str, path: &str, bytes: usize) -> Answer {
         const PIECE: usize = 16 * 1024;
         let piece = move |start| Ok(Frame::data(Bytes::from(vec![b'x'; PIECE.min(bytes - start)])));
@@ -338,19 +339,19 @@ impl Client {
         answer(self.raw(request).await.unwrap()).await.unwrap()
     }
 
-    /// Begins a request whose body never arrives whole. Dropping the result resets it.
+    /// Begins a request whose body never arrives completely. Dropping the result resets it.
     pub(crate) fn begin(mut self, path: &str) -> JoinHandle<()> {
         let first = stream::iter([Ok(Frame::data(Bytes::from_static(b"half of it")))]);
         let body = StreamBody::new(futures::StreamExt::chain(first, stream::pending()));
         let request = Request::post(self.target(path)).header("host", "localhost").header("content-length", "18");
         let request = request.body(body.boxed()).unwrap();
         tokio::spawn(async move {
-            // It ends in whichever way the server chooses.
+            // The server decides how the request ends.
             let _ = self.raw(request).await;
         })
     }
 
-    /// The head of an answer; its body is not read yet.
+    /// The head of a response, whose body is not read yet.
     pub(crate) async fn open(&mut self, path: &str) -> Response<Incoming> {
         let request = Request::get(self.target(path)).header("host", "localhost").body(full("")).unwrap();
         self.raw(request).await.unwrap()
@@ -384,15 +385,15 @@ impl Client {
     }
 }
 
-/// Waits for something that must happen by itself, so that a test whose server never does it fails.
+/// Waits for an event that must happen without further action, with a timeout so that the test fails otherwise.
 ///
 /// # Panics
-/// It does not happen.
+/// The event does not happen.
 pub(crate) async fn soon<T>(what: &str, wait: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{what} did not come within {PATIENCE:?}"))
 }
 
-/// The next frame of an answer that was opened; `None` at its end.
+/// The next frame of an opened response. `None` at its end.
 pub(crate) async fn next_frame(body: &mut Incoming) -> Option<Result<Frame<Bytes>, hyper::Error>> {
     soon("a frame of an answer, or its end", body.frame()).await
 }

@@ -1,6 +1,6 @@
-//! The edge over a real port: TLS, both versions of HTTP, filters, and the end of a server.
+//! The HTTP layer over a real port: TLS, HTTP/1.1 and HTTP/2, filters, and shutdown.
 //!
-//! Handlers are the test's own (`service.rs`); real ones are tested on whole servers.
+//! Handlers are the test's own (`service.rs`). Tests of whole servers cover the real ones.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
 
@@ -85,14 +85,14 @@ async fn bodies_are_read_up_to_the_limit() {
         let most = "x".repeat(MAX_REQUEST_BYTES);
         let answer = client.send("POST", "/api/v1/namespaces/a/configmaps", &[], &most).await;
         assert_eq!((answer.status, answer.text.as_str()), (201, "3145728 bytes\n"), "{protocol:?}");
-        // Chunked, so that the size is not declared beforehand.
+        // Chunked, so that the size is not declared.
         let answer = client.send_in_pieces("POST", "/api/v1/namespaces/a/configmaps", MAX_REQUEST_BYTES + 1).await;
         assert_eq!(answer.status, 413, "{protocol:?}");
         assert!(answer.text.contains("Request entity too large: limit is 3145728"), "{}", answer.text);
     }
 }
 
-/// A client that sends its whole body before it listens still learns why it was refused.
+/// A client that sends its whole body before it reads must still get the reason of a refusal.
 #[tokio::test]
 async fn a_refusal_before_the_body_was_read_reaches_the_client() {
     const BODY: usize = 2 * 1024 * 1024;
@@ -120,7 +120,7 @@ async fn an_answer_that_fails_halfway_never_looks_whole() {
     let server = Server::start().await;
     for protocol in BOTH {
         let mut client = server.connect(protocol, Credentials::Admin).await;
-        // Over HTTP/1.1 the head may not have been sent when the body fails; the client then has no answer at all.
+        // On HTTP/1.1 the head may not be sent yet when the body fails. The client then gets no response at all.
         assert!(client.try_get("/api/v1/namespaces/broken/configmaps").await.is_err(), "{protocol:?}");
         let next = client.try_get("/api/v1/namespaces/a/configmaps/x").await;
         assert_eq!(next.is_ok(), protocol == Protocol::Http2, "only the stream is reset where there are streams");
@@ -169,8 +169,8 @@ async fn stopping_ends_watches_cleanly_and_lets_answers_finish() {
     }
 }
 
-/// The thread that accepts connections ends for the same reason as the server, and often before the server notices. It must not be
-/// taken for one that died, which would cut everybody off.
+/// At a shutdown the accepting thread ends too, often before the server notices the shutdown. The server must not treat
+/// that as a panic of the thread, which would close all connections.
 #[tokio::test]
 async fn what_is_in_flight_is_answered_however_early_connections_are_no_longer_accepted() {
     for turn in 0..12 {
@@ -178,7 +178,7 @@ async fn what_is_in_flight_is_answered_however_early_connections_are_no_longer_a
         let mut lister = server.connect(Protocol::Http1, Credentials::Admin).await;
         let list = lister.open("/api/v1/namespaces/large/configmaps").await.into_body();
         let stopped = server.stop();
-        // The server is served by this thread, so it notices nothing of the stop before that thread has ended.
+        // This thread serves the server, so the server notices the shutdown only after the accepting thread has ended.
         std::thread::sleep(Duration::from_millis(30));
         let listed = list.collect().await.expect("the answer is whole").to_bytes().len();
         assert_eq!(listed, service::LARGE_FRAMES * service::FRAME_BYTES, "{turn}");
@@ -186,7 +186,7 @@ async fn what_is_in_flight_is_answered_however_early_connections_are_no_longer_a
     }
 }
 
-/// The longest time for the end of a server is for lists: a watch whose client reads nothing does not use it up.
+/// The longest time of a shutdown is for lists. A watch whose client reads nothing must not use it up.
 #[tokio::test]
 async fn a_stalled_watch_does_not_hold_up_the_end() {
     let stop_beside_a_stalled_watch = async |protocol| {
@@ -202,7 +202,7 @@ async fn a_stalled_watch_does_not_hold_up_the_end() {
     tokio::join!(stop_beside_a_stalled_watch(Protocol::Http1), stop_beside_a_stalled_watch(Protocol::Http2));
 }
 
-/// A stop waits for what is asked, and not for who may ask something.
+/// A shutdown waits for requests, not for connections that may send one.
 #[tokio::test]
 async fn connections_without_a_request_do_not_hold_up_the_end() {
     let server = Server::start().await;
@@ -214,7 +214,7 @@ async fn connections_without_a_request_do_not_hold_up_the_end() {
     for protocol in BOTH {
         unasked.push(server.connect(protocol, Credentials::Admin).await);
     }
-    // All were accepted before this one.
+    // The server accepted all others before this one.
     assert_eq!(server.connect(Protocol::Http1, Credentials::Admin).await.get("/livez").await.status, 200);
     let started = Instant::now();
     server.stop().await.unwrap();

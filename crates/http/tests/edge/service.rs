@@ -1,6 +1,6 @@
-//! Handlers that show what the edge gives them.
+//! Handlers that show the requests that the HTTP layer passes to them.
 //!
-//! The namespace of a request says what its handler does: wait, fail, stream, panic.
+//! The namespace of a request selects the behaviour of its handler: wait, fail, stream, panic.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -21,15 +21,15 @@ use keelson_http::{ApiRequest, ApiService, BodyError, RequestInfo, RequestVerb, 
 use keelson_registry::Target;
 use keelson_resources::Verb;
 
-/// The size of one frame of a large answer.
+/// The size of one frame of a large response.
 pub(crate) const FRAME_BYTES: usize = 64 * 1024;
 /// The number of frames of a large response.
 pub(crate) const LARGE_FRAMES: usize = 256;
 
-/// The time for which a request blocks its thread on purpose.
+/// The time that a request blocks its thread on purpose.
 pub(crate) const HELD: Duration = Duration::from_secs(4);
 
-/// Counts the frames it made of large answers.
+/// Counts the frames of large responses.
 #[derive(Default)]
 pub(crate) struct Service {
     pub(crate) frames: Arc<AtomicUsize>,
@@ -51,7 +51,7 @@ impl ApiService for Service {
                     Ok(bytes) => respond::text(StatusCode::CREATED, format!("{} bytes\n", bytes.len())),
                     Err(error) => respond::error(&error, MediaType::JSON),
                 },
-                // A watch with so much to tell that it waits for its client.
+                // A watch with so many events that it waits for its client.
                 (RequestVerb::Resource(Verb::Watch), "large") => {
                     json(body::stream(Large { frames, left: LARGE_FRAMES }))
                 }

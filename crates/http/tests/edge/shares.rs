@@ -1,6 +1,7 @@
-//! Shares of users: a user that takes all it can get leaves room for others, for administrators and for health checks.
+//! Shares of users: a user that takes all it can get leaves capacity for others, for administrators and for health
+//! checks.
 //!
-//! Each test is a user that takes much of one thing over real connections, beside clients that have to be answered.
+//! In each test one user takes much of one resource over real connections, while other clients must get answers.
 
 use std::time::Duration;
 
@@ -56,7 +57,7 @@ async fn a_user_with_its_share_of_connections_gets_no_more_and_others_do() {
         let mut other = server.connect(Protocol::Http2, credentials).await;
         assert_eq!(other.get(path).await.status, 200, "{credentials:?}");
     }
-    // A connection on which nothing is under way gives way to a new one of its user.
+    // A connection without a request is evicted for a new one of its user.
     let (mut idle, watch) = held.remove(3);
     drop(watch);
     let mut new = server.connect(Protocol::Http2, ANN).await;
@@ -87,7 +88,7 @@ async fn users_that_take_all_connections_keep_out_neither_health_checks_nor_anyb
     assert!(known <= 64.0, "{known} connections");
 }
 
-/// Anyone can make a certificate. One that no authority has signed makes its client no user.
+/// Anyone can create a certificate. One of an untrusted authority does not authenticate its client.
 #[tokio::test]
 async fn certificates_of_other_authorities_take_no_more_connections_than_none() {
     let server = with_connections(16).await;
@@ -121,7 +122,7 @@ async fn an_answer_that_waits_for_its_client_lends_its_seats_and_goes_on_with_th
     }
 }
 
-/// Two users who never read their lists once kept all others out for as long as they liked.
+/// Two users who never read their lists once blocked all others without a time limit.
 #[tokio::test]
 async fn users_who_do_not_read_their_lists_keep_out_no_others() {
     let server = narrow(4, Limits { unread: Duration::from_secs(30), ..Limits::default() }).await;
@@ -150,7 +151,7 @@ async fn an_answer_that_is_taken_too_slowly_is_cut() {
     let mut list = ann.open(LARGE).await.into_body();
     soon("the end of the list", async {
         while next_frame(&mut list).await.unwrap().is_ok() {
-            // Each piece is taken long before an answer of which nothing is taken is given up.
+            // Each piece is read long before the timeout of unread responses.
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     })
@@ -180,7 +181,7 @@ async fn a_user_with_its_share_of_watches_gets_no_more_and_others_do() {
     assert!(number(&server, r#"keelson_shares_refused_total{resource="watches"}"#).await >= 1.0);
 }
 
-/// A watch with a query looks into objects at each change.
+/// A watch with a query evaluates objects at each change.
 #[tokio::test]
 async fn watches_with_queries_count_as_several() {
     let flow = FlowLimits { watches: 400, ..FlowLimits::default() };
@@ -195,7 +196,7 @@ async fn watches_with_queries_count_as_several() {
     assert_eq!(ann.beside().open(WATCH).await.status(), 200, "two plain ones are left");
 }
 
-/// A watch keeps its selectors, whose requirements take a hundred times the bytes that state them.
+/// A watch keeps its selectors. Their parsed requirements need a hundred times as many bytes as their text.
 #[tokio::test]
 async fn watches_with_long_selectors_count_as_several() {
     let flow = FlowLimits { watches: 400, ..FlowLimits::default() };
@@ -211,7 +212,7 @@ async fn watches_with_long_selectors_count_as_several() {
     assert_eq!(ann.beside().open(WATCH).await.status(), 200, "plain ones are left");
 }
 
-/// A client that sends its bodies little by little, or never to their end, holds no seat that others need.
+/// A client that sends its bodies slowly, or never completely, must hold no seat that others need.
 #[tokio::test]
 async fn bodies_that_do_not_arrive_hold_no_seats() {
     let server = narrow(1, Limits::default()).await;
@@ -225,7 +226,7 @@ async fn bodies_that_do_not_arrive_hold_no_seats() {
         let mut client = server.connect(Protocol::Http2, credentials).await;
         assert_eq!(client.send("POST", MAPS, &[], "{}").await.status, 201, "{credentials:?}");
     }
-    // Of bodies that arrive slowly a user has a share as well.
+    // Each user also has only a share of slow bodies.
     let mut more = Vec::new();
     for _ in 0..3 {
         let other = server.connect(Protocol::Http2, ANN).await;

@@ -1,6 +1,7 @@
-//! The settings of audit, and which of them can't be: refused before a server starts, in upstream's words.
+//! The settings of audit. Invalid ones are refused before the server starts, with upstream's error texts.
 //!
-//! Defaults are upstream's, but for the log, whose mode is `batch` here: no request waits for it unless that is asked for.
+//! Defaults are upstream's, except for the mode of the log. It is `batch`, so that no request waits for the log by
+//! default.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -13,7 +14,7 @@ use super::mode_named;
 /// The settings of audit.
 #[derive(Clone, Debug, Default)]
 pub struct AuditConfig {
-    /// The policy; nothing is audited without one.
+    /// The policy. Without one there is no audit.
     pub policy_file: Option<PathBuf>,
     /// The log.
     pub log: AuditLogConfig,
@@ -24,26 +25,26 @@ pub struct AuditConfig {
 /// The delivery of events to a backend.
 #[derive(Clone, Copy, Debug)]
 pub struct AuditBackendConfig {
-    /// The mode in which requests wait for it.
+    /// The mode, which determines whether requests wait for this backend.
     pub mode: AuditMode,
     /// The batching of events.
     pub batching: Batching,
-    /// The bounds of events and batches, where there are any.
+    /// The limits of events and batches. `None` for no limits.
     pub truncation: Option<Truncation>,
 }
 
 /// The settings of the log.
 #[derive(Clone, Debug)]
 pub struct AuditLogConfig {
-    /// The file, or `-` for standard output; no log without one.
+    /// The file, or `-` for standard output. No log if absent.
     pub path: Option<PathBuf>,
-    /// The age of older files in days; 0 for no limit.
+    /// The maximum age of rotated files in days. 0 for no limit.
     pub max_age_days: i64,
-    /// The number of older files; 0 for no limit.
+    /// The maximum number of rotated files. 0 for no limit.
     pub max_backups: i64,
-    /// The size at which the next file begins, in megabytes; 0 means 100.
+    /// The size at which the file is rotated, in megabytes. 0 means 100.
     pub max_megabytes: i64,
-    /// True if older files are compressed.
+    /// True if rotated files are compressed.
     pub compress: bool,
     /// The form of a line.
     pub format: AuditLogFormat,
@@ -54,18 +55,18 @@ pub struct AuditLogConfig {
 /// The form of a line of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditLogFormat {
-    /// JSON, with all that is known.
+    /// JSON with the whole event.
     Json,
-    /// Upstream's older one, with the most important.
+    /// Upstream's older text format, with the most important fields.
     Legacy,
 }
 
 /// The settings of the webhook.
 #[derive(Clone, Debug)]
 pub struct AuditWebhookConfig {
-    /// The kubeconfig that says where it is; no webhook without one.
+    /// The kubeconfig with the webhook's address. No webhook if absent.
     pub config_file: Option<PathBuf>,
-    /// The time before a batch is sent a second time.
+    /// The time before the first retry of a batch.
     pub initial_backoff: Duration,
     /// The delivery of events.
     pub backend: AuditBackendConfig,
@@ -73,8 +74,8 @@ pub struct AuditWebhookConfig {
 
 impl Default for AuditLogConfig {
     fn default() -> Self {
-        // Waiting events are written at once, so that a request that waits for them waits briefly. One write has room for many
-        // lines.
+        // Waiting events are written at once, so that a request in a blocking mode waits briefly. One write may have
+        // many lines.
         let batching = Batching { buffer: 10_000, most: 400, wait: Duration::ZERO, throttle: None, at_once: 1 };
         Self {
             path: None,
@@ -101,23 +102,23 @@ impl Default for AuditWebhookConfig {
 }
 
 impl AuditConfig {
-    /// Returns true if events go to standard output, which nothing else may use then.
+    /// Returns true if events are written to standard output. No other output may use it then.
     pub fn writes_to_standard_output(&self) -> bool {
         self.policy_file.is_some() && self.log.is_standard_output()
     }
 }
 
 impl AuditLogConfig {
-    /// Returns true for standard output.
+    /// Returns true if the log is standard output.
     pub(super) fn is_standard_output(&self) -> bool {
         self.path.as_deref() == Some(Path::new("-"))
     }
 }
 
-/// Reads a mode.
+/// Parses a mode.
 ///
 /// # Errors
-/// Which there are, in upstream's words.
+/// Lists the valid modes, in upstream's words.
 pub fn audit_mode(plugin: &str, name: &str) -> Result<AuditMode, String> {
     let allowed = "allowed modes are \"batch,blocking,blocking-strict\"";
     mode_named(name).ok_or_else(|| format!("invalid audit {plugin} mode {name}, {allowed}"))
@@ -136,7 +137,7 @@ impl FromStr for AuditLogFormat {
 }
 
 impl AuditConfig {
-    /// Looks for what can't be.
+    /// Returns an error for invalid settings.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.log.path.is_some() {
             check_backend("log", &self.log.backend)?;

@@ -1,8 +1,8 @@
 //! The audit log: a file that is rotated at a size, as by upstream's library, or standard output.
 //!
-//! A pipe or device is never rotated. Rotated files are compressed and, when they are too many or too old, deleted, beside the
-//! writes. A failed write loses its events, which are counted; the next one opens the file again and begins a new line. A full disk
-//! never ends the server, nor does a slow or absent reader of standard output.
+//! A pipe or device is never rotated. Rotated files are compressed and, if they are too many or too old, deleted, on a
+//! separate thread. A failed write loses its events, which are counted. The next write opens the file again and begins
+//! a new line. Neither a full disk nor a slow or absent reader of standard output ends the server.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -26,15 +26,15 @@ use rustix::io::Errno;
 
 use super::config::{AuditLogConfig, AuditLogFormat};
 
-/// The size of a file where the settings say none, as upstream has it.
+/// The size of a file if the settings have none, as upstream.
 const DEFAULT_MEGABYTES: u64 = 100;
 const MEGABYTE: u64 = 1024 * 1024;
-/// The number of bytes compressed at a time, and the level.
+/// The number of bytes compressed in one step, and the gzip level.
 const PIECE_BYTES: usize = 1 << 20;
 const COMPRESSION: u32 = 6;
-/// The time to wait for a reader of standard output, where the stream does not block by itself.
+/// The longest wait for a reader of standard output if the stream is non-blocking.
 const READER_TIME: Duration = Duration::from_secs(5);
-/// The interval of attempts meanwhile.
+/// The interval of attempts during this wait.
 const TRY_EVERY: Duration = Duration::from_millis(5);
 
 /// A log of audit events.
@@ -49,13 +49,14 @@ enum Writer {
 }
 
 impl AuditLog {
-    /// Opens it; directories that are missing are made.
+    /// Opens the log. Creates missing directories.
     ///
     /// # Errors
-    /// When the file can't be written.
+    /// When the file cannot be written.
     pub(super) fn open(path: &Path, config: &AuditLogConfig) -> io::Result<Self> {
         let writer = if config.is_standard_output() {
-            // Not by way of the buffer that the process has for it: what that holds when a write fails would come out in another line.
+            // Not the process's buffered writer: bytes left in its buffer by a failed write would appear in a later
+            // line.
             Writer::Stdout(Stream::new(File::from(io::stdout().as_fd().try_clone_to_owned()?)))
         } else {
             let mut file = Rotated::new(path, config);
@@ -100,10 +101,10 @@ impl Sink for AuditLog {
     }
 }
 
-/// A stream with a reader.
+/// A stream whose reader may be slow.
 struct Stream<W> {
     out: W,
-    /// True if the last write left a part of a line.
+    /// True if the last write ended within a line.
     is_torn: bool,
 }
 
@@ -117,8 +118,8 @@ impl<W: Write> Stream<W> {
     }
 }
 
-/// Writes lines, and before them the end of one that is torn. Waits for a reader who is slow, also where a stream is one that does not wait
-/// (`O_NONBLOCK`).
+/// Writes lines. If the last write ended within a line, ends that line first. Waits for a slow reader, even if the
+/// stream is non-blocking (`O_NONBLOCK`).
 fn write_lines(out: &mut impl Write, batch: &[u8], is_torn: &mut bool) -> io::Result<()> {
     let end: &[u8] = if *is_torn { b"\n" } else { b"" };
     for mut left in [end, batch] {
@@ -145,16 +146,16 @@ fn write_lines(out: &mut impl Write, batch: &[u8], is_torn: &mut bool) -> io::Re
     Ok(())
 }
 
-/// A file that is put aside when it has grown to a size.
+/// A file that is rotated at a size.
 struct Rotated {
     path: PathBuf,
     most_bytes: u64,
     keeping: Keeping,
     file: Option<File>,
-    /// True for a file with a size, which can be renamed.
+    /// True for a regular file, which can be renamed.
     is_regular: bool,
     bytes: u64,
-    /// True if the last write may have left a part of a line.
+    /// True if the last write may have ended within a line.
     is_torn: bool,
 }
 
@@ -165,7 +166,7 @@ struct Keeping {
     most_age: Option<Duration>,
     most_files: Option<usize>,
     compress: bool,
-    /// True while a thread maintains the files; and true if more is to do since it began.
+    /// True while a thread maintains the files. The second flag is true if there is more to do since the thread began.
     is_busy: Arc<AtomicBool>,
     is_wanted: Arc<AtomicBool>,
 }
@@ -192,7 +193,7 @@ impl Rotated {
             }
             let mut options = OpenOptions::new();
             options.append(true).create(true).mode(0o600);
-            // Opening a pipe would wait for its reader, which may never come.
+            // Opening a pipe would wait for a reader, which may never open it.
             if fs::metadata(&self.path).is_ok_and(|found| found.file_type().is_fifo()) {
                 options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
             }
@@ -203,7 +204,7 @@ impl Rotated {
             let metadata = file.metadata()?;
             self.bytes = metadata.len();
             self.is_regular = metadata.is_file();
-            // A full disk may have ended the server that wrote it.
+            // The server that wrote the file may have stopped within a line, because of a full disk.
             self.is_torn |= self.bytes > 0 && !ends_with_a_line(&self.path, self.bytes).unwrap_or(true);
             self.file = Some(file);
         }
@@ -230,11 +231,11 @@ impl Rotated {
         }
     }
 
-    /// Gives the file the name of the time, and begins another.
+    /// Renames the file after the current time, and opens a new one.
     fn put_aside(&mut self, now: SystemTime) -> io::Result<()> {
         self.file = None;
         let mut time = now;
-        // Two in one millisecond have a name each.
+        // Two rotations within a millisecond need different names.
         let aside = loop {
             let aside = self.keeping.aside(time);
             if !aside.try_exists()? && !with_gz(&aside).try_exists()? {
@@ -250,7 +251,8 @@ impl Rotated {
     }
 }
 
-/// Reads by a handle of its own: a process that holds a pipe open for reading never learns that it has no other reader.
+/// Reads through a separate handle: a process that has a pipe open for reading never learns that there is no other
+/// reader.
 fn ends_with_a_line(path: &Path, bytes: u64) -> io::Result<bool> {
     let mut last = [0];
     File::open(path)?.read_exact_at(&mut last, bytes - 1)?;
@@ -258,11 +260,11 @@ fn ends_with_a_line(path: &Path, bytes: u64) -> io::Result<bool> {
 }
 
 impl Keeping {
-    /// The name of a file that is put aside: `audit-2026-01-02T03-04-05.678.log`.
+    /// The name of a rotated file: `audit-2026-01-02T03-04-05.678.log`.
     fn aside(&self, now: SystemTime) -> PathBuf {
         let (stem, extension) = self.names();
         let mut time = rfc3339_micro(now).replace(':', "-");
-        // Milliseconds, and no zone.
+        // Milliseconds, without a time zone.
         time.truncate("2026-01-02T03-04-05.678".len());
         self.path.with_file_name(format!("{stem}-{time}{extension}"))
     }
@@ -273,12 +275,13 @@ impl Keeping {
         (text(self.path.file_stem()).unwrap_or_default(), extension)
     }
 
-    /// Compresses and deletes on a thread of its own, one at a time.
+    /// Compresses and deletes rotated files on a separate thread, of which only one runs.
     fn see_to_it(&self, now: SystemTime) {
         if !self.compress && self.most_age.is_none() && self.most_files.is_none() {
             return;
         }
-        // ORDER: the request is set before the check for a running thread, which checks for requests after it has ended.
+        // ORDER: the flag is set before the check for a running thread. A thread checks the flag after it has ended its
+        // run.
         self.is_wanted.store(true, Ordering::SeqCst);
         if self.is_busy.swap(true, Ordering::SeqCst) {
             return;
@@ -301,7 +304,7 @@ impl Keeping {
 
     fn tidy(&self, now: SystemTime) -> io::Result<()> {
         let mut aside = self.files()?;
-        // By the times in their names, the newest first.
+        // Sorted by the time in the name, newest first.
         aside.sort_unstable_by(|a, b| b.cmp(a));
         let oldest = self.most_age.and_then(|age| now.checked_sub(age)).map(|oldest| self.aside(oldest));
         let oldest = oldest.as_deref().and_then(Path::file_name);
@@ -316,7 +319,7 @@ impl Keeping {
         Ok(())
     }
 
-    /// The files that were put aside.
+    /// The rotated files.
     fn files(&self) -> io::Result<Vec<PathBuf>> {
         let (stem, extension) = self.names();
         let directory = self.path.parent().filter(|directory| !directory.as_os_str().is_empty());
@@ -327,7 +330,7 @@ impl Keeping {
             let time = name.strip_prefix(&stem).and_then(|rest| rest.strip_prefix('-'));
             let time = time.map(|rest| rest.strip_suffix(".gz").unwrap_or(rest));
             let time = time.and_then(|rest| rest.strip_suffix(extension.as_str()));
-            // A file with another form of name belongs to another program.
+            // A file with another name format belongs to another program.
             if time.is_some_and(|time| time.len() == "2026-01-02T03-04-05.678".len() && time.as_bytes()[10] == b'T') {
                 files.push(path);
             }
@@ -343,7 +346,7 @@ fn with_gz(path: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Puts the compressed form of a file in its place.
+/// Replaces a file by its compressed form.
 fn compress(path: &Path) -> io::Result<()> {
     let target = with_gz(path);
     let mut unfinished = target.clone().into_os_string();
@@ -441,7 +444,7 @@ mod tests {
         assert_eq!(line, *b"one\n");
     }
 
-    /// A device that is renamed is one that the whole system misses.
+    /// Renaming a device would remove it from the whole system.
     #[test]
     fn what_is_no_regular_file_is_never_put_aside() {
         let directory = TempDir::new().unwrap();
@@ -493,7 +496,7 @@ mod tests {
         let path = directory.path().join("audit.log");
         let mut log = Rotated::new(&path, &config(&path, |_| {}));
         log.write(b"one\n", time(1)).unwrap();
-        // As a full disk does it: something of the line is there.
+        // A full disk leaves a part of a line.
         log.file = Some(File::open(&path).unwrap());
         assert!(log.write(b"lost\n", time(2)).is_err());
         OpenOptions::new().append(true).open(&path).unwrap().write_all(b"lo").unwrap();
@@ -501,7 +504,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "one\nlo\ntwo\n");
     }
 
-    /// Takes so many bytes at a time, and fails or is not ready where a number is missing.
+    /// Accepts the given number of bytes at each write. `Err` entries fail or are not ready.
     struct Reader {
         taken: Vec<u8>,
         takes: Vec<Result<usize, io::ErrorKind>>,
@@ -522,7 +525,8 @@ mod tests {
     #[test]
     fn a_stream_waits_for_its_reader_and_ends_the_line_that_it_has_torn() {
         use io::ErrorKind::{BrokenPipe, Interrupted, WouldBlock};
-        // The last one first: the first batch goes out although the stream is not ready at times, the second as far as `tw`.
+        // In reverse order: the first batch is written although the stream is not ready at times, the second up to
+        // `tw`.
         let takes = vec![Err(BrokenPipe), Ok(2), Ok(3), Err(WouldBlock), Ok(1), Err(Interrupted), Err(WouldBlock)];
         let mut stream = Stream::new(Reader { taken: Vec::new(), takes });
         stream.write(b"one\n").unwrap();

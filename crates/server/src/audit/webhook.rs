@@ -1,7 +1,7 @@
 //! The audit webhook: posts batches of events to the server of a kubeconfig, and retries failures.
 //!
-//! As upstream, a batch is sent five times in all, after longer and longer waits, whatever the failure is. When the server stops,
-//! nothing is waited for: events that cannot be sent at once are lost, and counted.
+//! As upstream, a batch is sent at most five times, with increasing delays, whatever the failure is. A shutdown waits
+//! for no retry: events that cannot be sent at once are lost, and counted.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -20,22 +20,22 @@ use super::config::AuditWebhookConfig;
 
 /// The timeout of one attempt, as upstream.
 const TIME: Duration = Duration::from_secs(30);
-/// The number of bytes read of a response, whose content does not matter.
+/// The number of bytes read of a response, whose content is ignored.
 const ANSWER_BYTES: usize = 64 << 10;
 
-/// The destination of events.
+/// The webhook that receives the events.
 pub(super) struct AuditWebhook {
-    /// The kubeconfig that says where.
+    /// The kubeconfig with the webhook's address.
     file: PathBuf,
     connection: OnceLock<Result<WebhookConnection, String>>,
     initial_backoff: Duration,
     random: Arc<dyn Random>,
-    /// Cancelled when the server has answered all.
+    /// Cancelled when the server has answered all requests.
     answered: CancellationToken,
 }
 
 impl AuditWebhook {
-    /// The webhook of a kubeconfig, which can't be called yet.
+    /// The webhook of a kubeconfig. It sends nothing before [`connect`](Self::connect).
     pub(super) fn new(
         file: PathBuf,
         config: &AuditWebhookConfig,
@@ -45,13 +45,13 @@ impl AuditWebhook {
         Self { file, connection: OnceLock::new(), initial_backoff: config.initial_backoff, random, answered }
     }
 
-    /// Has it called through `outbound`. Nothing is dialled yet.
+    /// Sets the outgoing connections. Opens none yet.
     pub(super) fn connect(&self, outbound: &Arc<Outbound>) {
         let connect = || WebhookConnection::of_file(&self.file, TIME, outbound).map_err(|error| error.to_string());
         self.connection.get_or_init(connect);
     }
 
-    /// Keeps up with the files that say where it is. Ends where it can't be called.
+    /// Follows changes of the kubeconfig and its files. Ends if the webhook cannot be called.
     pub(super) async fn follow(&self) {
         if let Some(Ok(connection)) = self.connection.get() {
             connection.follow().await;

@@ -1,6 +1,6 @@
-//! Metrics of authentication and authorization: issuers of tokens, webhooks, and the files that name them.
+//! Metrics of authentication and authorization: token issuers, webhooks, and the files that configure them.
 //!
-//! Names are upstream's where it has such metrics.
+//! Names are upstream's if upstream has the metric.
 
 use keelson_access::FileReads;
 use keelson_access_config::{
@@ -12,7 +12,7 @@ use keelson_meta::metering::AtomicHistogram;
 
 use super::{counter, gauge};
 
-/// The numbers of reads of files that take effect when they change.
+/// The counts of reads of files that are applied when they change.
 pub(crate) fn read_samples(files: &[(&'static str, FileReads)]) -> Vec<Sample> {
     let help = "How often what the operator keeps in files was read again, by what it is and whether it could be used";
     let of = |(what, reads): &(&'static str, FileReads)| {
@@ -68,7 +68,7 @@ pub(crate) fn access_samples(issuers: Option<&ConfiguredIssuers>, authorizers: &
     samples
 }
 
-/// The durations of verifying tokens of issuers.
+/// The durations of token verifications, by issuer.
 pub(crate) fn issuer_times(issuers: &ConfiguredIssuers) -> Vec<HistogramSample> {
     let (name, help) = (
         "apiserver_authentication_jwt_authenticator_latency_seconds",
@@ -87,7 +87,7 @@ pub(crate) fn issuer_times(issuers: &ConfiguredIssuers) -> Vec<HistogramSample> 
     all
 }
 
-/// The kept answers of token webhooks.
+/// The cached results of token webhooks.
 fn token_cache_samples() -> Vec<Sample> {
     let of = |name, help, status: &str, value| Sample {
         labels: vec![("status", status.to_owned())],
@@ -111,7 +111,7 @@ fn token_cache_samples() -> Vec<Sample> {
     requests.into_iter().chain(fetches).chain([active]).collect()
 }
 
-/// The times of tokens for webhooks.
+/// The durations of token webhook requests.
 pub(crate) fn token_cache_times() -> Vec<HistogramSample> {
     let (name, help) = (
         "authentication_token_cache_request_duration_seconds",

@@ -1,6 +1,6 @@
 //! Metrics of admission, under upstream's names.
 //!
-//! The registry counts what plugins take; a plugin that is not asked has no series.
+//! The registry measures the durations of plugins. A disabled plugin has no series.
 
 use keelson_admission::{PodSecurityStats, WebhookKey, WebhookStats};
 use keelson_http::metrics::{HistogramSample, Sample};
@@ -46,8 +46,8 @@ pub(crate) fn webhook_times(stats: &WebhookStats) -> Vec<HistogramSample> {
     .collect()
 }
 
-/// The numbers of webhook calls, refusals, failures and fail-open results. Upstream's names of counters without `_total` are
-/// exposed as gauges, which may have them.
+/// The numbers of webhook calls, refusals, failures and fail-open results. Upstream's names of these counters lack
+/// `_total`, so they are exposed as gauges.
 pub(crate) fn webhook_samples(stats: &WebhookStats) -> Vec<Sample> {
     let help = "Calls of a webhook, by the code of what it answered (0: nothing) and whether the request was refused";
     let requests = stats.requests().into_iter().map(|((key, code), count)| {
@@ -85,7 +85,7 @@ pub(crate) fn webhook_samples(stats: &WebhookStats) -> Vec<Sample> {
     requests.chain(rejections).chain(open).chain(excluded).collect()
 }
 
-/// The decisions of pod security about pods of namespaces that have a standard, and writes that are exempt.
+/// The decisions of pod security for pods in namespaces with a standard, and the number of exempt writes.
 pub(crate) fn pod_security_samples(stats: &PodSecurityStats) -> Vec<Sample> {
     let help = "Decisions of pod security, by the standard and what is done about it";
     let decisions = stats.decisions().into_iter().map(|(decision, count)| {

@@ -1,6 +1,6 @@
-//! The requests of this server to webhooks and aggregated servers, under the names of Kubernetes' own client.
+//! The requests of this server to webhooks and aggregated servers, with the metric names of Kubernetes' client-go.
 //!
-//! A host has series as long as a configuration names it.
+//! A host has series while a configuration contains it.
 
 use keelson_http::metrics::{HistogramSample, MetricKind, Sample};
 use keelson_meta::metering::AtomicHistogram;
@@ -8,7 +8,7 @@ use keelson_outbound::{CertificateFaults, MethodMeter, NO_RESPONSE, OutboundStat
 
 use super::counter;
 
-/// The code of requests without a response.
+/// The code label of requests without a response.
 const ERROR: &str = "<error>";
 
 /// A family of histograms by host and verb.
@@ -32,7 +32,7 @@ const HISTOGRAMS: [Histograms; 3] = [
     ),
 ];
 
-/// The counts of requests and repeats, and of refused certificates.
+/// The numbers of requests, retries and rejected certificates.
 pub(crate) fn client_samples(stats: &OutboundStats) -> Vec<Sample> {
     let hosts = stats.hosts();
     let by_code = |name, help, label: &'static str, counts: fn(&MethodMeter) -> Vec<(u16, u64)>| {
@@ -81,7 +81,7 @@ fn code_text(code: u16) -> String {
     if code == NO_RESPONSE { ERROR.to_owned() } else { code.to_string() }
 }
 
-/// The times and sizes of requests.
+/// The durations and sizes of requests.
 pub(crate) fn client_histograms(stats: &OutboundStats) -> Vec<HistogramSample> {
     let hosts = stats.hosts();
     let mut samples = Vec::new();

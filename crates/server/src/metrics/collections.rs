@@ -1,6 +1,6 @@
-//! The families of the watch cache and of lists, by resource, under upstream's names.
+//! The metrics of the watch cache and of lists, by resource, with upstream's names.
 //!
-//! One cache follows the whole store, so that each collection has the counts of its own events, loads and lists.
+//! One cache follows the whole store, but each collection counts its own events, loads and lists.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use keelson_http::metrics::{HistogramSample, MetricKind, Sample};
 use keelson_meta::metering::AtomicHistogram;
 use keelson_registry::{Registry, StoredCollection};
 
-/// A revision in metrics has so many digits at the most, since a floating point number holds no more.
+/// A revision in metrics is reduced modulo this number, since a floating point number holds no more digits.
 const REVISION_MODULUS: u64 = 1_000_000_000_000_000;
 
 /// The labels of a resource: group and plural name.
@@ -26,7 +26,7 @@ fn collections(registry: &Registry) -> Vec<(ResourceLabels, Arc<StoredCollection
     named.collect()
 }
 
-/// A family by resource: its name, its help, how it behaves, and its value.
+/// A family by resource: its name, help text, metric kind, and value.
 type Family = (&'static str, &'static str, MetricKind, fn(&CollectionCounts) -> u64);
 
 const FAMILIES: [Family; 7] = [
@@ -116,7 +116,7 @@ fn gauges(registry: &Registry, collections: &Collections) -> Vec<Sample> {
     versions.chain(kept).chain(sizes).collect()
 }
 
-/// The outcomes of comparisons with the store, and of reads that need the newest state.
+/// The results of comparisons with the store, and of consistent reads.
 fn consistency(collections: &Collections) -> Vec<Sample> {
     let outcome = |name, help, outcomes: &[(&'static str, &str)], value: fn(&CollectionCounts) -> u64| {
         let of = |(labels, collection): &([(&'static str, String); 2], Arc<StoredCollection>)| {
@@ -144,7 +144,7 @@ fn consistency(collections: &Collections) -> Vec<Sample> {
     samples
 }
 
-/// The lists, by where they were read and by index.
+/// The numbers of lists, by source and by index.
 fn lists(collections: &Collections) -> Vec<Sample> {
     let counter = |name, help, labels: Vec<(&'static str, String)>, value: u64| Sample {
         name,
@@ -163,7 +163,7 @@ fn lists(collections: &Collections) -> Vec<Sample> {
         let counts = collection.cached.counts();
         for index in ListIndex::ALL {
             let of_index = &counts.lists[index as usize];
-            // Most collections are listed without an index alone.
+            // Most collections are listed only without an index.
             if index != ListIndex::None && of_index.lists.get() == 0 {
                 continue;
             }
@@ -191,12 +191,12 @@ fn lists(collections: &Collections) -> Vec<Sample> {
     [cached, cached_fetched, total, fetched, evaluated, returned].concat()
 }
 
-/// The places where lists are read, in upstream's words: every store is an etcd to it.
+/// The sources of lists, with upstream's names: any store counts as etcd.
 const CACHE: &str = "watchcache";
 const STORE: &str = "etcd";
 const LISTS: &str = "Lists, by resource, by where they were read and by index";
 
-/// The times for which lists waited until the cache was fresh enough.
+/// The times that lists waited for the cache to catch up.
 pub(crate) fn collection_times(registry: &Registry) -> Vec<HistogramSample> {
     let of = |(labels, collection): ([(&'static str, String); 2], Arc<StoredCollection>)| {
         let times: &AtomicHistogram = &collection.cached.counts().waits;

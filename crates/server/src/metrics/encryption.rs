@@ -1,6 +1,6 @@
-//! Numbers of encryption at rest, under upstream's names.
+//! Metrics of encryption at rest, with upstream's names.
 //!
-//! Labels are names of keys and providers, and hashes of key IDs and of the configuration, as there.
+//! As upstream, labels are names of keys and providers, and hashes of key ids and of the configuration.
 
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
@@ -57,7 +57,7 @@ pub(crate) fn encryption_samples(metrics: &EncryptionMetrics, server_id: &str) -
     samples
 }
 
-/// The samples of key services.
+/// The metrics of key services.
 fn key_samples(metrics: &EncryptionMetrics, server: &str) -> Vec<Sample> {
     let (mut totals, mut times) = (Vec::new(), Vec::new());
     for (used, provider, key, count, last) in metrics.key_ids() {
@@ -107,7 +107,7 @@ fn key_samples(metrics: &EncryptionMetrics, server: &str) -> Vec<Sample> {
     totals
 }
 
-/// The samples of the file.
+/// The metrics of the configuration file.
 fn reload_samples(metrics: &EncryptionMetrics, server: &str) -> Vec<Sample> {
     let labels = |status: &str| vec![("status", status.to_owned()), ("apiserver_id_hash", server.to_owned())];
     let (mut totals, mut times) = (Vec::new(), Vec::new());
@@ -138,7 +138,7 @@ fn reload_samples(metrics: &EncryptionMetrics, server: &str) -> Vec<Sample> {
     totals
 }
 
-/// The durations of a server.
+/// The durations of encryption and decryption.
 pub(crate) fn encryption_times(metrics: &EncryptionMetrics) -> Vec<HistogramSample> {
     let mut samples = Vec::new();
     for ((used, prefix), times) in metrics.durations.all() {
@@ -175,7 +175,7 @@ fn seconds(time: SystemTime) -> f64 {
     time.duration_since(SystemTime::UNIX_EPOCH).map_or(0., |since| since.as_secs_f64())
 }
 
-/// A hash as upstream writes it.
+/// A hash in upstream's format.
 fn hash(text: &str) -> String {
     let hex: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256:{hex}")

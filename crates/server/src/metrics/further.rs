@@ -1,6 +1,7 @@
-//! Metrics of single parts of the registry: service account tokens, comparisons of objects, addresses and ports of services.
+//! Metrics of single components of the registry: service account tokens, comparisons of objects, addresses and ports of
+//! services.
 //!
-//! Names and labels are kube-apiserver's. Counts are those of the process.
+//! Names and labels are kube-apiserver's. The counts are for the whole process.
 
 use keelson_builtin::{ADDRESS_ALLOCATIONS, AddressUse, AllocationScope, Allocations, PORT_ALLOCATIONS, address_use};
 use keelson_http::metrics::{HistogramSample, Sample};
@@ -9,7 +10,7 @@ use keelson_registry::{COMPARISONS, Registry, TOKEN_USES};
 
 use super::{counter, gauge};
 
-/// The uses of service account tokens.
+/// The numbers of uses of service account tokens.
 pub(crate) fn token_use_samples() -> Vec<Sample> {
     vec![
         counter(
@@ -40,7 +41,7 @@ pub(crate) fn token_use_samples() -> Vec<Sample> {
     ]
 }
 
-/// The times of comparisons that find out whether a write changes more than times.
+/// The durations of comparisons that find out if a write changes more than timestamps.
 pub(crate) fn comparison_times() -> Vec<HistogramSample> {
     let (name, help) = (
         "apiserver_request_timestamp_comparison_time",

@@ -1,6 +1,6 @@
-//! Policies in expressions, match conditions and expressions as such, under upstream's names.
+//! Metrics of admission policies, match conditions and CEL expressions, with upstream's names.
 //!
-//! The counts of policies belong to a server, those of expressions to the process.
+//! The counts of policies are for one server, those of expressions for the whole process.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use keelson_admission::{ConditionKey, PolicyKey, PolicyStats};
 use keelson_http::metrics::{HistogramSample, MetricKind, Sample};
 use keelson_meta::metering::AtomicHistogram;
 
-/// The counts of the expressions of policies, and of errors of match conditions.
+/// The counts of policy expressions, and of errors in match conditions.
 pub(crate) fn policy_samples(stats: &PolicyStats) -> Vec<Sample> {
     let checks = |name, help, all: Vec<(PolicyKey, Arc<AtomicHistogram>)>| {
         let one = move |(key, times): (PolicyKey, Arc<AtomicHistogram>)| Sample {
@@ -35,7 +35,7 @@ pub(crate) fn policy_samples(stats: &PolicyStats) -> Vec<Sample> {
     samples
 }
 
-/// The times of expressions.
+/// The durations of expressions.
 pub(crate) fn policy_times(stats: &PolicyStats) -> Vec<HistogramSample> {
     let mut samples = Vec::new();
     let (name, help) = (
@@ -69,7 +69,7 @@ pub(crate) fn policy_times(stats: &PolicyStats) -> Vec<HistogramSample> {
     samples
 }
 
-/// The times of compiling and evaluating expressions, wherever they stand.
+/// The durations of compiling and evaluating all expressions.
 fn expression_times() -> impl Iterator<Item = HistogramSample> {
     let help = "How long it took to compile an expression, in seconds";
     let compilations = HistogramSample::of(&[&*COMPILATIONS], "apiserver_cel_compilation_duration_seconds", help);

@@ -1,12 +1,12 @@
-//! The queues of controllers, under the names that Kubernetes' work queues have.
+//! The queues of controllers, with the metric names of Kubernetes' work queues.
 //!
-//! Queues of one name are one series.
+//! Queues with the same name are one series.
 
 use keelson_controllers::QueueMeter;
 use keelson_http::metrics::{HistogramSample, MetricKind, Sample};
 use keelson_meta::metering::AtomicHistogram;
 
-/// A family by queue: its name, its help, how it behaves, and its value.
+/// A family by queue: its name, help text, metric kind, and value.
 type Family = (&'static str, &'static str, MetricKind, fn(&QueueMeter) -> f64);
 
 const FAMILIES: [Family; 5] = [
@@ -56,7 +56,7 @@ pub(crate) fn queue_samples() -> Vec<Sample> {
     samples
 }
 
-/// The times of all queues.
+/// The durations of all queues.
 pub(crate) fn queue_times() -> Vec<HistogramSample> {
     let queues = QueueMeter::all();
     let mut samples = Vec::new();

@@ -1,6 +1,6 @@
-//! Metrics of the room that stores take.
+//! Metrics of the space that stores use.
 //!
-//! `keelson_store_full` is there for every store that can be full.
+//! Every store with a size limit has `keelson_store_full`.
 
 use keelson_http::metrics::Sample;
 use keelson_storage::memory::MemoryStore;
@@ -12,7 +12,7 @@ const HISTORY: (&str, &str) =
     ("keelson_store_history_bytes", "Bytes of stored versions that only reads of the past see");
 const FULL: (&str, &str) = ("keelson_store_full", "Whether the store has no room (1): it refuses what adds to it");
 
-/// The room of the embedded store.
+/// The space of the embedded store.
 pub(crate) fn space_samples(stats: SpaceStats) -> Vec<Sample> {
     vec![
         gauge("keelson_store_used_bytes", "Bytes that the embedded store uses of its file", stats.used),
@@ -42,7 +42,7 @@ pub(crate) fn space_samples(stats: SpaceStats) -> Vec<Sample> {
     ]
 }
 
-/// The room of a store in memory.
+/// The space of a store in memory.
 pub(crate) fn memory_samples(store: &MemoryStore) -> Vec<Sample> {
     vec![gauge(HISTORY.0, HISTORY.1, store.history_bytes())]
 }

@@ -1,7 +1,7 @@
-//! Requests to the engine of the store, by operation and resource, and the sizes of resources in it.
+//! Requests to the storage engine, by operation and resource, and the stored sizes of resources.
 //!
-//! The families have the names of kube-apiserver's, which call every engine etcd: its dashboards show the engine of this server. Lists
-//! are answered from the cache, so that few reads are among them.
+//! The metrics have kube-apiserver's names, which call every engine etcd, so its dashboards show this server's engine.
+//! Lists are answered from the cache, so few of these requests are reads.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -20,18 +20,18 @@ static BUCKETS: Buckets = Buckets::of_durations(&[
     3_000_000, 4_000_000, 5_000_000, 6_000_000, 8_000_000, 10_000_000, 15_000_000, 20_000_000, 30_000_000, 45_000_000,
     60_000_000,
 ]);
-/// The most places in the store that are counted one by one. Further ones are counted together.
+/// The maximum number of key prefixes that are counted separately. Further ones are counted together.
 const MOST_PLACES: usize = 5_000;
-/// Places that hold the places of several resources, beside those of groups.
+/// Key prefixes, other than those of groups, that contain the prefixes of several resources.
 const NESTED: [&str; 1] = ["services"];
-/// The beginning of all keys of objects.
+/// The prefix of all object keys.
 const ROOT: &str = "/registry/";
 
 /// The counts of requests to the store.
 #[derive(Debug, Default)]
 pub(crate) struct StoreRequests(RwLock<HashMap<Box<str>, Arc<Place>>>);
 
-/// The counts of requests for keys of one place in the store, by operation.
+/// The counts of requests with one key prefix, by operation.
 #[derive(Debug)]
 struct Place([Counts; StoreOperation::ALL.len()]);
 
@@ -42,7 +42,7 @@ struct Counts {
 }
 
 impl StoreRequests {
-    /// The counts of a place. Few are made after the first minutes.
+    /// The counts of a key prefix. Few are created after the first minutes.
     fn place(&self, name: &str) -> Arc<Place> {
         if let Some(place) = self.0.read().get(name) {
             return place.clone();
@@ -56,7 +56,8 @@ impl StoreRequests {
         places.entry(name.into()).or_insert_with(new).clone()
     }
 
-    /// All places under the names of their resources, in order. A place of no resource that is served is under no name.
+    /// All counts by the resource of their prefix, sorted. A prefix of no served resource is counted under an empty
+    /// name.
     fn by_resource(&self, registry: &Registry) -> BTreeMap<(String, String), Vec<Arc<Place>>> {
         let surface = registry.surface();
         let named = surface.collections().filter_map(|collection| {
@@ -74,7 +75,7 @@ impl StoreRequests {
         found
     }
 
-    /// The numbers of requests and of failed ones.
+    /// The numbers of requests and of failed requests.
     pub(crate) fn samples(&self, registry: &Registry) -> Vec<Sample> {
         let places = self.by_resource(registry);
         let family = |name, help, value: fn(&Counts) -> u64| {
@@ -82,7 +83,8 @@ impl StoreRequests {
             for (operation, index) in StoreOperation::ALL.into_iter().zip(0..) {
                 for (resource, places) in &places {
                     let value: u64 = places.iter().map(|place| value(&place.0[index])).sum();
-                    // A place that was asked has errors too, be it none: a rate needs the first value.
+                    // A prefix with requests also has a sample of errors, even if it is 0, since a rate needs a first
+                    // value.
                     if places.iter().any(|place| place.0[index].times.count() > 0) {
                         let labels = labels(operation, resource);
                         samples.push(Sample { name, help, kind: MetricKind::Counter, labels, value: value as f64 });
@@ -118,7 +120,7 @@ fn labels(operation: StoreOperation, (group, resource): &(String, String)) -> Ve
     vec![("operation", operation.as_str().to_owned()), ("group", group.clone()), ("resource", resource.clone())]
 }
 
-/// The place of a key: the first part behind the root, and the second too where the first is a group or holds others.
+/// The prefix of a key: the first segment after the root. Also the second, if the first is a group or contains others.
 fn place_of(key: &str) -> &str {
     let Some(path) = key.strip_prefix(ROOT) else { return "" };
     let end = |from: usize| path[from..].find('/').map_or(path.len(), |end| from + end);

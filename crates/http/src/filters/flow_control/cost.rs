@@ -1,6 +1,7 @@
-//! The cost of a request: how many seats it takes, and whether it is long work.
+//! The cost of a request: its number of seats, and whether it is long work.
 //!
-//! It is an estimate from the rows and bytes that the registry's counted trees tell, made before anything is read.
+//! The cost is an estimate, made before the request reads any object. It uses the numbers of objects and bytes in the
+//! cache's counted trees.
 
 use http::Method;
 use http::header::{ACCEPT, CONTENT_TYPE};
@@ -17,40 +18,41 @@ const SEAT_BYTES: u64 = 4 * 1024 * 1024;
 /// The number of scanned objects of one seat.
 const SEAT_ROWS: u64 = 5_000;
 
-/// Bodies of more bytes are long work: to read, check and encode takes about a millisecond for each 50 KiB.
+/// Bodies of more bytes are long work: reading, validating and encoding take about a millisecond for each 50 KiB.
 const LONG_BODY_BYTES: usize = 64 * 1024;
-/// To show or change an object of more bytes is.
+/// Reading or changing an object of more bytes is long work.
 const LONG_OBJECT_BYTES: u64 = 128 * 1024;
-/// To make YAML, protobuf or a row of one of more bytes is.
+/// Encoding an object of more bytes as YAML, protobuf or a table row is long work.
 const LONG_MADE_BYTES: u64 = 32 * 1024;
-/// To look at more objects one by one is.
+/// Scanning more objects one by one is long work.
 const LONG_ROWS: u64 = 5_000;
-/// To delete more objects by one request is: some at a time are changed at once.
+/// Deleting more objects in one request is long work, since several are deleted concurrently.
 const LONG_DELETED_ROWS: u64 = 32;
-/// A query above this size counts as its bytes say: selectors of many terms.
+/// Queries of more bytes, such as selectors with many terms, are long work.
 const LONG_QUERY_BYTES: usize = 4 * 1024;
 
-/// Merging a body into an object may take time by the product of their sizes, such as a patch that walks a long list repeatedly. In
-/// bytes times bytes.
+/// The limit for merging a body into an object, as the product of their sizes in bytes. A patch that walks a long list
+/// repeatedly takes time in proportion to that product.
 const LONG_PRODUCT: u64 = 256 << 20;
-/// The same limit for the validation of an object by its schema, in bytes times the number of times that each may be read.
+/// The limit for validating an object by its schema: its bytes times the number of times that each may be read.
 const LONG_JUDGED: u64 = 1 << 20;
-/// The only patches that make much of little: they copy existing values. The operation is written plainly or with escapes.
+/// The only patches whose result may be much larger than the patch: those that copy existing values. The operation may
+/// be written plainly or with escapes.
 const COPYING: (&str, [&[u8]; 2]) = ("application/json-patch+json", [b"copy", b"\\u"]);
-/// Pages that are made when they are asked for, from all that there is.
+/// Pages that are rendered on request, from all metrics or all served resources.
 const LONG_PAGES: [&str; 2] = ["/openapi/", "/metrics"];
 
 /// The body of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sent {
-    /// Its size in bytes, as far as it is known.
+    /// Its size in bytes, or the minimum if the exact size is not known.
     pub(crate) bytes: u64,
-    /// True if it is larger than [`LONG_BODY_BYTES`], or makes more than its own size.
+    /// True if it is larger than [`LONG_BODY_BYTES`], or may produce an object larger than itself.
     pub(crate) much: bool,
 }
 
 impl Sent {
-    /// Looks at a body, of which no more is read than it takes to tell.
+    /// Measures a body. Reads only as many bytes as the decision needs.
     pub(crate) async fn of(parts: &Parts, body: &mut RequestBody) -> Self {
         if body.is_empty() {
             return Self::default();
@@ -68,7 +70,7 @@ impl Sent {
 pub(crate) struct Cost {
     /// The number of seats that it takes.
     pub(crate) seats: usize,
-    /// True if it may block a thread for too long.
+    /// True if it may block a thread for longer than a short request.
     pub(crate) is_long: bool,
 }
 
@@ -78,7 +80,7 @@ impl Default for Cost {
     }
 }
 
-/// The cost of a request, by what the trees of the cache know of what it is about.
+/// The cost of a request, from the cache's estimate of its objects.
 pub(crate) fn of(info: &RequestInfo, parts: &Parts, about: &Estimate, sent: Sent) -> Cost {
     let is_watch = info.verb == RequestVerb::Resource(Verb::Watch);
     let seats = 1 + about.bytes / SEAT_BYTES + about.looked_at / SEAT_ROWS;
@@ -107,7 +109,8 @@ pub(crate) fn is_copied(parts: &Parts) -> bool {
     !is_made(parts) && !wants_pretty(parts)
 }
 
-/// Returns true if the response is encoded from objects rather than copied: a table, metadata, indented JSON, YAML, protobuf.
+/// Returns true if the response is encoded from objects rather than copied: a table, metadata, indented JSON, YAML,
+/// protobuf.
 fn is_made(parts: &Parts) -> bool {
     parts
         .headers

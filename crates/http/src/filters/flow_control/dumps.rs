@@ -1,6 +1,6 @@
-//! Tables of the levels, queues and requests of this moment for operators, in upstream's form.
+//! The debug tables of upstream's flow control: current levels, queues and requests, for operators.
 //!
-//! Authorization comes before: `nonResourceURLs` of a role name these paths.
+//! Requests are authorized before: the `nonResourceURLs` of a role must name these paths.
 
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime};
@@ -25,7 +25,7 @@ const DETAILS: &str = "includeRequestDetails";
 const MOST_ROWS: usize = 100_000;
 /// The least width of a column.
 const LEAST_WIDTH: usize = 8;
-/// The start of a request that waits, as upstream shows it.
+/// The start time that upstream shows for a waiting request.
 const NEVER: &str = "0001-01-01T00:00:00Z";
 
 const LEVELS: [&str; 10] = [
@@ -51,7 +51,7 @@ const QUEUES: [&str; 9] = [
     "MaxSeatsSum",
     "TotalWorkSum",
 ];
-/// Upstream spells one of them so.
+/// The spelling of each column is upstream's, with its mistakes.
 const REQUESTS: [&str; 10] = [
     "PriorityLevelName",
     "FlowSchemaName",
@@ -67,7 +67,7 @@ const REQUESTS: [&str; 10] = [
 const REQUEST_DETAILS: [&str; 8] =
     ["UserName", "Verb", "APIPath", "Namespace", "Name", "APIVersion", "Resource", "SubResource"];
 
-/// The answer to a request for one of the tables; `None` for another path, and without priority and fairness.
+/// The response for a path of one of the tables. `None` for another path, or without priority and fairness.
 pub(in crate::filters) fn answer(control: &FlowControl, path: &str, parts: &Parts) -> Option<Response<ResponseBody>> {
     let table = path.strip_prefix(PATH).filter(|_| control.is_fair())?;
     let rows = match table {
@@ -137,7 +137,7 @@ fn queues(control: &FlowControl) -> Vec<Vec<String>> {
 fn queue(level: &str, number: u32, state: Option<&QueueState>) -> Vec<String> {
     let count = |of: fn(&QueueState) -> usize| state.map_or(0, of).to_string();
     let waiting_seats = count(|state| state.waiting_seats);
-    // Each seat stands for three milliseconds.
+    // Each seat counts as three milliseconds of work.
     let work = state.map_or(0.0, |state| state.waiting_seats as f64 * 0.003);
     vec![
         level.to_owned(),
@@ -223,7 +223,7 @@ fn details(about: &About) -> [String; 8] {
     ]
 }
 
-/// The rows as a table of columns that end with commas. Names of users may hold anything: line breaks in them become blanks.
+/// The rows as a table whose columns end with commas. Line breaks in user names become blanks.
 fn text(rows: &[Vec<String>]) -> String {
     let clean = |cell: &str| cell.replace(|letter: char| letter.is_control(), " ");
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| clean(cell)).collect()).collect();

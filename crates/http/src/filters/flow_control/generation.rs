@@ -1,7 +1,7 @@
-//! A configuration at work: the flow schemas in the order of their comparison, each with its level.
+//! A configuration in effect: the flow schemas in matching order, each with its level.
 //!
-//! It is immutable. A change makes the next one and keeps the levels, so that requests keep their seats and places. A level without an
-//! object stays until its last request is answered.
+//! It is immutable. A change builds the next configuration and keeps the levels, so that requests keep their seats and
+//! places. A level whose object was deleted stays until its last request ends.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use crate::request_info::RequestInfo;
 const FLOW_SCHEMA_UID: HeaderValue = HeaderValue::from_static("6b65656c-736f-4e00-8000-00666c6f7700");
 const PRIORITY_LEVEL_UID: HeaderValue = HeaderValue::from_static("6b65656c-736f-4e00-8000-006c6576656c");
 
-/// A flow schema at work.
+/// A flow schema in effect.
 #[derive(Debug)]
 pub(in crate::filters) struct Flow {
     pub(super) uid: HeaderValue,
     pub(super) level_uid: HeaderValue,
     pub(super) level: Arc<Level>,
-    /// Its slot in the level.
+    /// Its slot in the level's list of flow schemas.
     pub(super) slot: usize,
     pub(super) distinguisher: Option<Distinguisher>,
     /// The hash of its name.
@@ -37,7 +37,8 @@ pub(in crate::filters) struct Flow {
 }
 
 impl Flow {
-    /// The hash of the flow of a request. It is seeded at random, so that no name can be chosen to share the queues of another.
+    /// The hash of a request's flow. Its seed is random, so that no user can choose a name that shares the queues of
+    /// another.
     pub(super) fn hash(&self, user: &User, info: &RequestInfo) -> u64 {
         match self.distinguisher {
             None => self.seed,
@@ -52,7 +53,7 @@ impl Flow {
 pub(super) struct Generation {
     classifier: Arc<Classifier>,
     flows: Arc<[Arc<Flow>]>,
-    /// By their names.
+    /// The levels, sorted by name.
     pub(super) levels: Vec<Arc<Level>>,
 }
 
@@ -69,7 +70,7 @@ impl Generation {
         self.flows[self.classifier.classify(&request)].clone()
     }
 
-    /// The flow schemas, in the order of their comparison.
+    /// The flow schemas, in matching order.
     pub(super) fn flows(&self) -> impl Iterator<Item = &Flow> {
         self.flows.iter().map(|flow| &**flow)
     }
@@ -78,7 +79,7 @@ impl Generation {
 /// The state that changes of the configuration need.
 #[derive(Debug)]
 pub(super) struct Configured {
-    /// The seats of the server.
+    /// The number of the server's seats.
     server: usize,
     started: Instant,
     hasher: DefaultHashBuilder,
@@ -128,7 +129,7 @@ impl Configured {
         Generation { classifier: Arc::new(Classifier::new(&schemas)), flows, levels: self.by_name() }
     }
 
-    /// Makes, changes and forgets levels, and divides the seats of the server among them.
+    /// Creates, changes and removes levels, and divides the seats of the server among them.
     fn change_levels(&mut self, mut specs: Vec<PriorityLevel>) {
         let named = specs.len();
         let wanted: HashSet<String> = specs.iter().map(|spec| spec.name.clone()).collect();
@@ -153,7 +154,7 @@ impl Configured {
         }
     }
 
-    /// Has levels lend seats to each other. Returns the next configuration if levels are gone.
+    /// Moves lendable seats between levels. Returns the next configuration if levels were removed.
     pub(super) fn adjust(&mut self, current: &Generation) -> Option<Generation> {
         let gone = |level: &Arc<Level>| {
             let state = level.lock();
@@ -187,7 +188,8 @@ fn demand(level: &Level) -> (LevelKind, LevelSeats, keelson_fairness::LevelDeman
     (state.spec.kind, state.seats, state.demand)
 }
 
-/// Adds the mandatory flow schemas and levels that are missing. Whatever objects say, `exempt` leads to the exempt level.
+/// Adds the mandatory flow schemas and levels that are missing. The flow schema `exempt` always leads to the level
+/// `exempt`, whatever its object says.
 fn add_mandatory(schemas: &mut Vec<FlowSchema>, specs: &mut Vec<PriorityLevel>) {
     let has_level = |specs: &[PriorityLevel], name: &str| specs.iter().any(|spec| spec.name == name);
     let missing = defaults::priority_levels().into_iter().filter(|spec| defaults::is_mandatory(&spec.name));

@@ -1,7 +1,8 @@
-//! Seats that a request lends to others while its answer waits for its client.
+//! Seats that a request lends to other requests while its response waits for the client.
 //!
-//! Seats stand for work and memory of the server. An answer that its client does not read does no work, and what it keeps of memory is
-//! bounded by `listener/answers.rs`, which lends the seats of such answers. The body of the answer takes them again before it makes more.
+//! A seat represents work and memory of the server. A response that its client does not read does no work, and
+//! `listener/answers.rs`, which lends the seats of such responses, limits their memory. The body of the response takes
+//! the seats back before it produces more.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,10 +19,10 @@ use super::level::{Asked, Level, Seats};
 use crate::body::{BodyError, ResponseBody};
 use crate::shares::Holder;
 
-/// The longest time for which an answer waits for its seats.
+/// The longest time that a response waits for its seats to come back.
 const RETURN_TIME: Duration = Duration::from_secs(60);
 
-/// The seats of a request, which may be lent. A clone is the same.
+/// The seats of a request, which can be lent. Clones share one state.
 #[derive(Clone, Debug)]
 pub(crate) struct LentSeats(Arc<Lending>);
 
@@ -29,7 +30,7 @@ pub(crate) struct LentSeats(Arc<Lending>);
 struct Lending {
     level: Arc<Level>,
     asked: Asked,
-    /// True if they stand for something that the answer keeps while it waits.
+    /// True if the seats are not lent, because the response holds other resources while it waits.
     is_kept: bool,
     state: Mutex<State>,
 }
@@ -40,17 +41,17 @@ enum State {
         _seats: Seats,
     },
     Lent,
-    /// Nothing is left to be made that takes seats.
+    /// The seats were returned for good: the response produces nothing more that needs them.
     Ended,
 }
 
 impl LentSeats {
-    /// Seats that are lent when the answer waits.
+    /// Seats that are lent while the response waits for its client.
     pub(in crate::filters) fn new(seats: Seats) -> Self {
         Self::of(seats, false)
     }
 
-    /// Seats that are not lent: those of another server, which waits with the answer.
+    /// Seats that are never lent: those of another server, which waits as long as the response does.
     pub(in crate::filters) fn kept(seats: Seats) -> Self {
         Self::of(seats, true)
     }
@@ -60,22 +61,22 @@ impl LentSeats {
         Self(Arc::new(Lending { level, asked, is_kept, state: Mutex::new(State::Held { _seats: seats }) }))
     }
 
-    /// The user that has them.
+    /// The user that holds the seats.
     pub(crate) fn holder(&self) -> Holder {
         self.0.asked.holder
     }
 
-    /// Lends the seats; whether they were held.
+    /// Lends the seats. Returns true if the response held them.
     pub(crate) fn lend(&self) -> bool {
         self.replace(State::Lent, |state| matches!(state, State::Held { .. }) && !self.0.is_kept)
     }
 
-    /// Gives them back for good.
+    /// Returns the seats for good.
     pub(crate) fn end(&self) {
         self.replace(State::Ended, |_| true);
     }
 
-    /// True if they were given back for good.
+    /// Returns true if the seats were returned for good.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(*self.0.state.lock(), State::Ended)
     }
@@ -87,7 +88,7 @@ impl LentSeats {
         }
         let old = std::mem::replace(&mut *state, new);
         drop(state);
-        // ORDER: without the lock: giving seats back grants them to others.
+        // ORDER: dropped without the lock, since returning seats wakes other requests.
         drop(old);
         true
     }
@@ -100,7 +101,7 @@ impl LentSeats {
     async fn take_again(self) -> Result<(), u32> {
         let Lending { level, asked, .. } = &*self.0;
         let seats = level.take_again(asked.clone(), RETURN_TIME).await?;
-        // They may have been given back for good meanwhile.
+        // The seats may have been returned for good meanwhile.
         self.replace(State::Held { _seats: seats }, |state| matches!(state, State::Lent));
         Ok(())
     }
@@ -108,14 +109,14 @@ impl LentSeats {
 
 #[cfg(test)]
 impl LentSeats {
-    /// A seat of a user, of a level with many.
+    /// One seat of a user, in a level with many.
     pub(crate) async fn one(holder: Holder) -> Self {
         let seats = Level::of_seats(100, 0).take(Asked::of_test(holder), Duration::ZERO).await;
         Self::new(seats.expect("it is free"))
     }
 }
 
-/// The body of an answer that is made only while its seats are held.
+/// The body of a response that produces frames only while it holds its seats.
 pub(in crate::filters) struct SeatedBody {
     inner: ResponseBody,
     seats: LentSeats,

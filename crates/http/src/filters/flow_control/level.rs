@@ -1,7 +1,7 @@
-//! A priority level at work: its queues, its requests, and what is counted of them, behind one lock.
+//! A priority level in effect: its queues, requests and counts, behind one lock.
 //!
-//! A request that finds room takes the lock once and allocates nothing. One that waits is sent its seats. A request that goes away
-//! takes its place out of the queue, and seats that were sent to it go back.
+//! A request that gets seats at once takes the lock once and allocates nothing. A waiting request receives its seats
+//! through a channel. A request that is cancelled leaves the queue, and returns seats that were already sent to it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout};
 use super::numbers::{FlowNumbers, Rejection};
 use crate::shares::Holder;
 
-/// One request takes at most one in so many of the seats of its level.
+/// One request takes at most one in this many of its level's seats.
 const REQUEST_PART: usize = 4;
 
 /// A level.
@@ -38,12 +38,12 @@ pub(super) struct State {
     pub(super) seats: LevelSeats,
     pub(super) demand: LevelDemand,
     pub(super) period: keelson_fairness::DemandPeriod,
-    /// True for a level without an object, whose last requests are answered.
+    /// True for a level whose object was deleted, until its last request ends.
     pub(super) is_quiescing: bool,
-    /// Places of requests with seats. Free ones are used again.
+    /// The requests with seats, by slot. Free slots are reused.
     executing: Vec<Option<Executing>>,
     free: Vec<usize>,
-    /// The flow schemas of the level, by slots that stay theirs while they have requests.
+    /// The flow schemas of the level, by slot. A flow schema keeps its slot while it has requests.
     flows: Vec<FlowSlot>,
     retry: RetryAfter,
 }
@@ -51,9 +51,9 @@ pub(super) struct State {
 #[derive(Debug)]
 pub(super) struct FlowSlot {
     pub(super) name: String,
-    /// True while the flow schema leads to this level.
+    /// True while the flow schema refers to this level.
     is_in_use: bool,
-    /// Made with the first request.
+    /// The metrics, created by the first request.
     pub(super) numbers: Option<Box<FlowNumbers>>,
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Executing {
     pub(super) seats: usize,
 }
 
-/// A request as operators see it. To clone its parts allocates nothing.
+/// A request as the debug tables show it. Cloning its fields allocates nothing.
 #[derive(Clone, Debug)]
 pub(in crate::filters) struct About {
     pub(super) user: Arc<User>,
@@ -85,7 +85,7 @@ pub(in crate::filters) struct About {
     pub(super) is_watch: bool,
 }
 
-/// What a request asks of a level.
+/// The seats that a request needs from a level.
 #[derive(Clone, Debug)]
 pub(in crate::filters) struct Asked {
     /// The slot of its flow schema.
@@ -97,7 +97,7 @@ pub(in crate::filters) struct Asked {
     pub(super) about: About,
 }
 
-/// Seats that a request has, until this is dropped.
+/// The seats of a request. Dropping this returns them.
 #[derive(Debug)]
 pub(crate) struct Seats {
     level: Arc<Level>,
@@ -115,7 +115,7 @@ impl Seats {
         self.waited
     }
 
-    /// The level, and what has to be asked of it for the same seats again.
+    /// The level, and the arguments to take the same seats again.
     pub(super) fn origin(&self) -> (Arc<Level>, Asked) {
         let about = self.level.lock().executing[self.place].as_ref().map(|executing| executing.about.clone());
         let about = about.expect("a request with seats has a place");
@@ -176,7 +176,7 @@ impl Level {
         self.started.elapsed()
     }
 
-    /// Changes the level to a new spec. Flow schemas get their slots afterwards.
+    /// Changes the level's spec. [`slots`](Self::slots) must be called afterwards.
     pub(super) fn configure(self: &Arc<Self>, spec: PriorityLevel, seats: LevelSeats, is_quiescing: bool) {
         {
             let mut state = self.lock();
@@ -191,7 +191,7 @@ impl Level {
         self.dispatch();
     }
 
-    /// Lends or borrows seats.
+    /// Sets the number of seats after lending or borrowing.
     pub(super) fn limit(self: &Arc<Self>, seats: usize) {
         {
             let mut state = self.lock();
@@ -205,7 +205,7 @@ impl Level {
         self.dispatch();
     }
 
-    /// The slots of flow schemas, in their order.
+    /// The slots of these flow schemas, in their order.
     pub(super) fn slots<'n>(&self, names: impl Iterator<Item = &'n str>) -> Vec<usize> {
         let mut state = self.lock();
         let known = state.flows.iter().enumerate().map(|(slot, flow)| (flow.name.clone(), slot));
@@ -241,7 +241,7 @@ impl Level {
         slots.into_iter().map(Option::unwrap_or_default).collect()
     }
 
-    /// Takes seats for a request, for which it waits for at most `patience`.
+    /// Takes seats for a request. Waits for them for at most `patience`.
     ///
     /// # Errors
     /// The seconds after which the client may try again.
@@ -249,7 +249,7 @@ impl Level {
         self.wait(asked, patience, false).await
     }
 
-    /// Takes seats again for an answer that had them before.
+    /// Takes seats again for a response that had them before.
     ///
     /// # Errors
     /// As [`take`](Self::take).
@@ -269,7 +269,7 @@ impl Level {
         };
         let begun = self.now();
         let mut guard = WaitGuard { level: self, place, slot, begun, why: Rejection::Cancelled };
-        // Others may wait for seats that this one does not need.
+        // Seats that this request does not need may be enough for others.
         self.dispatch();
         let outcome = match timeout(patience, &mut granted).await {
             Ok(outcome) => outcome.ok(),
@@ -279,7 +279,7 @@ impl Level {
             }
         };
         drop(guard);
-        // They may have been sent in the last moment.
+        // The seats may have been sent at the moment of the timeout.
         match outcome.or_else(|| granted.try_recv().ok()) {
             Some(mut seats) => {
                 seats.waited = self.now().saturating_sub(begun);
@@ -361,7 +361,7 @@ impl Level {
         Seats { level: self.clone(), asked_slot: slot, flow, holder, seat, place, waited: Duration::ZERO }
     }
 
-    /// Gives seats to requests that wait, as long as there are enough.
+    /// Gives seats to waiting requests while there are enough.
     fn dispatch(self: &Arc<Self>) {
         let mut grants = SmallVec::<[(oneshot::Sender<Seats>, Seats); 4]>::new();
         {
@@ -377,7 +377,7 @@ impl Level {
             }
         }
         for (grant, seats) in grants {
-            // ORDER: without the lock: seats of a request that has gone away go back through it.
+            // ORDER: sent without the lock: if the request was cancelled, dropping its seats takes the lock.
             drop(grant.send(seats));
         }
     }
@@ -417,7 +417,7 @@ impl FlowSlot {
     }
 }
 
-/// The limits of a level that has so many seats now.
+/// The queue limits of a level with this many seats.
 fn limits(spec: &PriorityLevel, seats: usize) -> Limits {
     let none = Limits { seats: Some(seats), queues: 0, hand_size: 1, queue_length: 0 };
     match spec.kind {
@@ -432,7 +432,7 @@ fn limits(spec: &PriorityLevel, seats: usize) -> Limits {
     }
 }
 
-/// Takes a request out of the queue when it no longer waits.
+/// Removes a request from the queue if its future is dropped while it waits.
 struct WaitGuard<'a> {
     level: &'a Arc<Level>,
     place: Place,
@@ -452,7 +452,7 @@ impl Drop for WaitGuard<'_> {
             numbers.waiting_seats -= asked.seats as u64;
             numbers.reject(self.why, now.saturating_sub(self.begun));
         }
-        // It may have kept others waiting.
+        // The cancelled request may have blocked others behind it.
         self.level.dispatch();
     }
 }

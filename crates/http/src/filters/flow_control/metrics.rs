@@ -1,4 +1,5 @@
-//! The metrics of flow control, in upstream's names: seats and requests of each level, and the times of waiting and holding.
+//! The metrics of flow control, with upstream's names: seats and requests of each level, and the times that requests
+//! wait for seats and hold them.
 //!
 //! A flow schema without requests has no samples.
 
@@ -11,10 +12,10 @@ use crate::metrics::{HistogramSample, MetricKind, Sample};
 
 /// A family of gauges by level: its name, its help, and its value.
 type LevelFamily = (&'static str, &'static str, fn(&State) -> f64);
-/// A family by flow schema: its name, its help, how it behaves, and its value.
+/// A family by flow schema: its name, help text, metric kind, and value.
 type FlowFamily = (&'static str, &'static str, MetricKind, fn(&FlowNumbers) -> u64);
 
-/// The seats that a level has at this moment; for one without a limit those that it uses.
+/// The current seats of a level. For a level without a limit, the seats in use.
 fn current(state: &State) -> f64 {
     state.queues.limits().seats.unwrap_or_else(|| state.queues.totals().seats_in_use) as f64
 }
@@ -81,7 +82,7 @@ const OF_FLOWS: [FlowFamily; 5] = [
     }),
 ];
 
-/// The numbers of the flow schemas that had requests, by level and flow schema.
+/// The metrics of the flow schemas that had requests, by level and flow schema.
 fn flows(control: &FlowControl) -> Vec<(String, String, FlowNumbers)> {
     let mut flows = Vec::new();
     for level in control.levels() {
@@ -136,7 +137,7 @@ pub(in crate::filters) fn samples(control: &FlowControl) -> Vec<Sample> {
     samples
 }
 
-/// The requests that wait, by whether they change something.
+/// The number of waiting requests, read-only and mutating.
 fn waiting(control: &FlowControl) -> [Sample; 2] {
     let (mut reads, mut writes) = (0_u64, 0_u64);
     for level in control.levels() {

@@ -36,13 +36,13 @@ impl<const N: usize> Numbers<N> {
         self.sum += number;
     }
 
-    /// The ends of the buckets with how many numbers each has that those before have not.
+    /// The upper end of each bucket, and the number of values in that bucket alone.
     pub(super) fn buckets(&self) -> Vec<(f64, u64)> {
         self.ends.into_iter().zip(self.counts).collect()
     }
 }
 
-/// The reason for which a request got no seats.
+/// The reason why a request got no seats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rejection {
     NoSeat,
@@ -70,12 +70,13 @@ pub(super) struct FlowNumbers {
     pub(super) waiting: u64,
     pub(super) waiting_seats: u64,
     rejected: [u64; Rejection::ALL.len()],
-    /// The times of waiting for seats, of waiting in vain, and of holding seats: of watches apart.
+    /// The times that requests waited for seats, waited without getting any, and held seats. Watches are counted
+    /// separately.
     pub(super) waits: Numbers<TIME_ENDS>,
     pub(super) vain_waits: Numbers<TIME_ENDS>,
     pub(super) executions: Numbers<TIME_ENDS>,
     pub(super) watches: Numbers<TIME_ENDS>,
-    /// The seats of requests that were given some, and the requests in the queue behind each one that waits.
+    /// The seats of requests that got some, and the length of the queue at each arrival that waits.
     pub(super) costs: Numbers<COST_ENDS>,
     pub(super) queue_lengths: Numbers<LENGTH_ENDS>,
 }

@@ -1,4 +1,4 @@
-//! Flow control as the filters see it: levels of requests, changes of the configuration, lending.
+//! Flow control as the filters use it: levels of requests, changes of the configuration, lending.
 //!
 //! Attacks by flow schemas are here, since they need thousands of them.
 
@@ -73,7 +73,7 @@ async fn a_watch_takes_seats_for_what_it_begins_with() {
     assert_eq!(in_use(), 0);
 }
 
-/// Whatever is stored, administrators have seats, and all other requests have a flow.
+/// Whatever objects are stored, administrators get seats, and all other requests have a flow.
 #[tokio::test]
 async fn no_configuration_locks_administrators_out() {
     let control = FlowControl::new(FlowLimits::default());
@@ -153,7 +153,7 @@ async fn idle_levels_lend_their_seats_to_busy_ones() {
         held.push(waiting.await.unwrap());
     }
     drop(held);
-    // Its demand falls slowly, but its seats never below those that it does not lend.
+    // Its demand falls slowly, but it always keeps the seats that it does not lend.
     control.adjust();
     assert!(level.lock().queues.limits().seats.unwrap() >= 2);
 }
@@ -174,7 +174,7 @@ async fn without_fairness_two_numbers_bound_all_but_administrators() {
     assert!(take(&control, &ann, ("GET", "/healthz")).await.is_ok());
 }
 
-/// A user who may write flow schemas does not slow down the requests of others by their number.
+/// A user with write access to flow schemas must not slow down the requests of others by creating many.
 #[test]
 fn ten_thousand_flow_schemas_are_compared_in_a_bounded_time() {
     let control = FlowControl::new(FlowLimits::default());
@@ -202,14 +202,14 @@ fn ten_thousand_flow_schemas_are_compared_in_a_bounded_time() {
     let (ann, root) = (user("ann", &[AUTHENTICATED]), user("root", &["system:masters", AUTHENTICATED]));
     let begun = std::time::Instant::now();
     for _ in 0..100 {
-        // Those for another resource are not looked at.
+        // Flow schemas for another resource are not compared.
         assert_eq!(
             level_name(&control, &ann, &Method::GET, "/api/v1/namespaces/a/secrets/s").as_deref(),
             Some("global-default")
         );
         assert_eq!(level_name(&control, &root, &Method::GET, "/api/v1/namespaces/a/pods/p").as_deref(), Some("exempt"));
     }
-    // All are looked at: some hundred microseconds each, without optimization some more.
+    // All are compared: some hundred microseconds for each request, more without optimization.
     for _ in 0..10 {
         assert!(level_name(&control, &ann, &Method::GET, "/api/v1/namespaces/a/pods/p").is_some());
     }

@@ -1,12 +1,13 @@
 //! Encodes large lists ahead of the stream, in blocks, on all cores.
 //!
-//! It knows no shapes and no encodings. Blocks are sent in the order of their items. One list has at most [`BLOCKS_AHEAD`] blocks
-//! in work or waiting to be sent, however large it is and however slow its client. All lists together have at most one block in
-//! work for each core.
+//! The module is independent of forms and encodings. Blocks are sent in the order of their items. One list has at most
+//! [`BLOCKS_AHEAD`] blocks in work or waiting to be sent, however large it is and however slow its client. All lists
+//! together have at most one block in work for each core.
 //!
-//! Blocks run on threads beside those of requests, so that requests keep their part of every core. A list without a share encodes
-//! in its own task, as small lists do. Only heavy blocks, such as one large object, wait for a share, since they would block the
-//! task's thread. When a body is dropped, its pending blocks are dropped.
+//! Blocks run on threads beside those of requests, so that requests keep their part of every core. A core's permit is
+//! called a share. A list that gets no share encodes its blocks in its own task, as small lists do. Only a heavy block,
+//! such as one large object, waits for a share, since it would block the task's thread. When a body is dropped, its
+//! pending blocks are dropped.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -29,26 +30,28 @@ use super::{Batch, GZIP_LEVEL, Source, bytes_of};
 use crate::body::BodyError;
 use crate::handlers::render::ListWriter;
 
-/// Lists of fewer bytes in JSON are made as they are sent: handing blocks about would take longer for a chunk of 500 pods.
+/// Lists with less JSON are encoded in their own task, since moving blocks between threads would cost more for a chunk
+/// of 500 pods.
 pub(in crate::handlers) const AHEAD_FROM_BYTES: u64 = 4 * 1024 * 1024;
-/// About how many bytes of stored objects a block is made of: enough that to wake a thread takes little of the time it works.
+/// The approximate size of a block's stored objects. It is so large that waking a thread costs little in comparison.
 pub(super) const BLOCK_BYTES: usize = 128 * 1024;
-/// Work on more bytes than this is heavy: it takes some milliseconds.
+/// Work on more bytes than this is heavy: it takes several milliseconds.
 pub(in crate::handlers) const HEAVY_BYTES: u64 = 256 * 1024;
 /// The number of blocks of one list in work or waiting to be sent.
 pub(super) const BLOCKS_AHEAD: usize = 4;
 
-/// One for each thread that the runtime was given, for all lists together.
+/// The shares of all lists together, one for each thread of the runtime.
 static SHARES: LazyLock<Arc<Semaphore>> =
     LazyLock::new(|| Arc::new(Semaphore::new(tokio::runtime::Handle::current().metrics().num_workers())));
 
-/// The next part; `None` at the end.
+/// The next frame or block. `None` at the end.
 type Polled<T> = Poll<Result<Option<T>, BodyError>>;
 
-/// Work that was handed to another thread, or is to be.
+/// Work that runs on another thread, or waits for one.
 type UnderWay<T> = BoxFuture<'static, Result<T, JoinError>>;
 
-/// Begins the work on another thread if there is a share left for it, or has it wait for one where it is heavy; gives it back otherwise.
+/// Starts the work on another thread if a share is free. Heavy work waits for a share. Other work is returned to the
+/// caller.
 fn begin<T: Send + 'static, F: FnOnce() -> T + Send + 'static>(bytes: u64, work: F) -> Result<UnderWay<T>, F> {
     match SHARES.clone().try_acquire_owned() {
         Ok(share) => Ok(on_a_thread(share, work).boxed()),
@@ -68,20 +71,20 @@ fn on_a_thread<T: Send + 'static>(
     share: OwnedSemaphorePermit,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> AbortOnDropHandle<T> {
-    // Not a task: those that a task begins run on its own thread, unless another thread has nothing to do.
+    // Not a task: a runtime thread keeps the tasks that it spawns, unless another thread is idle.
     AbortOnDropHandle::new(tokio::task::spawn_blocking(move || {
         let _share = share;
         work()
     }))
 }
 
-/// The result of work on so many bytes: done here after others had their turn, or on another thread where it is heavy.
+/// Runs work on this many bytes: here, after other tasks had a turn, or on another thread if it is heavy.
 ///
 /// # Panics
 /// When the work does.
 pub(in crate::handlers) async fn done<T: Send + 'static>(bytes: u64, work: impl FnOnce() -> T + Send + 'static) -> T {
     if bytes <= HEAVY_BYTES {
-        // A client that leaves ends it here.
+        // The future is dropped here if the client disconnects.
         tokio::task::yield_now().await;
         return work();
     }
@@ -91,7 +94,7 @@ pub(in crate::handlers) async fn done<T: Send + 'static>(bytes: u64, work: impl 
     }
 }
 
-/// The results of pieces of work, each on so many bytes, in their order, a few of which are done at a time.
+/// The results of several pieces of work, each on this many bytes, in order. At most [`BLOCKS_AHEAD`] run at once.
 ///
 /// # Panics
 /// When the work does.
@@ -103,7 +106,7 @@ where
     stream::iter(work).map(|(bytes, work)| beside(bytes, work)).buffered(BLOCKS_AHEAD)
 }
 
-/// The result of work on so many bytes, which is done on another thread if there is a share left for it, or it is heavy.
+/// Runs work on this many bytes: on another thread if a share is free or the work is heavy, and otherwise here.
 ///
 /// # Panics
 /// When the work does.
@@ -114,7 +117,7 @@ pub(super) fn beside<T: Send + 'static>(
     match begin(bytes, work) {
         Ok(under_way) => outcome(under_way).left_future(),
         Err(work) => async move {
-            // Others have their turn, and a client that leaves ends it.
+            // Other tasks get a turn. The future is dropped here if the client disconnects.
             tokio::task::yield_now().await;
             work()
         }
@@ -122,28 +125,28 @@ pub(super) fn beside<T: Send + 'static>(
     }
 }
 
-/// A list, as it is or as one gzip member, whose blocks are made ahead.
+/// The body of a list, plain or as one gzip member, whose blocks are encoded ahead of the stream.
 pub(in crate::handlers) struct AheadBody {
-    /// Writes what is left; `None` once the last frame is made.
+    /// Writes the rest of the list. `None` once the last frame is complete.
     writer: Option<ListWriter>,
     entries: Entries,
     ahead: VecDeque<Ahead>,
     /// The bytes before the items, until they are sent.
     start: Option<Vec<u8>>,
-    /// The books of the gzip member, if it is one.
+    /// The state of the gzip member, if the list is compressed.
     member: Option<MemberWriter>,
 }
 
-/// A block that was begun.
+/// A block that was started.
 enum Ahead {
     UnderWay(UnderWay<Made>),
     Made(Made),
 }
 
-/// A block, or why one of its items can't be shown.
+/// A block, or the error of one of its items.
 type Made = Result<Block, ApiError>;
 
-/// A made block.
+/// An encoded block.
 enum Block {
     Plain(Vec<u8>),
     Deflated(DeflateBlock),
@@ -153,14 +156,14 @@ impl Ahead {
     fn begin(bytes: u64, work: impl FnOnce() -> Made + Send + 'static) -> Self {
         match begin(bytes, work) {
             Ok(under_way) => Self::UnderWay(under_way),
-            // Others have all shares.
+            // Other lists hold all shares.
             Err(work) => Self::Made(work()),
         }
     }
 }
 
 impl AheadBody {
-    /// `start` is what stands before the items.
+    /// `start` is the part of the list before the items.
     pub(in crate::handlers) fn new(writer: ListWriter, start: Vec<u8>, source: Source, gzip: bool) -> Self {
         let block_bytes = BLOCK_BYTES * writer.ease();
         Self {
@@ -172,7 +175,7 @@ impl AheadBody {
         }
     }
 
-    /// Begins blocks as far as there is room and shares are left.
+    /// Starts blocks until the limit is reached or no share is free.
     fn begin_blocks(&mut self, context: &mut Context<'_>) -> Result<(), BodyError> {
         while self.ahead.len() < BLOCKS_AHEAD && SHARES.available_permits() > 0 {
             let Poll::Ready(Some((bytes, work))) = self.poll_work(context)? else { break };
@@ -181,7 +184,7 @@ impl AheadBody {
         Ok(())
     }
 
-    /// The next block; `None` when there are no more.
+    /// The next block. `None` at the end.
     fn poll_block(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Block>, BodyError>> {
         self.begin_blocks(context)?;
         if self.ahead.is_empty()
@@ -200,7 +203,7 @@ impl AheadBody {
                 }
             },
         };
-        // The other threads go on while this block is sent.
+        // The other threads work while this block is sent.
         self.begin_blocks(context)?;
         Poll::Ready(Ok(Some(made?)))
     }
@@ -282,11 +285,11 @@ impl Body for AheadBody {
     }
 }
 
-/// The entries of a source in blocks.
+/// Collects the entries of a source into blocks.
 struct Entries {
-    /// `None` once it has no more.
+    /// The remaining entries. `None` at the end.
     source: Option<Source>,
-    /// Items that were begun, and how many of them are gathered.
+    /// The current items, and the number of them that are collected.
     batch: Option<(Batch, usize)>,
     gathered: Vec<Arc<Entry>>,
     /// The size of the collected items in bytes.

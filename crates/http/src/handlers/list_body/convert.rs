@@ -1,9 +1,11 @@
 //! Converts the items of a list to the requested version before they are encoded.
 //!
-//! Items are converted in blocks, a few of them ahead of the stream; leaves without need for conversion pass unchanged. The first
-//! block is converted before the head of the response, so that a failure becomes a status. A list of one usual chunk that is small
-//! enough to keep is converted whole before. A later failure breaks the body, which no client takes for the whole. A list that is
-//! measured first is converted twice, a few blocks at a time, rather than kept.
+//! Items are converted in blocks, a few of them ahead of the stream. Leaves that need no conversion pass unchanged. The
+//! first block is converted before the response's status is sent, so that a failure becomes a `Status`. So is a whole
+//! chunk of usual length, if it is small enough to keep in memory.
+//!
+//! A later failure breaks the body, which no client takes for a complete list. A list that is measured first is
+//! converted twice, a few blocks at a time, so that it need not be kept in memory.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -19,15 +21,16 @@ use super::{Batch, Converted, Source, bytes_of};
 
 /// The number of concurrent calls to the converter of one list.
 const CALLS_AHEAD: usize = 2;
-/// A list of at most so many items is converted as a whole before the head of its answer goes out: as many as a usual chunk has.
+/// A list of at most this many items, a usual chunk, is converted before the response's status is sent.
 const WHOLE_OBJECTS: usize = BATCH_OBJECTS;
-/// The number of converted bytes kept before the head is sent. The rest is converted while it is sent.
+/// The maximum size of converted objects that are kept before the status is sent. The rest is converted while it is
+/// sent.
 const WHOLE_BYTES: u64 = 8 << 20;
 
-/// The items with the fields of the view's version. `measured` is true if they are measured before they are sent.
+/// Converts the items to the version of the view. `measured` is true if they are measured before they are sent.
 ///
 /// # Errors
-/// 500 when one of the first cannot be converted.
+/// 500 when one of the first items cannot be converted.
 pub(in crate::handlers) async fn converted(
     source: Source,
     view: &VersionedView,
@@ -35,7 +38,7 @@ pub(in crate::handlers) async fn converted(
 ) -> Result<Source, ApiError> {
     let fits = match &source {
         Source::Chosen(entries) => entries.as_slice().iter().all(|entry| view.fits(&entry.object)),
-        // Leaves remember their measures, which is worth a look at each of them.
+        // Leaves cache their sizes, so checking each of them pays off.
         Source::Range(cursor, _) if measured => all_fit(cursor.clone(), view).await,
         Source::Range(..) | Source::History(_) | Source::Converted { .. } => false,
     };
@@ -50,7 +53,7 @@ pub(in crate::handlers) async fn converted(
     };
     let wanted = if wanted <= WHOLE_OBJECTS { wanted } else { 1 };
     let again = match &source {
-        // A webhook may return something else the next time.
+        // A conversion webhook may return another result the next time.
         _ if !measured || view.asks() => None,
         Source::Range(cursor, bytes) => Some(Source::Range(cursor.clone(), *bytes)),
         Source::Chosen(entries) => Some(Source::Chosen(entries.clone())),
@@ -78,7 +81,7 @@ pub(in crate::handlers) async fn converted(
     Ok(Source::Converted { batches: stream::iter(first).chain(batches).boxed(), bytes, again })
 }
 
-/// The items of a source, converted as far as that is asked of the stream, and a few blocks ahead.
+/// The items of a source, converted on demand and a few blocks ahead.
 fn batches_of(source: Source, view: &VersionedView) -> Converted {
     let ahead = if view.asks() { CALLS_AHEAD } else { BLOCKS_AHEAD };
     let blocks = Blocks { source: Some(source), view: view.clone(), gathered: VecDeque::new(), bytes: 0, behind: None };
@@ -92,17 +95,17 @@ async fn all_fit(cursor: RangeCursor, view: &VersionedView) -> bool {
         if !leaf.entries().iter().all(|entry| view.fits(&entry.object)) {
             return false;
         }
-        // Others have their turn, and a client that leaves ends it.
+        // Other tasks get a turn. The future is dropped here if the client disconnects.
         tokio::task::yield_now().await;
     }
     true
 }
 
-/// Items that follow each other.
+/// Consecutive items.
 enum Block {
-    /// All have the fields of the version.
+    /// Items that all have the requested version.
     Fitting(Batch),
-    /// Some do not.
+    /// Items of which some need conversion.
     Foreign(Vec<Arc<Entry>>),
 }
 
@@ -115,16 +118,16 @@ async fn convert(block: Block, view: VersionedView) -> Result<Batch, ApiError> {
     Ok(Batch::Page(entries))
 }
 
-/// Cuts a source into blocks.
+/// Divides a source into blocks.
 struct Blocks {
-    /// `None` once it has no more.
+    /// The remaining entries. `None` at the end.
     source: Option<Source>,
     view: VersionedView,
-    /// Items for the next blocks, some of which need conversion.
+    /// Items for the next blocks. Some need conversion.
     gathered: VecDeque<Arc<Entry>>,
     /// Their size in bytes.
     bytes: usize,
-    /// Items that fit and come behind those that are gathered.
+    /// Items without need for conversion that follow the collected ones.
     behind: Option<Batch>,
 }
 
@@ -153,7 +156,7 @@ impl Blocks {
         batch.entries().iter().all(|entry| self.view.fits(&entry.object))
     }
 
-    /// The number of objects and bytes of a block.
+    /// The maximum number of objects and of bytes in a block.
     fn limits(&self) -> (usize, usize) {
         if self.view.asks() { (BATCH_OBJECTS, BATCH_BYTES) } else { (usize::MAX, BLOCK_BYTES) }
     }

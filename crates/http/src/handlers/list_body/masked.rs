@@ -1,6 +1,6 @@
-//! Items of which only a part is shown, cut before anything is made of them.
+//! Removes the fields that a mask does not select from the items of a list, before they are encoded.
 //!
-//! They are cut while they are sent, batch by batch: a list with a mask holds no more in memory than one without.
+//! Items are masked while they are sent, batch by batch, so a list with a mask needs no more memory than one without.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use keelson_query::Mask;
 
 use super::{Batch, Source};
 
-/// The items with the fields that the mask leaves.
+/// The items with only the fields that the mask selects.
 pub(in crate::handlers) fn masked(source: Source, mask: Arc<Mask>) -> Source {
     let bytes = source.size_hint();
     let batches = stream::try_unfold((source, mask), async |(mut source, mask)| {
@@ -24,12 +24,12 @@ pub(in crate::handlers) fn masked(source: Source, mask: Arc<Mask>) -> Source {
     Source::Converted { batches: batches.boxed(), bytes, again: None }
 }
 
-/// An entry with what the mask shows of it.
+/// An entry with only the fields that the mask selects.
 pub(in crate::handlers) fn cut(entry: &Entry, mask: &Mask) -> Result<Arc<Entry>, ApiError> {
     Ok(Arc::new(entry.with_object(masked_object(&entry.key, &entry.object, mask)?)))
 }
 
-/// The fields of an object that the mask leaves.
+/// The fields of an object that the mask selects.
 pub(in crate::handlers) fn masked_object(
     key: &str,
     object: &StoredObject,

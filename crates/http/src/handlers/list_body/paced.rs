@@ -1,7 +1,7 @@
-//! A body whose frames are made, and not just copied: others have their turn after each of them.
+//! A body that yields to other tasks after each frame, for frames that are encoded and not just copied.
 //!
-//! A connection takes frames as long as it has room for them, all in one go. To make a frame takes up to a few milliseconds, so a client
-//! that reads fast would otherwise hold a thread for as long as its answer lasts.
+//! A connection polls frames in one go while it has room for them. Encoding a frame takes up to a few milliseconds, so
+//! a client that reads fast would otherwise occupy a thread for the whole response.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -11,7 +11,7 @@ use hyper::body::{Body, Frame, SizeHint};
 
 use crate::body::BodyError;
 
-/// A body that rests after each frame.
+/// A body that yields after each frame.
 pub(in crate::handlers) struct Paced<B> {
     inner: B,
     /// True after a frame, until other tasks have run.

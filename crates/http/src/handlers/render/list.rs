@@ -1,7 +1,7 @@
-//! A list, written item by item: what stands around and between the items, in each shape and encoding.
+//! Encodes a list item by item, with the bytes before, between and after the items, in each form and encoding.
 //!
-//! The shape decides what an item is in JSON, the encoding what becomes of that JSON: two choices that know nothing of
-//! each other. A list in protobuf is measured before its first byte, because its envelope says how long it is.
+//! The form determines an item's JSON, and the encoding converts that JSON. The two are independent. A protobuf list is
+//! measured before its first byte is sent, because its envelope contains its length.
 
 use std::iter;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use super::{Renderer, write_metadata};
 use crate::handlers::list_body::Source;
 use crate::negotiation::{MediaKind, MediaType, ObjectForm};
 
-/// About how many bytes of items are held in JSON at once, of which protobuf is made.
+/// The approximate size of the JSON of items that is in memory at once to be encoded as protobuf.
 const TEXTS_BYTES: usize = 1024 * 1024;
-/// Room for what is added to them, such as revisions.
+/// Additional capacity for bytes that are added to the stored JSON, such as revisions.
 const TEXT_SLACK_BYTES: usize = 16 * 1024;
 
 /// Writes the list of one request.
@@ -29,7 +29,7 @@ pub(in crate::handlers) struct ListWriter {
     texts: Texts,
 }
 
-/// The form of one request's list: everything that writing its items needs.
+/// All properties of one request's list that writing its items needs.
 pub(in crate::handlers) struct ListForm {
     renderer: Renderer,
     frame: Frame,
@@ -43,7 +43,7 @@ enum Frame {
 }
 
 impl ListWriter {
-    /// Begins a list of the items in `source`: the writer, and what stands before the items.
+    /// Begins a list of the items in `source`. Returns the writer, and the bytes before the items.
     ///
     /// # Errors
     /// [`ApiError::Internal`] when an item does not fit its message, which only damaged data can cause.
@@ -52,7 +52,7 @@ impl ListWriter {
         head: &ListHead<'_>,
         source: &mut Source,
     ) -> Result<(Self, Vec<u8>), ApiError> {
-        // Only the lists of whole objects say that nothing follows.
+        // Only lists of whole objects have an empty continue token.
         let meta = ListMeta { continue_token: head.meta.continue_token.filter(|token| !token.is_empty()), ..head.meta };
         let (head, columns) = match renderer.representation.object_form {
             ObjectForm::Whole => (*head, None),
@@ -86,19 +86,20 @@ impl ListWriter {
         Ok((Self { form: Arc::new(ListForm { renderer, frame }), empty: true, texts: Texts::default() }, out))
     }
 
-    /// Returns true if items are sent as their canonical bytes, so that blocks of them can be copied.
+    /// Returns true if items are sent as canonical bytes, so that whole blocks can be copied.
     pub(in crate::handlers) fn is_canonical(&self) -> bool {
         let ListForm { renderer, frame } = &*self.form;
         renderer.representation.object_form == ObjectForm::Whole && matches!(frame, Frame::Json)
     }
 
-    /// Returns true if these items are sent as their canonical bytes: those that name their version must have the requested one.
+    /// Returns true if these items are sent as canonical bytes: those that contain their version must have the
+    /// requested one.
     pub(in crate::handlers) fn shows_as_stored(&self, entries: &[Arc<Entry>]) -> bool {
         let view = &self.form.renderer.view;
         self.is_canonical() && entries.iter().all(|entry| !entry.is_typed_item() || view.is_same(&entry.object))
     }
 
-    /// Returns true if items are copied from stored bytes, so that they cost hardly more than sending them.
+    /// Returns true if items are copied from stored bytes, so that encoding costs hardly more than sending.
     pub(in crate::handlers) fn copies(&self) -> bool {
         let ListForm { renderer, frame } = &*self.form;
         let copied = match renderer.representation.object_form {
@@ -108,7 +109,7 @@ impl ListWriter {
         copied && matches!(frame, Frame::Json)
     }
 
-    /// The number of bytes of items made in the time in which the slowest form makes one.
+    /// The speed of this encoding as a multiple of the slowest encoding's.
     pub(in crate::handlers) fn ease(&self) -> usize {
         match self.form.frame {
             Frame::Protobuf(_) => 4,
@@ -116,17 +117,17 @@ impl ListWriter {
         }
     }
 
-    /// Appends what stands before a block of canonical items that is sent by other means.
+    /// Appends the bytes before a block of canonical items that another path sends.
     pub(in crate::handlers) fn before_block(&mut self, out: &mut Vec<u8>) {
         if !std::mem::take(&mut self.empty) {
             out.push(b',');
         }
     }
 
-    /// Appends the first of these items, at least one, until there are `full` bytes; how many these were.
+    /// Appends the first of these items, at least one, until there are `full` bytes. Returns the number of items.
     ///
     /// # Errors
-    /// 500 when one can't be shown in the version that was asked for.
+    /// 500 when an item cannot be encoded in the requested version.
     pub(in crate::handlers) fn items(
         &mut self,
         entries: &[Arc<Entry>],
@@ -137,7 +138,8 @@ impl ListWriter {
         self.form.write(entries, first, full, &mut self.texts, out)
     }
 
-    /// The items that come next, to be written whenever and wherever: what writes them, whose result is sent in this place.
+    /// Returns a function that encodes the next items, at any time and on any thread. Its result must be sent at this
+    /// place of the list.
     pub(in crate::handlers) fn block(
         &mut self,
         entries: Vec<Arc<Entry>>,
@@ -145,7 +147,7 @@ impl ListWriter {
         let (form, first) = (self.form.clone(), std::mem::take(&mut self.empty));
         move || {
             let bytes: usize = entries.iter().map(|entry| entry.object.size()).sum();
-            // YAML takes half as much again, the rest less.
+            // YAML needs half as much again, the other encodings less.
             let room = if matches!(form.frame, Frame::Yaml(_)) { bytes * 3 / 2 } else { bytes };
             let mut out = Vec::with_capacity(room);
             form.write(&entries, first, usize::MAX, &mut Texts::default(), &mut out)?;
@@ -153,7 +155,7 @@ impl ListWriter {
         }
     }
 
-    /// Appends what stands after the items.
+    /// Appends the bytes after the items.
     pub(in crate::handlers) fn finish(self, out: &mut Vec<u8>) {
         match &self.form.frame {
             Frame::Json => out.extend_from_slice(list::TAIL),
@@ -165,8 +167,8 @@ impl ListWriter {
 }
 
 impl ListForm {
-    /// Appends the first of these items, at least one, until there are `full` bytes; how many these were. `first` if no item stands
-    /// before them.
+    /// Appends the first of these items, at least one, until there are `full` bytes. Returns the number of items.
+    /// `first` is true at the start of the list.
     fn write(
         &self,
         entries: &[Arc<Entry>],
@@ -187,7 +189,7 @@ impl ListForm {
         Ok(entries.len())
     }
 
-    /// Appends an item; `first` if none stands before it.
+    /// Appends an item. `first` is true at the start of the list.
     fn write_text(&self, entry: &Entry, first: bool, scratch: &mut Vec<u8>, out: &mut Vec<u8>) -> Result<(), ApiError> {
         if matches!(self.frame, Frame::Json) {
             if !first {
@@ -205,7 +207,7 @@ impl ListForm {
         Ok(())
     }
 
-    /// As `write`, in protobuf, for several items at once, since neighbours share parts.
+    /// As `write`, in protobuf, for several items at once, since neighbours share fields.
     fn write_protobuf(
         &self,
         form: ProtobufForm,
@@ -220,7 +222,7 @@ impl ListForm {
             self.renderer.write_texts(&entries[written..], full.saturating_sub(out.len()), texts)?;
             let mut writer = form.write_items(out);
             for (text, entry) in texts.iter().zip(&entries[written..]) {
-                // It could be measured, so it can be written.
+                // It was measured before, so it can be encoded.
                 let unfit = |error| ApiError::Internal(format!("{:?} does not fit its message: {error}", entry.key));
                 writer.item(text).map_err(unfit)?;
             }
@@ -230,11 +232,11 @@ impl ListForm {
     }
 }
 
-/// Items in JSON, one behind the other.
+/// Consecutive items in JSON.
 #[derive(Default)]
 struct Texts {
     joined: Vec<u8>,
-    /// The end of each.
+    /// The end of each item.
     ends: Vec<usize>,
 }
 
@@ -250,7 +252,7 @@ impl Renderer {
     fn write_item(&self, entry: &Entry, out: &mut Vec<u8>) -> Result<(), ApiError> {
         match self.representation.object_form {
             ObjectForm::Whole if entry.is_typed_item() => self.view.write_object(&entry.object, entry.revision, out)?,
-            // Other items do not name their version.
+            // Other forms of items do not contain their version.
             ObjectForm::Whole => entry.write_item(out),
             ObjectForm::Table(version) => self.write_row(version, &entry.object, entry.revision, out)?,
             ObjectForm::Metadata(version) => write_metadata(version, &entry.object, entry.revision, out),
@@ -258,10 +260,10 @@ impl Renderer {
         Ok(())
     }
 
-    /// Writes the first of these items in JSON, at least one and then no more than about so many bytes.
+    /// Writes the first of these items in JSON: at least one, and no more than about this many bytes.
     ///
     /// # Errors
-    /// 500 when one can't be shown in the version that was asked for.
+    /// 500 when an item cannot be encoded in the requested version.
     fn write_texts(&self, entries: &[Arc<Entry>], bytes: usize, texts: &mut Texts) -> Result<(), ApiError> {
         texts.joined.clear();
         texts.ends.clear();
@@ -298,7 +300,7 @@ impl Renderer {
     }
 }
 
-/// Measures the items and appends what stands before them.
+/// Measures the items and appends the bytes before them.
 async fn start_protobuf(
     renderer: &Renderer,
     head: &ListHead<'_>,

@@ -1,6 +1,6 @@
-//! One object as an answer.
+//! Encodes a single object as a response.
 //!
-//! The stored bytes are sent as they are where the version and the encoding allow it. Lists are in `list.rs`, events in
+//! The stored bytes are sent unchanged if the version and the encoding allow it. Lists are in `list.rs`, events in
 //! `watch.rs`.
 
 use bytes::Bytes;
@@ -29,7 +29,8 @@ impl Renderer {
         self.answer_create(code, object, revision, "").await
     }
 
-    /// The answer to a create. The dry run of one has no revision: as upstream has it, the `resourceVersion` that was `sent` is shown.
+    /// The response to a create. A dry run has no revision: as upstream, the response contains the client's
+    /// `resourceVersion`, `sent`.
     ///
     /// # Errors
     /// As [`Renderer::answer`].
@@ -45,7 +46,7 @@ impl Renderer {
         respond::object(code, Bytes::from(self.write(object, revision)?), self.media())
     }
 
-    /// An object that was only tried to be made: it has no revision.
+    /// An object from the dry run of a create, which has no revision.
     fn answer_unborn(
         &self,
         code: StatusCode,
@@ -84,7 +85,7 @@ impl Renderer {
     }
 }
 
-/// Puts the `resourceVersion` that was sent in the place of the revision, or nothing.
+/// Replaces the revision with the `resourceVersion` that the client sent, or removes it.
 fn restore_revision(shown: &mut Value, sent: &str) {
     let Some(metadata) = shown.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     if sent.is_empty() {

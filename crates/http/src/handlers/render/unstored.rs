@@ -1,6 +1,6 @@
-//! An answer that is made for one request: a scale, a review, a token.
+//! Encodes objects that are built for one response: a scale, a review, a token.
 //!
-//! It is shown in the forms of stored objects. The row of a scale has the columns of its kind.
+//! They have the forms of stored objects. The row of a scale has the columns of its kind.
 
 use http::{Response, StatusCode};
 use keelson_codec::{Outline, json};
@@ -15,7 +15,7 @@ use crate::negotiation::ObjectForm;
 use crate::respond;
 
 impl Renderer {
-    /// An object that was made for this answer.
+    /// The response with an object that is not stored.
     ///
     /// # Errors
     /// 500 when it does not fit its message in protobuf.

@@ -1,7 +1,7 @@
-//! Watch events, in each shape. Frames that do not depend on the watcher are made once and shared by all.
+//! Encodes watch events in each form. Frames that do not depend on the watch are encoded once and shared by all.
 //!
-//! An event that is shown alike to many is framed at the first of them. Bookmarks and errors have no object and are made here
-//! whole.
+//! The first watch that sends a shared event encodes its frame. Bookmarks and errors contain no stored object and are
+//! encoded here completely.
 
 use std::sync::Arc;
 
@@ -24,11 +24,11 @@ use crate::negotiation::{MediaKind, ObjectForm};
 #[derive(Clone)]
 pub(in crate::handlers) struct EventEncoder {
     renderer: Renderer,
-    /// True once the columns of the table were sent.
+    /// True once the column definitions were sent.
     columns_sent: bool,
-    /// The fields left out of each object.
+    /// Selects the fields of each object.
     mask: Option<Arc<Mask>>,
-    /// Counts the events.
+    /// Counts the events for metrics.
     meter: Option<WatchMeter>,
 }
 
@@ -52,15 +52,15 @@ impl EventEncoder {
         self.renderer.media().kind
     }
 
-    /// Encodes outputs, and returns true if they end the watch; `None` where that takes time: some must be converted, or are large.
-    /// Most need neither.
+    /// Encodes outputs, and returns true if they end the watch. `None` if that takes time, because an object must be
+    /// converted or is large. Few outputs need that.
     pub(in crate::handlers) fn encode_now(&mut self, outputs: &[WatchOutput]) -> Option<(Bytes, bool)> {
         let takes_time = size_of(outputs) > HEAVY_BYTES || outputs.iter().any(|output| self.foreign(output).is_some());
         (!takes_time).then(|| self.joined(outputs, &mut std::iter::empty()))
     }
 
-    /// Encodes outputs after converting their objects to the requested version. Returns true if they end the watch, as a failed
-    /// conversion does.
+    /// Converts objects to the requested version and encodes the outputs. Returns true if they end the watch. A failed
+    /// conversion ends it.
     pub(in crate::handlers) async fn encode(&mut self, outputs: &[WatchOutput]) -> (Bytes, bool) {
         let Some(first) = outputs.iter().position(|output| self.foreign(output).is_some()) else {
             return self.made(outputs, Vec::new()).await;
@@ -80,12 +80,12 @@ impl EventEncoder {
         }
     }
 
-    /// The object that an output shows, where it has to be converted.
+    /// The object of an output, if it must be converted.
     fn foreign<'o>(&self, output: &'o WatchOutput) -> Option<&'o Arc<Entry>> {
         shown(output).filter(|entry| !self.renderer.view.fits(&entry.object))
     }
 
-    /// Encodes outputs, on another thread where they are large: one large object takes too long for a shared thread.
+    /// Encodes outputs, on another thread if they are large, since a large object would block a shared thread.
     async fn made(&mut self, outputs: &[WatchOutput], converted: Vec<Arc<Entry>>) -> (Bytes, bool) {
         let size = size_of(outputs);
         if size <= HEAVY_BYTES {
@@ -101,9 +101,9 @@ impl EventEncoder {
         told
     }
 
-    /// A single event is shared; several are joined, because each frame costs more than copying it. `converted` are the objects
-    /// that are not sent as stored, in their order. An event that cannot be encoded ends the watch, since a client that continues
-    /// must have every event.
+    /// Joins the frames of several outputs, because each frame costs more than copying it. A single frame is shared.
+    /// `converted` are the objects that are not sent as stored, in order. An event that cannot be encoded ends the
+    /// watch, since a client that continues must have every event.
     fn joined(&mut self, outputs: &[WatchOutput], converted: &mut dyn Iterator<Item = Arc<Entry>>) -> (Bytes, bool) {
         if let [one] = outputs
             && let Ok(frame) = self.frame(one, converted)
@@ -134,7 +134,7 @@ impl EventEncoder {
     }
 
     /// # Errors
-    /// 500 when there is nothing to show of an object.
+    /// 500 when the object cannot be encoded.
     fn frame(
         &mut self,
         output: &WatchOutput,
@@ -169,11 +169,11 @@ impl EventEncoder {
         })
     }
 
-    /// A change, of which `entry` is what is shown.
+    /// A change event, with the object in `entry`.
     fn event(&mut self, kind: FrameKind, event: &Event, entry: &Entry) -> Result<Bytes, ApiError> {
         let stored = event.object(kind).is_some_and(|stored| self.renderer.view.is_same(&stored.object));
         let shared = match (self.renderer.representation.object_form, self.is_protobuf()) {
-            // Other versions than the stored one are rare, and a part of it is shown to few.
+            // Other versions than the stored one are rare, and few watches share a mask.
             _ if !stored || self.mask.is_some() => None,
             (ObjectForm::Whole, false) => return Ok(event.frame(kind)),
             (ObjectForm::Whole, true) => Some(PROTOBUF),
@@ -181,7 +181,7 @@ impl EventEncoder {
             (ObjectForm::Metadata(MetaVersion::V1), true) => Some(METADATA_V1_PROTOBUF),
             (ObjectForm::Metadata(MetaVersion::V1Beta1), false) => Some(METADATA_V1_BETA1),
             (ObjectForm::Metadata(MetaVersion::V1Beta1), true) => Some(METADATA_V1_BETA1_PROTOBUF),
-            // Rows show ages, and the first row of each watch brings the columns.
+            // Rows contain ages, and the first row of each watch has the column definitions.
             (ObjectForm::Table(_), _) => None,
         };
         let mut encode = |entry: &Entry, revision| self.object(event_type(kind), &entry.object, revision);
@@ -192,7 +192,7 @@ impl EventEncoder {
     }
 
     /// # Errors
-    /// 500 when the object does not have the fields of the version that was asked for, or does not fit its message.
+    /// 500 when the object does not have the fields of the requested version, or does not fit its message.
     fn object(&mut self, kind: EventType, object: &StoredObject, revision: Revision) -> Result<Bytes, ApiError> {
         let view = &self.renderer.view;
         match self.renderer.representation.object_form {
@@ -221,7 +221,7 @@ impl EventEncoder {
         }
     }
 
-    /// An event around an object of this apiVersion and kind, which `write` appends in JSON.
+    /// An event with an object of this apiVersion and kind, which `write` appends in JSON.
     ///
     /// # Errors
     /// The errors of `write`, and 500 when the object does not fit its message.
@@ -273,19 +273,19 @@ impl EventEncoder {
 
 /// The annotation that marks the bookmark after the initial events (KEP-3157).
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
-/// The numbers of the views that are shared beside the identity.
+/// The ids of shared views other than the identity.
 const METADATA_V1: ViewId = ViewId(1);
 const METADATA_V1_BETA1: ViewId = ViewId(2);
 const PROTOBUF: ViewId = ViewId(3);
 const METADATA_V1_PROTOBUF: ViewId = ViewId(4);
 const METADATA_V1_BETA1_PROTOBUF: ViewId = ViewId(5);
 
-/// About how many bytes it takes to tell of the outputs.
+/// The approximate size of the encoded outputs, in bytes.
 fn size_of(outputs: &[WatchOutput]) -> u64 {
     outputs.iter().map(WatchOutput::size).sum::<usize>() as u64
 }
 
-/// The object that an output shows.
+/// The object of an output.
 fn shown(output: &WatchOutput) -> Option<&Arc<Entry>> {
     match output {
         WatchOutput::Initial(entry) => Some(entry),
@@ -294,7 +294,7 @@ fn shown(output: &WatchOutput) -> Option<&Arc<Entry>> {
     }
 }
 
-/// The error as upstream sends it in a stream, where each has a reason.
+/// The error in the form that upstream sends in a stream, where each error has a reason.
 fn in_stream(error: ApiError) -> ApiError {
     match error {
         ApiError::Unclassified(message) => ApiError::Internal(message),

@@ -1,6 +1,6 @@
-//! A level as its requests see it: waiting, refusals, and requests that go away.
+//! A level as its requests use it: waiting, refusals, and cancelled requests.
 //!
-//! Helpers make levels without objects.
+//! Helpers create levels without objects.
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -12,7 +12,7 @@ use crate::shares::Level as Kind;
 const PATIENCE: Duration = Duration::from_secs(15);
 
 impl Level {
-    /// A level of so many seats, in which so many requests may wait.
+    /// A level with this many seats, in which this many requests may wait.
     pub(in crate::filters::flow_control) fn of_seats(seats: usize, waiting: u32) -> Arc<Self> {
         let queuing = Queuing { queues: 1, hand_size: 1, queue_length: waiting };
         let spec = PriorityLevel {
@@ -86,7 +86,7 @@ async fn a_request_that_goes_away_lets_others_pass() {
     assert_eq!(totals(&level), (0, 0));
 }
 
-/// The seats of one that has gone away go back, at whatever point it went.
+/// A cancelled request returns its seats, whenever it is cancelled.
 #[tokio::test]
 async fn seats_that_were_sent_to_a_request_which_has_gone_go_back() {
     let level = Level::of_seats(1, 10);
@@ -94,7 +94,7 @@ async fn seats_that_were_sent_to_a_request_which_has_gone_go_back() {
     let (mut second, mut third) = (take(&level, 2, 1), take(&level, 3, 1));
     assert!((&mut second).now_or_never().is_none() && (&mut third).now_or_never().is_none());
     drop(held);
-    // Its seats wait in the channel.
+    // Its seats are in the channel.
     drop(second);
     assert!(third.now_or_never().is_some_and(|seats| seats.is_ok()));
     assert_eq!(totals(&level), (0, 0));
