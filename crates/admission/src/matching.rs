@@ -15,7 +15,6 @@ use keelson_registry::{AdmissionAttributes, KindVersion, Operation, ServedResour
 const OWN_GROUP: &str = "admissionregistration.k8s.io";
 
 /// The kind of plugin. Some objects are exempt. Otherwise a webhook that refuses all requests could never be deleted.
-/// requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// A webhook, which never gets admission configuration objects.
