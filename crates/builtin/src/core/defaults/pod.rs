@@ -1,6 +1,6 @@
-//! Defaults of pods, and of the templates that all workloads make pods from.
+//! Defaults of pods and pod templates.
 //!
-//! A template gets what a pod gets, but for what admission adds to a pod when it is made.
+//! Templates get the same defaults as pods, except for the values that admission plugins add to new pods.
 
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::pod_resources::{Side, is_of_pods, of_containers};
@@ -17,7 +17,7 @@ pub(crate) const POD: TypeDefaults = TypeDefaults::of(&[("spec", Always(&SPEC_OF
 /// A pod template object.
 pub(crate) const POD_TEMPLATE: TypeDefaults = TypeDefaults::of(&[("template", Always(&TEMPLATE))]);
 
-/// A template inside of a workload.
+/// A template within a workload.
 pub(crate) const TEMPLATE: TypeDefaults = TypeDefaults::of(&[("spec", Always(&SPEC))]);
 
 const SPEC_OF_POD: TypeDefaults = TypeDefaults {
@@ -33,7 +33,7 @@ const SPEC_OF_POD: TypeDefaults = TypeDefaults {
     ],
 };
 
-/// The addresses of a pod, which stand in two fields, and what its containers were given.
+/// The status of a pod: its addresses, which are in two fields, and the resources of its containers.
 const STATUS: TypeDefaults = TypeDefaults {
     fields: &[
         ("initContainerStatuses", Each(&GIVEN)),
@@ -45,14 +45,14 @@ const STATUS: TypeDefaults = TypeDefaults {
 
 const GIVEN: TypeDefaults = TypeDefaults::of(&[("allocatedResources", Amounts), ("resources", In(&RESOURCES))]);
 
-/// Resources that something may not exceed and asks for.
+/// Requests and limits.
 pub(crate) const RESOURCES: TypeDefaults = TypeDefaults::of(&[("limits", Amounts), ("requests", Amounts)]);
 
 fn addresses(status: &mut Map) {
     mirror_first(status, "podIP", "podIPs", Some("ip"));
 }
 
-/// A container asks for at least what it may not exceed.
+/// The requests of a container default to its limits.
 const RUNNING_CONTAINER: TypeDefaults =
     TypeDefaults { fields: &[("resources", In(&RUNNING_RESOURCES))], then: &[FollowUp::Also(&AROUND_RESOURCES)] };
 
@@ -61,7 +61,7 @@ const RUNNING_RESOURCES: TypeDefaults = TypeDefaults {
     then: &[FollowUp::Also(&const { TypeDefaults::of(&[("requests", Amounts)]) })],
 };
 
-/// On the host's network, a container's port is the host's.
+/// A container port in the host network defaults to the same host port.
 const ON_HOST: TypeDefaults =
     TypeDefaults::of(&[("initContainers", Each(&ON_HOST_PORTS)), ("containers", Each(&ON_HOST_PORTS))]);
 
@@ -156,7 +156,8 @@ fn service_account(spec: &mut Map) {
     }
 }
 
-/// A pod that states resources as a whole asks for what its containers ask for together, or else for what it may not exceed (KEP-2837).
+/// A pod that states resources as a whole asks for what its containers ask for together, or else for what it may not
+/// exceed (KEP-2837).
 fn resources_of_pod(spec: &mut Map) {
     let (asked, limits) = (of_containers(spec, Side::Requests), of_containers(spec, Side::Limits));
     let Some(resources) = spec.get_mut("resources").and_then(Value::as_object_mut) else { return };
