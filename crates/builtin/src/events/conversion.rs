@@ -1,7 +1,7 @@
-//! Events: the core form, in which they are stored, and the form of `events.k8s.io`.
+//! Conversion of events between the core form, which is stored, and the form of `events.k8s.io`.
 //!
-//! The two are one object under other names. They differ in what they write for a field that is empty, which readers of
-//! either form count on, so that the tables say it for each.
+//! Both forms have the same data with other field names. They differ in the value that is written for an empty field,
+//! on which clients rely. So the tables state it for each field.
 
 use keelson_meta::json::{Map, Value, json};
 
@@ -25,7 +25,7 @@ enum Empty {
     Object,
 }
 
-/// A field's name in the form that is left, its name in the form that is made, and what is written when it is empty.
+/// The name of a field in the source form, its name in the target form, and the value if it is empty.
 type Field = (&'static str, &'static str, Empty);
 
 /// The fields of the core form, in its order.

@@ -1,6 +1,8 @@
-//! Priority levels of the beta versions of `flowcontrol.apiserver.k8s.io`, whose shares had another name or could not be zero.
+//! Priority levels of the beta versions of `flowcontrol.apiserver.k8s.io`, in which the shares have another name or
+//! cannot be zero.
 //!
-//! `v1beta1` and `v1beta2` called them `assuredConcurrencyShares`. In `v1beta3` an annotation marks a zero that is meant.
+//! `v1beta1` and `v1beta2` call the shares `assuredConcurrencyShares`. In `v1beta3` an annotation marks an intended
+//! zero.
 
 use keelson_meta::json::{Map, json};
 
@@ -18,7 +20,7 @@ pub(crate) const RETIRED: &[Retired] = &[
 
 const SHARES: &str = "nominalConcurrencyShares";
 const DEFAULT_SHARES: i64 = 30;
-/// Marks a zero that is meant.
+/// The annotation of `v1beta3` that marks an intended zero.
 const PRESERVE_ZERO: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
 
 /// From v1beta1 and v1beta2 to v1.

@@ -1,6 +1,6 @@
-//! Runtime classes of `node.k8s.io/v1alpha1`, whose fields stood in a `spec`.
+//! Runtime classes of `node.k8s.io/v1alpha1`, whose fields are in a `spec`.
 //!
-//! The later versions have the same fields beside the metadata.
+//! In later versions the same fields are at the top level.
 
 use keelson_meta::json::Map;
 

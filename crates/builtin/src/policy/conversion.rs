@@ -1,6 +1,6 @@
 //! Disruption budgets of `policy/v1beta1`, where an empty selector selects no pods. In `v1` it selects all.
 //!
-//! A label that no pod has stands for the other meaning in either version.
+//! To express the meaning of the other version, the selector gets a label that no pod has.
 
 use keelson_meta::json::{Map, Value, json};
 

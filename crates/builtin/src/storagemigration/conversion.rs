@@ -1,6 +1,7 @@
-//! Migrations of `storagemigration.k8s.io/v1alpha1`, which named a version of the resource and had conditions of their own type.
+//! Migrations of `storagemigration.k8s.io/v1alpha1`. They name a version of the resource, and their conditions have
+//! another type.
 //!
-//! The position in the list of objects is dropped, so the migration begins anew.
+//! The continue token is dropped, so the migration starts again.
 
 use keelson_meta::json::{Map, json};
 
