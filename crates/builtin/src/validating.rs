@@ -1,14 +1,13 @@
 //! Validation of the built-in kinds: kube-apiserver's rules, with its messages and in its order.
 //!
-//! To add a rule, find the rules of the kind in the file of its group, and insert `("field", Rule)` where upstream
-//! checks it. A rule about one field is data. A rule that needs more is a [`Rule::Check`](type_rules::Rule::Check) with
-//! a short description. `docs/reference/validation.md` is generated from these rules (`KEELSON_UPDATE=1` writes it).
+//! To add a rule, insert `("field", Rule)` into the rules of the kind, where upstream checks it. A rule about one field
+//! is data. A rule that needs more is a [`Rule::Check`](type_rules::Rule::Check) with a short description for
+//! `docs/reference/validation.md`, which is generated from the rules (`KEELSON_UPDATE=1` writes it). Rules for every
+//! object are in the kind's `object`. Rules for updates are in `first` and `then`, which run before and after it. Rules
+//! of subresources such as `/status` are in `below`. Formats of strings are in `formats`.
 //!
-//! Rules for every object are in the kind's `object`. Rules for updates are in `first` and `then`, which run before and
-//! after it. Rules of `/status` and other subresources are in `below`. Formats of strings are in `formats`.
-//!
-//! This module depends on JSON trees in the stored version with their defaults. It does not depend on storage, time or
-//! other objects. Metadata is validated elsewhere. The schema has already checked all types. A value of the wrong type
+//! Rules depend on JSON trees in the stored version with defaults, not on storage, time or other objects. Metadata is
+//! validated elsewhere. The schema has already checked all types. A value of the wrong type reads as absent.
 //! reads as absent.
 
 pub(crate) mod at;

@@ -499,7 +499,7 @@ fn is_forbidden(label: &str) -> bool {
     is_below(RESTRICTED) || (is_of_kubernetes && !is_own)
 }
 
-/// Checks a write of the status of a claim. A node may write only the capacity and the state of the resize.
+/// Checks a write of a claim's status. A node may write only capacity, conditions and allocated resources.
 fn claim_status(write: &NodeWrite<'_>) -> Result<(), Fault> {
     let Some(old) = write.attributes.old.filter(|_| write.attributes.operation == Operation::Update) else {
         let operation = quote(write.attributes.operation.as_str());

@@ -185,7 +185,7 @@ fn conversion(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
     let strategy = at.field("strategy");
     one_of(&strategy, &["None", "Webhook"], run);
-    // In upstream, these fields belong to the conversion itself.
+    // Like upstream, errors have the paths of these fields as if they were in the conversion itself.
     let webhook = at.field("webhook");
     let client = at.field("webhookClientConfig");
     let client = client.holding(webhook.field("clientConfig").value);

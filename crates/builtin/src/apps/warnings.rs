@@ -1,4 +1,4 @@
-//! Warnings about workloads: about the pod template, and about a name that is too long for the names of pods.
+//! Warnings about workloads: about the pod template, and about names that cannot be hostnames of pods.
 //!
 //! Names of pods are derived differently for stateful sets and daemon sets.
 

@@ -123,7 +123,7 @@ const ONE_BY_ONE: &[Verb] =
 /// Only reads, for health that is computed and not stored.
 const READ: &[Verb] = &[Verb::Get, Verb::List];
 
-/// Only updates, for a subresource that finishes a deletion.
+/// Only updates, for `finalize` of namespaces.
 const UPDATE: &[Verb] = &[Verb::Update];
 
 /// Only reads of single objects.

@@ -1,4 +1,4 @@
-//! The declarations of priority classes and other scheduling kinds.
+//! The declaration of priority classes.
 //!
 //! A new pod gets the priority of the class that it names.
 

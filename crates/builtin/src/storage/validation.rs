@@ -98,7 +98,7 @@ fn parameters(at: &At<'_, '_>, run: &mut Run<'_>) {
     limited(at, run);
 }
 
-/// Validates the number and the total size of the parameters.
+/// Validates the total size of the parameters: keys and values together.
 fn limited(at: &At<'_, '_>, run: &mut Run<'_>) {
     /// The largest size of all parameters, in bytes.
     const MAX_BYTES: usize = 256 * 1024;

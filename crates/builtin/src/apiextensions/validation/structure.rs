@@ -111,7 +111,7 @@ fn extensions(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Checks a schema of `metadata`, which may restrict little.
+/// Checks the schemas of the fields `kind`, `apiVersion` and `metadata`.
 fn metadata(at: &At<'_, '_>, level: Level, run: &mut Run<'_>) {
     let is_whole = level == Level::Root || flag(at.value, "x-kubernetes-embedded-resource");
     let properties = at.field("properties");

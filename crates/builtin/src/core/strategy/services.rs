@@ -11,7 +11,7 @@ use keelson_registry::{Companions, Registry, Target, Warnings};
 
 use crate::core::allocation::{self, Spec as _, needs_addresses, needs_health_check, needs_node_ports, spec, spec_mut};
 
-/// If only `clusterIPs` is set, copies its first address to `clusterIP`.
+/// If only `clusterIP` is set, copies it to `clusterIPs`.
 fn prepare_create(service: &mut Object) {
     let Some(spec) = spec_mut(service) else { return };
     if !spec.text("clusterIP").is_empty() && spec.texts("clusterIPs").is_empty() {
@@ -50,7 +50,7 @@ fn leaves_node_ports_out(spec: &Map) -> bool {
     is_balanced(spec) && spec.get("allocateLoadBalancerNodePorts") == Some(&Value::Bool(false))
 }
 
-/// Copies node ports to ports with the same name or number, unless another port has them now.
+/// Copies node ports to ports with the same name, unless another port has them now.
 fn keep_node_ports(old: &Map, new: &mut Map) {
     let stated =
         |spec: &Map| -> BTreeSet<u16> { spec.items("ports").iter().map(|port| port.port("nodePort")).collect() };

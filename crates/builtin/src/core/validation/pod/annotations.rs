@@ -139,7 +139,7 @@ pub(super) fn agree(pod: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// An annotation's values for the unconfined and default profile, and the name of the setting.
+/// An annotation's values for the default profile, and the name of the setting in errors.
 struct Words {
     default: &'static [&'static str],
     word: &'static str,

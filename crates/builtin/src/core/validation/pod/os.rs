@@ -10,7 +10,7 @@ use crate::validating::type_rules::Run;
 
 const NOT_FOR_WINDOWS: &str = "cannot be set for a windows pod";
 
-/// A pod with its own user namespace must also have its own network, process and IPC namespaces.
+/// A pod with its own user namespace may not use the network, process or IPC namespace of the host.
 pub(super) fn host_users(spec: &At<'_, '_>, run: &mut Run<'_>) {
     if run.pod.host_users {
         return;

@@ -1,6 +1,6 @@
 //! Validation of topology spread constraints.
 //!
-//! A label of nodes may be used once in each mode. The constraint selects the pods that it counts.
+//! A pair of `topologyKey` and `whenUnsatisfiable` may be used once. A selector chooses the pods to count.
 
 use std::collections::HashSet;
 
@@ -34,7 +34,7 @@ pub(super) fn constraints<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
     at.items().for_each(|constraint| CONSTRAINT.check(&constraint, run));
 }
 
-/// Reports the first of two constraints that are equal.
+/// Reports the first of two constraints with the same pair.
 fn not_repeated(at: &At<'_, '_>, run: &mut Run<'_>) {
     let pair = |of: &keelson_meta::json::Value| (of.get("topologyKey").cloned(), of.get("whenUnsatisfiable").cloned());
     let Some(list) = at.parent() else { return };

@@ -283,7 +283,7 @@ pub(super) fn descending_path(at: &At<'_, '_>, path: &str, run: &mut Run<'_>) {
     }
 }
 
-/// A relative path that does not contain or start with `..`.
+/// A relative path that has no segment `..` and does not start with `..`.
 pub(super) fn local_path(at: &At<'_, '_>, path: &str, run: &mut Run<'_>) {
     descending_path(at, path, run);
     // A path that starts with `..` but whose first segment is longer causes a second error.
