@@ -8,7 +8,6 @@
 //!
 //! Rules depend on JSON trees in the stored version with defaults, not on storage, time or other objects. Metadata is
 //! validated elsewhere. The schema has already checked all types. A value of the wrong type reads as absent.
-//! reads as absent.
 
 pub(crate) mod at;
 pub(crate) mod base64;

@@ -86,7 +86,7 @@ impl EventRateLimit {
 #[derive(Default)]
 struct Buckets {
     by_key: HashMap<String, Bucket>,
-    /// Keys by their last use.
+    /// The keys in the order of their last use.
     by_use: BTreeMap<u64, String>,
     uses: u64,
 }
@@ -127,7 +127,7 @@ impl Buckets {
     }
 }
 
-/// The key of an event among those that share a limit.
+/// The key of an event's bucket for this kind of limit.
 fn key_of(kind: EventLimitKind, attributes: &AdmissionAttributes<'_>, event: &Object) -> String {
     match kind {
         EventLimitKind::Server => String::new(),
@@ -169,7 +169,7 @@ impl Admission for EventRateLimit {
             let Some(event) = object else { return Ok(()) };
             let now = Instant::now();
             let mut reached = Vec::new();
-            // As upstream has it, a refused event takes the tokens of the other limits.
+            // Like upstream, a refused event still takes tokens of the other limits.
             for (limit, buckets) in &self.limits {
                 let key = key_of(limit.kind, attributes, event);
                 if !buckets.lock().take(limit, &key, now) {
@@ -208,7 +208,7 @@ mod tests {
             [take("a", 60_000), take("a", 60_000), take("a", 60_000), take("a", 60_000)],
             [true, true, true, false]
         );
-        // A third key takes the place of the one that was used longest ago.
+        // A third key evicts the least recently used one.
         assert!(take("c", 60_000));
         assert!(!take("a", 60_000), "it is remembered");
         assert_eq!([take("b", 60_000), take("b", 60_000), take("b", 60_000)], [true, true, true], "it was forgotten");

@@ -113,7 +113,7 @@ impl PodSecurity {
         exemptions.has_user(&attributes.caller.user().name).then_some("user")
     }
 
-    /// The policy of the namespace; `None` where nothing is checked.
+    /// The policy of the namespace; `None` if nothing must be checked.
     fn policy(&self, attributes: &AdmissionAttributes<'_>) -> Option<Policy> {
         let namespace = attributes.target.namespace.as_deref()?;
         if self.exemption(attributes).is_some() {

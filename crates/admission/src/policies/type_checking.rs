@@ -63,7 +63,7 @@ fn fault((group, version, kind): &Kind, expression: &str, environment: &Environm
     }
 }
 
-/// The parameters of a policy: `None` where it has none, any value where their kind is not known.
+/// The type of a policy's parameters: `None` if it has none, a dynamic type if their kind is unknown.
 fn params(surface: &Arc<Surface>, spec: &Value) -> Option<Arc<Decl>> {
     let kind = &spec["paramKind"];
     let version = GroupVersion::parse(kind["apiVersion"].as_str()?)?;

@@ -23,7 +23,7 @@ pub(crate) const RETIRED: &[Retired] = &[
     row("ValidatingAdmissionPolicyBinding", GROUP, BOTH),
 ];
 
-/// From v1beta1 to v1.
+/// Converts from v1beta1 to v1.
 pub(crate) fn webhooks_from_v1beta1(configuration: &mut Map) -> Result<(), ConversionError> {
     each_in(configuration, "webhooks", |webhook| {
         fill(webhook, "failurePolicy", json!("Ignore"));

@@ -15,7 +15,7 @@ pub(crate) const RETIRED: &[Retired] =
 /// The default port of a webhook's service.
 const WEBHOOK_PORT: u16 = 443;
 
-/// From `v1beta1` to `v1`.
+/// Converts from `v1beta1` to `v1`.
 pub(crate) fn definition_from_v1beta1(definition: &mut Map) -> Result<(), ConversionError> {
     let Some(mut spec) = take_object(definition, "spec")? else { return Ok(()) };
     spec_from_v1beta1(&mut spec)?;

@@ -19,7 +19,7 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
     }
 }
 
-/// The fields of features that are off.
+/// The fields of a resource whose features are disabled.
 pub(crate) fn closed_fields(plural: &str) -> &'static [ClosedFields] {
     match plural {
         "jobs" => const { &[pod::closed_fields(TEMPLATE)] },

@@ -17,7 +17,7 @@ pub(crate) const FAMILIES: &[Family] =
 
 pub(crate) const RETIRED: &[Retired] = &[row("CertificateSigningRequest", GROUP, BETA).by(request_from_v1beta1)];
 
-/// From v1beta1 to v1.
+/// Converts from v1beta1 to v1.
 pub(crate) fn request_from_v1beta1(request: &mut Map) -> Result<(), ConversionError> {
     if let Some(spec) = object(request, "spec")? {
         fill(spec, "signerName", json!("kubernetes.io/legacy-unknown"));

@@ -13,7 +13,7 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
     }
 }
 
-/// The fields of features that are off.
+/// The fields of a resource whose features are disabled.
 pub(crate) fn closed_fields(plural: &str) -> &'static [ClosedFields] {
     match plural {
         "leases" => const { &[ClosedFields::of(&["spec"], &[&["strategy"], &["preferredHolder"]])] },

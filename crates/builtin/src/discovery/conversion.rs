@@ -13,7 +13,7 @@ pub(crate) const RETIRED: &[Retired] = &[row("EndpointSlice", "discovery.k8s.io"
 const ZONE: &str = "topology.kubernetes.io/zone";
 const NODE: &str = "kubernetes.io/hostname";
 
-/// From v1beta1 to v1.
+/// Converts from v1beta1 to v1.
 pub(crate) fn slice_from_v1beta1(slice: &mut Map) -> Result<(), ConversionError> {
     each_in(slice, "endpoints", endpoint)
 }

@@ -64,7 +64,7 @@ const FROM_CORE: [Field; 14] = [
     ("count", "deprecatedCount", Empty::Nothing),
 ];
 
-/// From `events.k8s.io` to core.
+/// Converts from `events.k8s.io` to core.
 pub(crate) fn to_core(event: &mut Map) -> Result<(), ConversionError> {
     rename(event, &TO_CORE);
     let Some(series) = object(event, "series")? else { return Ok(()) };
@@ -74,7 +74,7 @@ pub(crate) fn to_core(event: &mut Map) -> Result<(), ConversionError> {
     Ok(())
 }
 
-/// From core to `events.k8s.io`.
+/// Converts from core to `events.k8s.io`.
 pub(crate) fn from_core(event: &mut Map) -> Result<(), ConversionError> {
     rename(event, &FROM_CORE);
     let Some(series) = object(event, "series")? else { return Ok(()) };

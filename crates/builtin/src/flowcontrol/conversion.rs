@@ -23,7 +23,7 @@ const DEFAULT_SHARES: i64 = 30;
 /// The annotation of `v1beta3` that marks an intended zero.
 const PRESERVE_ZERO: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
 
-/// From v1beta1 and v1beta2 to v1.
+/// Converts from v1beta1 and v1beta2 to v1.
 pub(crate) fn level_from_v1beta2(level: &mut Map) -> Result<(), ConversionError> {
     let Some(limited) = limited(level)? else { return Ok(()) };
     let shares = take(limited, "assuredConcurrencyShares").filter(|shares| !is_unset(shares));
@@ -31,7 +31,7 @@ pub(crate) fn level_from_v1beta2(level: &mut Map) -> Result<(), ConversionError>
     Ok(())
 }
 
-/// From v1beta3 to v1.
+/// Converts from v1beta3 to v1.
 pub(crate) fn level_from_v1beta3(level: &mut Map) -> Result<(), ConversionError> {
     let is_meant = take_annotation(level, PRESERVE_ZERO)?.is_some();
     let Some(limited) = limited(level)? else { return Ok(()) };

@@ -24,7 +24,7 @@ pub(crate) const RETIRED: &[Retired] = &[
     row("ServiceCIDR", GROUP, ALPHA),
 ];
 
-/// From v1beta1 to v1.
+/// Converts from v1beta1 to v1.
 pub(crate) fn ingress_from_v1beta1(ingress: &mut Map) -> Result<(), ConversionError> {
     let Some(spec) = object(ingress, "spec")? else { return Ok(()) };
     if let Some(backend) = object(spec, "backend")? {

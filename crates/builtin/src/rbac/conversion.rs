@@ -23,7 +23,7 @@ pub(crate) const RETIRED: &[Retired] = &[
 
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// From v1alpha1 to v1.
+/// Converts from v1alpha1 to v1.
 pub(crate) fn binding_from_v1alpha1(binding: &mut Map) -> Result<(), ConversionError> {
     each_in(binding, "subjects", |subject| {
         let mut rest = std::mem::take(subject);

@@ -14,7 +14,7 @@ const GROUP: &str = "storagemigration.k8s.io";
 pub(crate) const RETIRED: &[Retired] =
     &[row("StorageVersionMigration", GROUP, ALPHA).to(GROUP, "v1beta1").by(migration_from_v1alpha1)];
 
-/// From v1alpha1 to v1beta1.
+/// Converts from v1alpha1 to v1beta1.
 pub(crate) fn migration_from_v1alpha1(migration: &mut Map) -> Result<(), ConversionError> {
     if let Some(spec) = object(migration, "spec")? {
         take(spec, "continueToken");
