@@ -1,7 +1,7 @@
-//! A cache of remote answers under hashes of their questions.
+//! A cache of responses from remote servers. The keys are hashes of the requests.
 //!
-//! Concurrent equal questions share one answer, good or bad, so a slow peer gets one request for all of them. The
-//! number of answers is limited, and secrets are not stored.
+//! Concurrent equal requests share one call and its result, even a failure, so a slow server gets one call for all of
+//! them. The number of cached responses is limited, and secrets are not stored.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use aws_lc_rs::digest::{Context, SHA256};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// What was asked, as it is known here.
+/// The hash of a request.
 pub type AnswerKey = [u8; 32];
 
-/// The hash of texts, of which each is told from the next.
+/// The hash of a list of texts. Lengths are hashed too, so that different lists have different hashes.
 pub fn answer_key<'t>(texts: impl IntoIterator<Item = &'t [u8]>) -> AnswerKey {
     let mut hash = Context::new(&SHA256);
     for text in texts {
@@ -26,14 +26,14 @@ pub fn answer_key<'t>(texts: impl IntoIterator<Item = &'t [u8]>) -> AnswerKey {
     key
 }
 
-/// Cached answers by question.
+/// The cached responses, by request.
 #[derive(Debug)]
 pub struct Answers<V> {
     slots: Mutex<HashMap<AnswerKey, Arc<Slot<V>>>>,
     most: usize,
 }
 
-/// The answer to one question. The holder of the lock sends the request.
+/// The response to one request. The task that holds the lock makes the call.
 type Slot<V> = tokio::sync::Mutex<Option<Answered<V>>>;
 
 #[derive(Debug)]
@@ -44,12 +44,13 @@ struct Answered<V> {
 }
 
 impl<V: Clone> Answers<V> {
-    /// Keeps so many.
+    /// Creates a cache for at most `most` responses.
     pub fn new(most: usize) -> Self {
         Self { slots: Mutex::default(), most }
     }
 
-    /// The answer to a question that is kept, or what `ask` comes to, which says how long it may be kept.
+    /// Returns the cached response, or calls `ask`. `ask` returns the response, and the time for which it may be
+    /// cached.
     pub async fn get(&self, key: AnswerKey, ask: impl Future<Output = (V, Duration)>) -> V {
         let came = Instant::now();
         let slot = self.slot(key, came);
@@ -63,7 +64,7 @@ impl<V: Clone> Answers<V> {
         let at = Instant::now();
         *last = Some(Answered { answer: answer.clone(), at, until: at + keep });
         if keep.is_zero() {
-            // Waiting callers still get the answer.
+            // Callers that already wait for the lock still get the response.
             self.slots.lock().remove(&key);
         }
         answer
@@ -80,7 +81,8 @@ impl<V: Clone> Answers<V> {
                 free.is_none_or(|last| last.as_ref().is_some_and(|answered| answered.until > now))
             };
             slots.retain(|_, slot| is_needed(slot));
-            // If all are valid, any quarter goes, so that this does not run for each new answer.
+            // If all responses are valid, an arbitrary quarter is evicted, so that this does not run for each new
+            // response.
             let mut left = self.most - self.most / 4;
             slots.retain(|_, _| {
                 left = left.saturating_sub(1);
@@ -127,7 +129,7 @@ mod tests {
         };
         assert_eq!(futures::future::join_all((0..20).map(|_| get())).await, vec![0; 20]);
         tokio::time::advance(Duration::from_millis(1)).await;
-        // A caller that gives up does not disturb the others.
+        // A caller that is cancelled does not disturb the others.
         assert!(tokio::time::timeout(Duration::from_millis(100), get()).await.is_err());
         assert_eq!(get().await, 2);
     }

@@ -1,7 +1,7 @@
-//! `AuthenticationConfiguration`: the trusted token issuers, and the paths for anonymous requests.
+//! `AuthenticationConfiguration`: the trusted token issuers, and the paths that accept anonymous requests.
 //!
-//! `config` reads it, `validation` validates and compiles it. `claims` maps tokens to users, `issuer` keeps the keys of
-//! one issuer, and `issuers` has all of them and follows the file.
+//! `config` parses the file, and `validation` validates and compiles it. `claims` maps tokens to users, and `issuer`
+//! keeps the keys of one issuer. `issuers` has all issuers, and reloads the file after changes.
 
 pub(crate) mod claims;
 mod config;

@@ -1,7 +1,7 @@
 //! `AuthorizationConfiguration`: the authorizers and their order.
 //!
-//! `config` reads it and `validation` validates it. `configured` builds the chain and follows the file. Authorizers
-//! that need stored objects are passed in, since this module does not know them.
+//! `config` parses the file, and `validation` validates it. `configured` builds the chain, and reloads the file after
+//! changes. Authorizers that need stored objects are passed in, since this module cannot create them.
 
 mod config;
 mod configured;

@@ -1,6 +1,6 @@
-//! Configuration documents: YAML of a known kind and version, read field by field.
+//! Reads configuration files: YAML of a known kind and version, field by field.
 //!
-//! Reading is strict, as upstream: unknown fields and duplicate keys are faults. Values are validated elsewhere.
+//! Like upstream, unknown fields and duplicate keys are errors. Other code validates the values.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -16,16 +16,16 @@ use keelson_meta::json::{Map, Value, ValueKind};
 
 /// The largest file that is read, in bytes.
 const MOST_BYTES: u64 = 4 * 1024 * 1024;
-/// The most reported faults of form.
+/// The largest number of reported form errors.
 const TOLD: usize = 20;
 
-/// The reason why a configuration can't be used.
+/// The reason why a configuration is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigurationError {
-    /// It can't be read, or is too large.
+    /// The file cannot be read, or is too large.
     #[error(transparent)]
     File(#[from] FileError),
-    /// It is not a configuration of this kind.
+    /// The file is not a configuration of this kind.
     #[error("failed to load {what} configuration from file {}: {fault}", quote(file))]
     Form {
         /// The kind of configuration.
@@ -35,7 +35,7 @@ pub enum ConfigurationError {
         /// The fault.
         fault: String,
     },
-    /// Its content is invalid.
+    /// The content of the file is invalid.
     #[error("invalid {what} configuration: {}", field_error::join(faults))]
     Invalid {
         /// The kind of configuration.
@@ -43,7 +43,7 @@ pub enum ConfigurationError {
         /// All faults.
         faults: Vec<FieldError>,
     },
-    /// A file or authorizer that it names can't be used.
+    /// A file or authorizer that the configuration names cannot be used.
     #[error("{0}")]
     Unusable(String),
 }
@@ -52,14 +52,14 @@ pub enum ConfigurationError {
 pub(crate) struct DocumentKind {
     pub(crate) what: &'static str,
     pub(crate) kind: &'static str,
-    /// Versions of the group `apiserver.config.k8s.io`.
+    /// The accepted versions of the group `apiserver.config.k8s.io`.
     pub(crate) versions: &'static [&'static str],
 }
 
 const GROUP: &str = "apiserver.config.k8s.io";
 
 impl DocumentKind {
-    /// Reads a document of this kind from a file. `read` converts its fields.
+    /// Reads a document of this kind from a file. `read` parses its fields.
     pub(crate) fn load<T>(
         &self,
         file: &Path,
@@ -102,7 +102,7 @@ impl DocumentKind {
     }
 }
 
-/// The fields of an object. Reading collects faults.
+/// The fields of an object. Errors are collected while fields are read.
 pub(crate) struct Fields<'v> {
     path: String,
     map: Option<&'v Map>,
@@ -188,7 +188,7 @@ impl<'v> Fields<'v> {
         })
     }
 
-    /// The fields of each object in a list.
+    /// The fields of each object in a list field.
     pub(crate) fn objects(&self, name: &str, known: &[&str]) -> Vec<Fields<'v>> {
         let list = self.read(name, "list of objects", |value| value.as_array()).map_or(&[][..], Vec::as_slice);
         let place = |at: usize| format!("{}[{at}]", self.child(name));
@@ -196,7 +196,7 @@ impl<'v> Fields<'v> {
     }
 }
 
-/// A duration that may be negative. Configurations may state one, and validation refuses it.
+/// A duration that may be negative, so that validation can report negative values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seconds {
     pub(crate) nanos: i64,
@@ -208,7 +208,7 @@ impl Seconds {
         times::parse_duration(text).map(|nanos| Self { nanos })
     }
 
-    /// The duration, unless it is 0 or negative.
+    /// The duration; `None` if it is 0 or negative.
     pub(crate) fn positive(self) -> Option<Duration> {
         u64::try_from(self.nanos).ok().filter(|nanos| *nanos > 0).map(Duration::from_nanos)
     }

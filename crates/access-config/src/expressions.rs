@@ -1,6 +1,7 @@
-//! CEL expressions of configurations: compiled when a file is read, evaluated on claims, users and requests.
+//! CEL expressions in configurations. They are compiled when a file is read, and evaluated for claims, users and
+//! requests.
 //!
-//! Error texts are upstream's. One budget covers all expressions for a token or request, so that none of them blocks a
+//! Messages are upstream's. All expressions for one token or request share one budget, so that they cannot block a
 //! thread.
 
 use std::sync::Arc;
@@ -15,9 +16,9 @@ use keelson_cel::{CompileError, EvalError, Meter, Program, Type, Value, environm
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json;
 
-/// The most evaluation steps of all expressions for a token or request.
+/// The limit of evaluation steps for one token or request.
 const STEPS: u64 = 1_000_000;
-/// The most other work of them, in nanoseconds.
+/// The limit on other work for one token or request, in nanoseconds.
 const WORK: u64 = 5_000_000;
 
 /// A budget for one token or request.
@@ -25,12 +26,12 @@ pub(crate) fn meter() -> Meter {
     Meter::new(STEPS).with_work(WORK)
 }
 
-/// The single variable of an expression.
+/// The variable that an expression may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variable {
     /// `claims`: the claims of a token.
     Claims,
-    /// `user`: the user that a token maps to.
+    /// `user`: the user from a token.
     User,
     /// `request`: the request to authorize.
     Request,
@@ -57,7 +58,7 @@ pub(crate) struct Expression {
 }
 
 impl Expression {
-    /// Compiles an expression. A condition must have a boolean result.
+    /// Compiles an expression. The result of a condition must be a boolean.
     pub(crate) fn compile(text: &str, variable: Variable, is_condition: bool, field: &str) -> Result<Self, FieldError> {
         let environment = variable.environment();
         let invalid = |detail: String| FieldError::invalid(field, text, detail);
@@ -78,17 +79,17 @@ impl Expression {
         })
     }
 
-    /// Returns true if it reads the claim `email`.
+    /// Returns true if the expression reads the claim `email`.
     pub(crate) fn uses_email(&self) -> bool {
         self.uses_email
     }
 
-    /// Returns true if it reads the claim `email_verified`.
+    /// Returns true if the expression reads the claim `email_verified`.
     pub(crate) fn uses_email_verified(&self) -> bool {
         self.uses_email_verified
     }
 
-    /// Evaluates the expression on a value of its variable, and passes the result to `read`.
+    /// Evaluates the expression for a value of its variable, and passes the result to `read`.
     pub(crate) fn with_value<T>(
         &self,
         variable: &json::Value,
@@ -100,7 +101,7 @@ impl Expression {
         Ok(read(&value))
     }
 
-    /// Evaluates a condition on a value of its variable.
+    /// Evaluates a condition for a value of its variable.
     pub(crate) fn holds(&self, variable: &json::Value, meter: &mut Meter) -> Result<bool, String> {
         let variables = [from_tree(variable, self.decl.as_deref())];
         self.program.holds(&variables, meter).map_err(|error| self.failed(&error))
@@ -111,7 +112,8 @@ impl Expression {
     }
 }
 
-/// A text or list of texts, without empty ones; `None` for another value. null has none.
+/// The strings in a value: a string, or a list of strings. Empty strings are omitted, and null has none. Returns `None`
+/// for other types.
 pub(crate) fn texts(value: &Value<'_>) -> Option<Vec<String>> {
     let mut found = Vec::new();
     match value {

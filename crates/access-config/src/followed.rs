@@ -1,6 +1,7 @@
-//! A configuration that follows its file: it is rebuilt after changes, and its remote parts are kept up to date.
+//! A configuration that is rebuilt when its file changes, and whose remote parts are kept up to date.
 //!
-//! An unusable file leaves the previous version in force and is counted. Each configuration defines how it is built.
+//! If a file is invalid, the previous version stays in force, and the failure is counted. Each configuration implements
+//! `Followed`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,40 +16,40 @@ use crate::reloads::Reloads;
 
 /// A configuration whose file may change.
 pub(crate) trait Followed: Send + Sync + 'static {
-    /// The name before the word "configuration" in messages to operators.
+    /// The name of the configuration in messages, before the word "configuration".
     const NAME: &'static str;
     /// The value built from the file.
     type Current: Send + Sync;
 
-    /// The file; `None` for a configuration by flags.
+    /// The file; `None` if the configuration comes from flags.
     fn file(&self) -> Option<&Path>;
 
     /// The value in force.
     fn current(&self) -> &ArcSwap<Self::Current>;
 
-    /// The counts of reloads.
+    /// The numbers of reloads.
     fn reloads(&self) -> &Reloads;
 
-    /// The time.
+    /// The current time.
     fn now(&self) -> SystemTime;
 
-    /// Reads the file and builds the value; `None` if the content is unchanged. May block.
+    /// Reads the file and builds the value. Returns `None` if the content is unchanged. May block the thread.
     ///
     /// # Errors
-    /// The file can't be used.
+    /// The file is invalid.
     fn read(&self) -> Result<Option<Self::Current>, ConfigurationError>;
 
-    /// Keeps remote parts up to date: keys of issuers, files of webhooks. May end when there are none.
+    /// Keeps remote parts up to date: keys of issuers, files of webhooks. May return if there are none.
     fn keep_up(current: &Self::Current) -> impl Future<Output = ()> + Send;
 }
 
-/// Follows the file of a configuration and its remote parts. Never ends.
+/// Reloads the file of a configuration after changes, and keeps its remote parts up to date. Never returns.
 pub(crate) async fn follow<F: Followed>(configuration: Arc<F>) {
     let mut changes = match configuration.file() {
         Some(file) => Some(FileChanges::new(file).await),
         None => None,
     };
-    // The file may have changed since the first read.
+    // The file may have changed since it was first read.
     read_again(&configuration).await;
     loop {
         let current = configuration.current().load_full();
@@ -74,7 +75,7 @@ async fn read_again<F: Followed>(configuration: &Arc<F>) {
         return;
     }
     let (name, this) = (F::NAME, configuration.clone());
-    // Compiling expressions takes a while.
+    // Compiling expressions takes long, so it runs on another thread.
     let read = tokio::task::spawn_blocking(move || this.read()).await;
     let now = configuration.now();
     match read {

@@ -1,7 +1,7 @@
-//! JSON Web Tokens of other issuers (RFC 7515, 7517, 7518): parsed, and verified by the issuer's public keys.
+//! JSON Web Tokens of other issuers (RFC 7515, 7517, 7518): parsing, and verification with the issuer's public keys.
 //!
-//! Only signatures by private keys are supported: no `none` and no shared secrets, whatever a token states. The type of
-//! the key decides the possible algorithms.
+//! Only asymmetric signatures are supported. A token with the algorithm `none` or with a shared secret is never
+//! accepted. A key only verifies algorithms of its own type.
 
 mod keys;
 mod token;
@@ -17,23 +17,23 @@ pub const SIGNING_ALGORITHMS: [&str; 9] =
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Algorithm {
     pub(crate) family: Family,
-    /// The size of its hash in bits.
+    /// The size of the hash in bits.
     pub(crate) bits: u16,
 }
 
-/// The kind of a signature.
+/// The type of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Family {
     /// RSASSA-PKCS1-v1_5.
     Rsa,
     /// RSASSA-PSS.
     RsaPss,
-    /// ECDSA on the curve of this size (521 for 512).
+    /// ECDSA on the curve for this hash size (P-521 for 512).
     Ecdsa,
 }
 
 impl Algorithm {
-    /// The algorithm of a name; `None` for names outside of [`SIGNING_ALGORITHMS`].
+    /// The algorithm with this name; `None` if it is not in [`SIGNING_ALGORITHMS`].
     pub(crate) fn named(name: &str) -> Option<Self> {
         let (family, bits) = name.split_at_checked(2)?;
         let family = match family {

@@ -1,10 +1,11 @@
-//! Access by configuration files: token issuers, webhooks for authentication, and webhooks for authorization.
+//! Authentication and authorization by configuration files: token issuers, and webhooks for both.
 //!
-//! Reads and validates `AuthenticationConfiguration` and `AuthorizationConfiguration` with upstream's form and texts,
-//! follows their files, and calls remote parties through `outbound`. These are trusted no further than their
-//! configuration says, and one that does not answer grants nothing.
+//! This crate reads and validates `AuthenticationConfiguration` and `AuthorizationConfiguration` with upstream's fields
+//! and messages. It reloads the files after changes, and calls remote servers through `outbound`. A remote server
+//! grants only what its configuration permits. If it does not respond, it grants nothing.
 //!
-//! An invalid file leaves the previous version in force. Nothing here knows HTTP requests, objects or the store.
+//! If a file is invalid, the previous version stays in force. This crate does not depend on HTTP requests, objects or
+//! the store.
 
 mod answers;
 mod authentication;

@@ -1,12 +1,12 @@
-//! Counts of configuration reloads: successes, failures, and the times of the last ones.
+//! Counts of configuration reloads: successes, failures, and the time of the last one of each.
 //!
-//! The metrics' names are defined elsewhere.
+//! The names of the metrics are defined elsewhere.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Counts of one file. Clones share them.
+/// The reloads of one file. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct Reloads(Arc<Counters>);
 
@@ -18,14 +18,14 @@ struct Counters {
     last_failure: AtomicU64,
 }
 
-/// The counts of one status.
+/// The reloads with one status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReloadCounts {
     /// `success` or `failure`.
     pub status: &'static str,
     /// The number of reloads.
     pub count: u64,
-    /// The time of the last one in seconds since 1970; 0 for never.
+    /// The time of the last reload in seconds since 1970; 0 if there was none.
     pub last: u64,
 }
 

@@ -1,7 +1,7 @@
-//! Webhooks for access: remote servers that authenticate tokens or authorize requests.
+//! Webhooks for authentication and authorization: remote servers that review tokens or requests.
 //!
-//! Files in the form of kubeconfigs hold their address and this server's credentials (`kubeconfig`). `client` sends
-//! requests and retries where that may help. A webhook that does not answer allows nothing.
+//! A file in the form of a kubeconfig has the address and this server's credentials (`kubeconfig`). `client` sends
+//! requests, and retries temporary failures. A webhook that does not respond allows nothing.
 
 mod authorizer;
 mod client;

@@ -2,8 +2,8 @@
 //!
 //! A [`Policy`] decides about each request, an [`AuditRecord`] collects the content of its events, and an [`Auditor`]
 //! passes them to backends with a queue each. A slow, dead or full backend delays no request unless configured to, and
-//! never stops the server. Losses are counted under upstream's names. Implementations of the traits here own HTTP,
-//! files and connections.
+//! never stops the server. Lost events are counted in upstream's metrics. HTTP, files and connections are in the
+//! implementations of the traits of this module.
 
 mod auditor;
 mod event;

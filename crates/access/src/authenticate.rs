@@ -1,7 +1,7 @@
 //! Authentication by client certificates.
 //!
-//! The TLS handshake proved that the client has the key. `delegated` decides whether the signer is trusted. A
-//! connection may outlive its certificate, so the validity period is checked again at each request.
+//! The TLS handshake proves that the client has the key. `delegated` decides if the signer is trusted. A connection may
+//! outlive its certificate, so each request checks the validity period again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use x509_parser::x509::AttributeTypeAndValue;
 use crate::front_proxy::RequestHeaders;
 use crate::user::{CREDENTIAL_ID, User};
 
-/// The subject attribute with the uid of a user, as upstream.
+/// The subject attribute with the uid of a user, as in upstream.
 const USER_UID: &str = "1.3.6.1.4.1.57683.2";
 
-/// The identity in a client certificate, with its validity.
+/// The identity in a client certificate, with the validity period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientIdentity {
-    /// `None` where no client authority has signed it.
+    /// `None` if no client authority has signed the certificate.
     user: Option<Arc<User>>,
-    /// The header fields with the user, if it is a front proxy.
+    /// The header fields that name the user, if the client is a front proxy.
     asks_for: Option<Arc<RequestHeaders>>,
     not_before: SystemTime,
     not_after: SystemTime,
@@ -31,10 +31,10 @@ pub struct ClientIdentity {
 /// The reason why a certificate identifies no user.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// It is not a certificate.
+    /// The bytes are not a certificate.
     #[error("the client certificate cannot be read: {0}")]
     Malformed(String),
-    /// It has no common name.
+    /// The subject has no common name.
     #[error("the client certificate has no common name")]
     Nameless,
 }
@@ -43,12 +43,12 @@ impl ClientIdentity {
     /// Reads a certificate: the common name is the user, each organization is a group.
     ///
     /// # Errors
-    /// It can't be parsed or has no common name.
+    /// The certificate cannot be parsed or has no common name.
     pub fn from_certificate(der: &[u8]) -> Result<Self, IdentityError> {
         let (_, certificate) =
             X509Certificate::from_der(der).map_err(|error| IdentityError::Malformed(error.to_string()))?;
         let subject = certificate.subject();
-        // Of several names the last one counts, as upstream: the signer must have meant the same.
+        // Like upstream, the last of several common names applies.
         let name = texts(subject.iter_common_name()).last().ok_or(IdentityError::Nameless)?;
         let groups = texts(subject.iter_organization()).collect();
         let uids = subject.iter_attributes().filter(|attribute| attribute.attr_type().to_id_string() == USER_UID);
@@ -64,29 +64,29 @@ impl ClientIdentity {
         })
     }
 
-    /// An identity that proves nothing at any time.
+    /// An identity without a user, which is never valid.
     pub const fn nobody() -> Self {
         Self { user: None, asks_for: None, not_before: SystemTime::UNIX_EPOCH, not_after: SystemTime::UNIX_EPOCH }
     }
 
-    /// The identity as a front proxy, which names the user in these header fields.
+    /// The identity of a front proxy, which names the user in these header fields.
     #[must_use]
     pub fn asking_for_others(self, headers: Arc<RequestHeaders>) -> Self {
         Self { asks_for: Some(headers), ..self }
     }
 
-    /// The identity without a user, where no client authority has signed the certificate.
+    /// Removes the user, because no client authority has signed the certificate.
     #[must_use]
     pub fn without_user(self) -> Self {
         Self { user: None, ..self }
     }
 
-    /// Returns true for a front proxy, which may name the user.
+    /// Returns true for a front proxy, which may name another user.
     pub const fn is_front_proxy(&self) -> bool {
         self.asks_for.is_some()
     }
 
-    /// The header fields with the user, if it is a front proxy and the certificate is valid at this time.
+    /// The header fields that name the user, if the client is a front proxy with a certificate valid at this time.
     pub fn asks_for_at(&self, now: SystemTime) -> Option<&RequestHeaders> {
         self.asks_for.as_deref().filter(|_| self.is_valid_at(now))
     }
@@ -96,7 +96,7 @@ impl ClientIdentity {
         self.not_after
     }
 
-    /// The user name, if it identifies a user.
+    /// The user name, if there is a user.
     pub fn user_name(&self) -> Option<&str> {
         self.user.as_ref().map(|user| user.name.as_str())
     }

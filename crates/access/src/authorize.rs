@@ -1,8 +1,8 @@
 //! Authorization: an [`Authorizer`] decides whether a user may do something.
 //!
-//! A decision carries its reason. It may be immediate (a rule lookup) or a future (a remote call). This module has the
-//! authorizers without rules, and the chain of several; roles are in `rbac`. The caller decides about requests without
-//! any opinion.
+//! A verdict has a decision and a reason. It may be immediate (a rule lookup) or a future (a remote call). This module
+//! has the authorizers without rules, and the chain of several authorizers; `rbac` has roles. If no authorizer decides,
+//! the caller of the chain refuses the request.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub enum Attributes<'a> {
 pub struct ResourceAttributes<'a> {
     /// The verb, such as `list`.
     pub verb: &'a str,
-    /// The group, empty for the core group.
+    /// The API group; empty for the core group.
     pub group: &'a str,
     /// The version.
     pub version: &'a str,
@@ -45,9 +45,9 @@ pub struct ResourceAttributes<'a> {
     pub namespace: Option<&'a str>,
     /// The name in the path or the selector.
     pub name: Option<&'a str>,
-    /// The label selector of a collection request as sent, not validated.
+    /// The label selector of a collection request, unchanged and not validated.
     pub label_selector: Option<&'a str>,
-    /// The field selector of a collection request as sent, not validated.
+    /// The field selector of a collection request, unchanged and not validated.
     pub field_selector: Option<&'a str>,
 }
 
@@ -56,9 +56,9 @@ pub struct ResourceAttributes<'a> {
 pub enum Decision {
     /// The request is allowed.
     Allow,
-    /// The request is denied, whatever others decide.
+    /// The request is denied; later authorizers are not called.
     Deny,
-    /// This authorizer has no rule for it. A request that no authorizer allows is refused.
+    /// The authorizer does not decide. The request is refused if no other authorizer allows it.
     NoOpinion,
 }
 
@@ -83,24 +83,24 @@ pub type Deciding<'a> = Either<Ready<Verdict>, BoxFuture<'a, Verdict>>;
 
 /// Decides what users may do.
 pub trait Authorizer: Debug + Send + Sync {
-    /// Decides whether `user` may do the request of `attributes`. An error never allows: the verdict is
-    /// [`Decision::NoOpinion`] then, with the error as its reason.
+    /// Decides if `user` may make the request. Errors never allow: the verdict is then [`Decision::NoOpinion`] with the
+    /// error as its reason.
     fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a>;
 
-    /// The rules that apply to a user in a namespace, or everywhere: for rules reviews and checks of escalation.
+    /// The rules of a user in a namespace, or cluster-wide, for rules reviews and checks of privilege escalation.
     /// Authorizers without rules return none.
     fn rules<'a>(&'a self, _user: &'a User, _namespace: Option<&'a str>) -> BoxFuture<'a, HeldRules> {
         Box::pin(ready(HeldRules::default()))
     }
 }
 
-/// Allows members of `system:masters` everything.
+/// Allows all requests of members of `system:masters`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PrivilegedGroup;
 
 impl PrivilegedGroup {
     fn decide(user: &User) -> Verdict {
-        // As upstream, no opinion needs no reason: the client gets a generic message anyway.
+        // Like upstream, no reason is given. The client gets a generic message anyway.
         let decision = if user.is_in(MASTERS) { Decision::Allow } else { Decision::NoOpinion };
         Verdict { decision, reason: SharedText::default() }
     }
@@ -112,7 +112,7 @@ impl Authorizer for PrivilegedGroup {
     }
 }
 
-/// Allows everything: for development, where no one else reaches the server.
+/// Allows all requests: for development, on a server that no other client can reach.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AlwaysAllow;
 
@@ -127,8 +127,8 @@ impl Authorizer for AlwaysAllow {
     }
 }
 
-/// A chain of authorizers: the first that allows or denies decides. Without a decision, the reason has all reasons, a
-/// line each.
+/// A chain of authorizers. The first one that allows or denies decides. If none does, the reason has all reasons, one
+/// per line.
 #[derive(Clone, Debug)]
 pub struct AuthorizerChain(Vec<Arc<dyn Authorizer>>);
 
@@ -156,7 +156,7 @@ impl AuthorizerChain {
     }
 }
 
-/// The reasons of the authorizers so far.
+/// The reasons of the authorizers that were called.
 type Reasons = SmallVec<[SharedText; 4]>;
 
 fn undecided(reasons: &[SharedText]) -> Verdict {

@@ -22,13 +22,13 @@ const NAME_PREFIX: &str = "bootstrap-token-";
 const TYPE: &str = "bootstrap.kubernetes.io/token";
 const GROUP: &str = "system:bootstrappers";
 const USER_PREFIX: &str = "system:bootstrap:";
-/// The lengths of a token's parts, in characters.
+/// The lengths of the two parts of a token, in characters.
 const ID_LENGTH: usize = 6;
 const SECRET_LENGTH: usize = 16;
 /// The longest suffix of a group name.
 const GROUP_LENGTH: usize = 256;
 
-/// A token of this form.
+/// A token of the form `id.secret`.
 #[derive(Clone, Copy)]
 pub struct BootstrapToken<'t> {
     id: &'t str,
@@ -36,7 +36,7 @@ pub struct BootstrapToken<'t> {
 }
 
 impl<'t> BootstrapToken<'t> {
-    /// Parses a token; `None` for another form.
+    /// Parses a token; `None` for any other form.
     pub fn parse(token: &'t str) -> Option<Self> {
         let (id, secret) = token.split_once('.')?;
         let is_word = |text: &str, length| {
@@ -45,13 +45,13 @@ impl<'t> BootstrapToken<'t> {
         (is_word(id, ID_LENGTH) && is_word(secret, SECRET_LENGTH)).then_some(Self { id, secret })
     }
 
-    /// The name of its secret.
+    /// The name of the secret that stores the token.
     pub fn secret_name(&self) -> String {
         format!("{NAME_PREFIX}{}", self.id)
     }
 
-    /// The user of the token by its stored secret; `None` where the secret does not match or is expired. Compares in
-    /// constant time.
+    /// The user of the token, checked against its stored secret. `None` if the secret differs or is expired. Compares
+    /// in constant time.
     pub fn user(&self, secret: &Object, now: SystemTime) -> Option<User> {
         let text = |key: &str| {
             let coded = secret.get(&["data", key]).and_then(Value::as_str)?;
@@ -86,7 +86,7 @@ impl<'t> BootstrapToken<'t> {
     }
 }
 
-/// Returns true for a group that a token may grant: one below the group of all such users.
+/// Returns true for a group that a token may grant: one below `system:bootstrappers:`.
 fn is_group(name: &str) -> bool {
     let Some(rest) = name.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix(':')) else { return false };
     let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b':' | b'-');

@@ -1,9 +1,9 @@
 //! Verifies the path from a client certificate to an authority by the rules of Go's `crypto/x509`, so that clients keep
 //! the certificates that kube-apiserver accepts.
 //!
-//! Certificates of version 1 are accepted, and ones without extended key usages count for every use. Every certificate
-//! of the path must be valid now, including the authority's. Signatures with SHA-1 or MD5 and unknown critical
-//! extensions are refused. The search is bounded, since clients send the certificates in it.
+//! Certificates of version 1 are accepted, and a certificate without extended key usages is valid for every use. Every
+//! certificate of the path must be valid now, including the authority's. Signatures with SHA-1 or MD5 and unknown
+//! critical extensions are refused. The search is limited, because clients choose the intermediate certificates.
 
 mod constraints;
 #[cfg(test)]
@@ -27,14 +27,14 @@ use x509_parser::prelude::{FromDer as _, X509Certificate, X509Version};
 use crate::client_key::{PublicKey, SignatureFault, provider};
 use crate::der::{self, BIT_STRING, SEQUENCE};
 
-/// The most certificates of a path, including the client's and the authority's.
+/// The largest number of certificates in a path, including the client's and the authority's.
 const LONGEST_PATH: usize = 10;
-/// The most intermediate certificates read from a client.
+/// The largest number of intermediate certificates that are read from a client.
 const MOST_SENT: usize = 32;
-/// The most signatures that are verified for one client, as in Go.
+/// The largest number of signatures that are verified for one client, as in Go.
 const MOST_SIGNATURES: usize = 100;
 
-/// Critical extensions that are understood, RFC 5280 section 4.2.1.
+/// The supported critical extensions (RFC 5280 section 4.2.1).
 const UNDERSTOOD: [Oid<'static>; 7] = [
     OID_X509_EXT_BASIC_CONSTRAINTS,
     OID_X509_EXT_CERTIFICATE_POLICIES,
@@ -74,7 +74,7 @@ pub(crate) enum PathError {
     TooManySignatures,
 }
 
-/// Authorities that sign client certificates.
+/// The authorities that may sign client certificates.
 #[derive(Debug, Default)]
 pub(crate) struct Authorities(Vec<Authority>);
 
@@ -86,7 +86,7 @@ struct Authority {
 }
 
 impl Authorities {
-    /// Creates the set of these authorities. Unreadable certificates are left out.
+    /// Creates the set of authorities. Certificates that cannot be parsed are omitted.
     pub(crate) fn new(certificates: &[CertificateDer<'static>]) -> Self {
         let read = |certificate: &CertificateDer<'static>| {
             let (_, read) = X509Certificate::from_der(certificate).ok()?;
@@ -95,10 +95,10 @@ impl Authorities {
         Self(certificates.iter().filter_map(read).collect())
     }
 
-    /// Verifies that a path leads from the first certificate of a chain, the client's, to an authority.
+    /// Verifies that a path leads from the client's certificate, the first in the chain, to an authority.
     ///
     /// # Errors
-    /// The fault of the first path tried.
+    /// The fault of the first path that was tried.
     pub(crate) fn verify(&self, chain: &[CertificateDer<'_>], now: SystemTime) -> Result<(), PathError> {
         let (own, sent) = chain.split_first().ok_or(PathError::Unreadable)?;
         let leaf = Certificate::read(own).ok_or(PathError::Unreadable)?;
@@ -117,7 +117,7 @@ impl Authorities {
     }
 }
 
-/// Returns true if the key of a certificate has signed another one. Ignores times and usages.
+/// Returns true if the key of `issuer` has signed `certificate`. Ignores validity and usages.
 pub(crate) fn is_signed_by(certificate: &[u8], issuer: &[u8]) -> bool {
     let read = Certificate::read(certificate).zip(Certificate::read(issuer));
     let algorithms = provider().signature_verification_algorithms;
@@ -170,7 +170,7 @@ impl<'a> Search<'a> {
         Err(fault.unwrap_or(PathError::UnknownAuthority))
     }
 
-    /// Checks that a certificate has signed the last one of a path, and was allowed to.
+    /// Checks that a certificate has signed the last one of the path, and that it may sign certificates.
     fn check_issuer(
         &mut self,
         path: &[&Certificate<'_>],
@@ -230,7 +230,7 @@ impl<'a> Certificate<'a> {
         }
     }
 
-    /// Refuses unknown critical extensions, and unreadable or duplicate ones.
+    /// Refuses unknown critical extensions, and extensions that are invalid or duplicate.
     fn check_extensions(&self) -> Result<(), PathError> {
         self.read.extensions_map().map_err(|_| PathError::Unreadable)?;
         for extension in self.read.extensions() {
@@ -238,7 +238,8 @@ impl<'a> Certificate<'a> {
                 ParsedExtension::ParseError { .. } if UNDERSTOOD.contains(&extension.oid) => {
                     return Err(PathError::Unreadable);
                 }
-                // As in Go, other names are ignored, and alone they leave the extension unhandled.
+                // As in Go, names of other types are ignored. If there are only such names, the extension counts as
+                // unhandled.
                 ParsedExtension::SubjectAlternativeName(names) => names.general_names.iter().any(is_checked),
                 ParsedExtension::NameConstraints(limits) => constraints::are_understood(limits),
                 _ => UNDERSTOOD.contains(&extension.oid),
@@ -250,7 +251,7 @@ impl<'a> Certificate<'a> {
         Ok(())
     }
 
-    /// Checks that it may sign certificates. A root of version 1 or 2 has no field for that.
+    /// Checks that the certificate may sign others. A root of version 1 or 2 has no field for that.
     fn check_authority(&self, is_between: bool) -> Result<(), PathError> {
         let says_so = self.read.basic_constraints().map_err(|_| PathError::Unreadable)?;
         let is_authority = match says_so {
@@ -262,13 +263,13 @@ impl<'a> Certificate<'a> {
         if is_authority && may_sign { Ok(()) } else { Err(PathError::NotAnAuthority) }
     }
 
-    /// Its limit of certificates between it and the client's, if any.
+    /// The limit of intermediate certificates between this one and the client's, if any.
     fn longest_path(&self) -> Result<Option<usize>, PathError> {
         let constraints = self.read.basic_constraints().map_err(|_| PathError::Unreadable)?;
         Ok(constraints.and_then(|constraints| constraints.value.path_len_constraint).map(|longest| longest as usize))
     }
 
-    /// Returns true if it, and certificates below it, may authenticate clients.
+    /// Returns true if the extended key usages permit client authentication.
     fn is_for_clients(&self) -> Result<bool, PathError> {
         let usage = self.read.extended_key_usage().map_err(|_| PathError::Unreadable)?;
         Ok(usage.is_none_or(|usage| usage.value.any || usage.value.client_auth))
@@ -291,7 +292,7 @@ impl<'a> Certificate<'a> {
     }
 }
 
-/// Returns true for kinds of names that name constraints cover.
+/// Returns true for types of names that name constraints apply to.
 const fn is_checked(name: &GeneralName<'_>) -> bool {
     matches!(
         name,

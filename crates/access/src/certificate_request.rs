@@ -1,7 +1,6 @@
 //! A certificate request (PKCS #10, RFC 2986) in a `CertificateSigningRequest` object.
 //!
-//! Parsing does not verify the signature. That is a separate call, since a caller that only validates names does not
-//! need it.
+//! Parsing does not verify the signature. That is a separate call, since callers that only check names do not need it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -16,19 +15,19 @@ use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 use crate::client_key::{PublicKey, provider};
 use crate::der::{self, BIT_STRING, SEQUENCE};
 
-/// The label of its PEM block.
+/// The label of the PEM block.
 const LABEL: &str = "CERTIFICATE REQUEST";
 
-/// The reason why a text is not a request.
+/// The reason why a text is not a certificate request.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateRequestError {
-    /// It is not base64.
+    /// The text is not base64.
     #[error("it is not base64")]
     NotBase64,
-    /// It has no PEM block of a request.
+    /// The text has no PEM block with this label.
     #[error("PEM block type must be CERTIFICATE REQUEST")]
     NoBlock,
-    /// The block is not a request.
+    /// The PEM block is not a certificate request.
     #[error("{0}")]
     Malformed(String),
 }
@@ -42,24 +41,24 @@ pub struct CertificateRequest {
     ambiguity: Option<&'static str>,
     subject: Vec<u8>,
     public_key: Vec<u8>,
-    /// The extension with alternative names.
+    /// The extension with the alternative names.
     alternative_names: Option<Vec<u8>>,
 }
 
 impl CertificateRequest {
-    /// Parses the base64 of a request's PEM, as in an object.
+    /// Parses the base64 of a PEM text, the form in `spec.request`.
     ///
     /// # Errors
-    /// It is not a request.
+    /// The text is not a certificate request.
     pub fn of_base64(text: &str) -> Result<Self, CertificateRequestError> {
         let pem = BASE64.decode(text).map_err(|_| CertificateRequestError::NotBase64)?;
         Self::of_pem(&pem)
     }
 
-    /// Parses the PEM of a request.
+    /// Parses a PEM text.
     ///
     /// # Errors
-    /// It is not a request.
+    /// The text is not a certificate request.
     pub fn of_pem(pem: &[u8]) -> Result<Self, CertificateRequestError> {
         let block = Pem::iter_from_buffer(pem).next().and_then(Result::ok).filter(|block| block.label == LABEL);
         let block = block.ok_or(CertificateRequestError::NoBlock)?;
@@ -76,22 +75,22 @@ impl CertificateRequest {
         Ok(Self { common_name, organizations, ambiguity, subject, public_key, alternative_names, der: block.contents })
     }
 
-    /// The common name of its subject; empty for none.
+    /// The common name of the subject; empty if there is none.
     pub fn common_name(&self) -> &str {
         &self.common_name
     }
 
-    /// The organizations of its subject.
+    /// The organizations of the subject.
     pub fn organizations(&self) -> &[String] {
         &self.organizations
     }
 
-    /// The reason why other programs may read another identity from its subject; `None` if they can't.
+    /// The reason why other programs may read another identity from the subject; `None` if it is unambiguous.
     pub fn ambiguity(&self) -> Option<&'static str> {
         self.ambiguity
     }
 
-    /// Returns true if its own key signed it and is of a kind accepted from clients.
+    /// Returns true if the request is signed by its own key, and clients may use keys of this type.
     pub fn is_signed_by_its_key(&self) -> bool {
         let algorithms = provider().signature_verification_algorithms;
         let verified = || {
@@ -105,12 +104,12 @@ impl CertificateRequest {
         verified().is_some()
     }
 
-    /// The DER of its subject.
+    /// The DER of the subject.
     pub(crate) fn subject_der(&self) -> &[u8] {
         &self.subject
     }
 
-    /// The DER of its public key.
+    /// The DER of the public key.
     pub(crate) fn public_key_der(&self) -> &[u8] {
         &self.public_key
     }
@@ -121,11 +120,11 @@ impl CertificateRequest {
     }
 }
 
-/// Types of strings that all programs read alike: UTF8String, NumericString, PrintableString, IA5String.
+/// String types that all programs read in the same way: UTF8String, NumericString, PrintableString, IA5String.
 const PLAIN_TEXTS: [Tag; 4] = [Tag::Utf8String, Tag::NumericString, Tag::PrintableString, Tag::Ia5String];
 
-/// The reason why programs may read a subject differently: several common names, of which each program chooses one, or
-/// a string type that some can't read.
+/// The reason why programs may read the subject differently. It has several common names, or a string type that some
+/// programs cannot read.
 fn ambiguity(subject: &X509Name<'_>) -> Option<&'static str> {
     if subject.iter_common_name().nth(1).is_some() {
         return Some("the subject has more than one common name");

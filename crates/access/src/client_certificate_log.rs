@@ -1,7 +1,7 @@
 //! Log lines about client certificates: refusals, and upcoming expiry.
 //!
-//! Clients control the number of connections, so lines are limited: refusals share one line per interval, and a user is
-//! named once a day.
+//! Clients can open many connections, so the number of lines is limited. Refusals share one line per interval, and an
+//! expiring certificate is logged once a day for each user.
 
 use std::collections::HashSet;
 use std::fmt::Display;
@@ -12,15 +12,15 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::authenticate::ClientIdentity;
 
-/// The shortest time between two lines about refusals. Further ones are counted.
+/// The shortest interval between two lines about refusals. Refusals in between are counted.
 const REFUSALS: Duration = Duration::from_secs(10);
-/// The time before its expiry from which a certificate's user is named.
+/// The remaining validity from which a certificate is logged as expiring.
 pub(crate) const ENDS_SOON: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// The time in which a user is named once.
+/// The interval in which a user is logged once.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// The most users named in that time.
+/// The largest number of users that are logged in that interval.
 const MOST_USERS: usize = 256;
-/// The most characters of a subject in a line.
+/// The longest subject in a line, in characters.
 const MOST_SUBJECT: usize = 200;
 
 /// The times of the last lines.
@@ -33,7 +33,7 @@ pub(crate) struct ClientCertificateLog {
 #[derive(Debug, Default)]
 struct Refusals {
     last: Option<Instant>,
-    /// The refusals since then.
+    /// The number of refusals since the last line.
     more: u64,
 }
 
@@ -60,7 +60,7 @@ impl ClientCertificateLog {
         tracing::warn!(?subject, %reason, refused_since_last_line = more, "a client certificate is refused");
     }
 
-    /// Logs the coming expiry of a certificate that identified a user.
+    /// Logs the coming expiry of a client's certificate.
     pub(crate) fn accepted(&self, identity: &ClientIdentity, now: SystemTime) {
         let left = identity.not_after().duration_since(now).unwrap_or_default();
         let Some(user) = identity.user_name().filter(|_| left < ENDS_SOON) else { return };

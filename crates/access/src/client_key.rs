@@ -1,8 +1,8 @@
-//! The public key of a client certificate of any version, and the proof in the handshake that the client has the
-//! private key.
+//! The public key of a client certificate of any version, and the verification of the handshake signature that proves
+//! possession of the private key.
 //!
-//! webpki refuses certificates of version 1, which `openssl x509 -req` makes without extensions. So only the key of a
-//! certificate is parsed here.
+//! webpki refuses certificates of version 1, which `openssl x509 -req` creates without extensions. So this file parses
+//! the key only.
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use rustls::{CertificateError, DigitallySignedStruct, Error, PeerMisbehaved};
 
 use crate::der::{self, BIT_STRING, INTEGER, SEQUENCE};
 
-/// The tag of the version in a certificate, which version 1 leaves out (RFC 5280, section 4.1).
+/// The tag of the version field, which certificates of version 1 omit (RFC 5280, section 4.1).
 const VERSION: u8 = 0xa0;
-/// The modulus sizes in bits of RSA keys whose signatures are verified.
+/// The accepted modulus sizes of RSA keys in bits.
 const RSA_BITS: std::ops::RangeInclusive<usize> = 2048..=8192;
 
-/// The cryptography of TLS handshakes and certificate paths.
+/// The cryptography provider for TLS handshakes and certificate paths.
 pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 
-/// A public key in the form of its certificate.
+/// A public key, borrowed from its certificate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PublicKey<'a> {
     /// The algorithm and its parameters: the content of an `AlgorithmIdentifier`.
@@ -33,7 +33,7 @@ pub(crate) struct PublicKey<'a> {
 }
 
 impl<'a> PublicKey<'a> {
-    /// The key of a certificate; `None` if it can't be parsed.
+    /// The public key in a certificate; `None` if it cannot be parsed.
     pub(crate) fn of(certificate: &'a [u8]) -> Option<Self> {
         let (certificate, _) = der::content(SEQUENCE, certificate)?;
         let (content, _) = der::content(SEQUENCE, certificate)?;
@@ -49,16 +49,16 @@ impl<'a> PublicKey<'a> {
         Self::from_info(der::read(rest)?.0.raw)
     }
 
-    /// The key of a `SubjectPublicKeyInfo`.
+    /// The public key in a `SubjectPublicKeyInfo`.
     pub(crate) fn from_info(info: &'a [u8]) -> Option<Self> {
         let (content, _) = der::content(SEQUENCE, info)?;
         let (algorithm, rest) = der::content(SEQUENCE, content)?;
         let (bits, _) = der::content(BIT_STRING, rest)?;
-        // The first byte counts the bits that are left over.
+        // The first byte is the number of unused bits.
         Some(Self { algorithm, bits: bits.strip_prefix(&[0])?, info })
     }
 
-    /// Returns true if signatures of the key can be verified. A certificate with any other key proves nothing.
+    /// Returns true if signatures of the key can be verified. Certificates with other keys authenticate no user.
     pub(crate) fn is_supported(&self, algorithms: &WebPkiSupportedAlgorithms) -> bool {
         let is_known = algorithms.all.iter().any(|known| self.is_for(known.public_key_alg_id()));
         let is_rsa = self.is_for(alg_id::RSA_ENCRYPTION);
@@ -68,7 +68,7 @@ impl<'a> PublicKey<'a> {
     /// Verifies the signature of a message, by the algorithm that the signature names.
     ///
     /// # Errors
-    /// The algorithm does not fit the key, or the signature is wrong.
+    /// The algorithm does not fit the key, or the signature is invalid.
     pub(crate) fn verify(
         &self,
         algorithms: &WebPkiSupportedAlgorithms,
@@ -82,7 +82,7 @@ impl<'a> PublicKey<'a> {
         algorithm.verify_signature(self.bits, message, signature).map_err(|_| SignatureFault::Signature)
     }
 
-    /// Verifies the proof in TLS 1.2, where a scheme names the hash and not the curve.
+    /// Verifies the handshake signature of TLS 1.2, whose scheme names the hash but not the curve.
     pub(crate) fn verify_tls12(
         &self,
         algorithms: &WebPkiSupportedAlgorithms,
@@ -96,7 +96,7 @@ impl<'a> PublicKey<'a> {
         if is_signed { Ok(HandshakeSignatureValid::assertion()) } else { Err(CertificateError::BadSignature.into()) }
     }
 
-    /// Verifies the proof in TLS 1.3.
+    /// Verifies the handshake signature of TLS 1.3.
     pub(crate) fn verify_tls13(
         &self,
         algorithms: &WebPkiSupportedAlgorithms,
@@ -120,11 +120,11 @@ impl<'a> PublicKey<'a> {
     }
 }
 
-/// The reason why a signature proves nothing.
+/// The reason why a signature is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignatureFault {
-    /// The algorithm is not accepted for such a key.
+    /// The algorithm is not accepted for this type of key.
     Algorithm,
-    /// Another key signed it, or another message.
+    /// The signature does not match the key and the message.
     Signature,
 }

@@ -1,6 +1,6 @@
 //! Signs client certificates for approved requests with the server's own authority.
 //!
-//! Approval is decided elsewhere. A certificate never outlives the authority.
+//! Other code decides which requests are approved. A certificate never outlives the authority.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -19,18 +19,18 @@ use crate::der::{self, BIT_STRING, INTEGER, OBJECT_ID, OCTET_STRING, SEQUENCE, e
 use crate::pki::PkiError;
 use crate::pki::key_text::key_pair;
 
-/// The longest validity, and the default.
+/// The longest and default lifetime.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
-/// The shortest validity that can be requested.
+/// The shortest lifetime that can be requested.
 const SHORTEST: Duration = Duration::from_secs(600);
-/// The tolerance for slow clocks of servers.
+/// The tolerance for servers whose clock is slow.
 const CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
-/// The characters of a line of PEM (RFC 7468 section 2).
+/// The length of a line of PEM in characters (RFC 7468 section 2).
 const PEM_LINE: usize = 64;
-/// The bytes of a hash in a key identifier (RFC 7093, section 2, method 1).
+/// The length of the hash in a key identifier, in bytes (RFC 7093, section 2, method 1).
 const KEY_ID_BYTES: usize = 20;
 
-/// Extensions of certificates, RFC 5280 section 4.2.1.
+/// Object identifiers of extensions (RFC 5280 section 4.2.1).
 const KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x0f];
 const SUBJECT_KEY_ID: &[u8] = &[0x55, 0x1d, 0x0e];
 const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
@@ -44,13 +44,13 @@ const KEY_ENCIPHERMENT: u8 = 0x20;
 /// An authority that signs client certificates.
 pub struct ClientSigner {
     key: KeyPair,
-    /// The subject of its certificate.
+    /// The DER of the authority's subject.
     name: Vec<u8>,
     key_id: Option<Vec<u8>>,
     not_after: OffsetDateTime,
 }
 
-/// The usages of a key beside client authentication.
+/// The key usages in addition to client authentication.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KeyUsages {
     /// Digital signatures.
@@ -60,10 +60,10 @@ pub struct KeyUsages {
 }
 
 impl ClientSigner {
-    /// Creates the signer of an authority: the first certificate of the text, and its key.
+    /// Creates a signer from an authority: the first certificate in the text, and its key.
     ///
     /// # Errors
-    /// They can't be parsed.
+    /// The certificate or the key cannot be parsed.
     pub fn new(certificate_pem: &str, key_pem: &str) -> Result<Self, PkiError> {
         let unreadable = || PkiError::Issue(rcgen::Error::CouldNotParseCertificate);
         let (_, pem) = parse_x509_pem(certificate_pem.as_bytes()).map_err(|_| unreadable())?;
@@ -80,8 +80,8 @@ impl ClientSigner {
         })
     }
 
-    /// Signs a certificate for a request, in PEM, with its subject, alternative names and key. It is valid for at most
-    /// `lifetime`, up to a year.
+    /// Signs a certificate with the subject, alternative names and key of a request. Returns PEM. The lifetime is at
+    /// most `lifetime`, and at most a year.
     ///
     /// # Errors
     /// The authority's key can't sign.
@@ -98,7 +98,8 @@ impl ClientSigner {
         let validity = element(SEQUENCE, &[&der::time(from), &der::time(until.min(self.not_after))]);
         let mut serial = [0u8; 16];
         random.fill(&mut serial);
-        // RFC 5280 section 4.1.2.2: positive, so the top bit is clear; not zero, so some bit is set.
+        // RFC 5280 section 4.1.2.2: the serial number is positive, so the top bit is clear, and not zero, so one bit is
+        // set.
         serial[0] = (serial[0] & 0x7f) | 0x40;
         let extensions = self.extensions(request, usages);
         let extensions = element(SEQUENCE, &extensions.iter().map(Vec::as_slice).collect::<Vec<_>>());
@@ -142,7 +143,7 @@ impl ClientSigner {
     }
 }
 
-/// Keys must never be logged.
+/// Omits the key, which must never be logged.
 impl fmt::Debug for ClientSigner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientSigner").field("not_after", &self.not_after).finish_non_exhaustive()
@@ -152,7 +153,7 @@ impl fmt::Debug for ClientSigner {
 /// Creates a new key and a certificate request for a user in these groups, both in PEM.
 ///
 /// # Errors
-/// The key can't be made.
+/// The key cannot be generated.
 pub fn client_request(user: &str, groups: &[String]) -> Result<(String, String), PkiError> {
     let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256)?;
     let content = element(

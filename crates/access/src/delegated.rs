@@ -1,9 +1,10 @@
-//! Authentication by client certificates, against authorities that may change during a connection.
+//! Authentication by client certificates. The trusted authorities may change while a connection is open.
 //!
-//! An aggregated server uses the authorities that the main server publishes, a main server those in files that are read
-//! again. So the handshake accepts any certificate with a proven key. It is verified afterwards, and again after each
-//! change of the authorities. An untrusted certificate proves nothing but is still a credential: a request with it and
-//! no better one is refused. Front proxies take precedence over other clients.
+//! An aggregated server trusts the authorities that the main server publishes. The main server trusts those in files
+//! that are reloaded. The handshake therefore accepts any certificate whose key the client has. The path is verified
+//! after the handshake, and again after each change of the authorities. An untrusted certificate identifies no user but
+//! is still a credential: a request without another credential is refused. Front proxies are checked before other
+//! clients.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,16 +27,16 @@ use crate::front_proxy::AuthenticationInfo;
 use crate::pki::KeyAndCertificate;
 use crate::tls::{self, TlsError};
 
-/// Identifies a client by the certificates from the handshake.
+/// Identifies a client by the certificates of the handshake.
 pub trait ClientCertificates: std::fmt::Debug + Send + Sync {
-    /// The generation of the authorities. A new one may change identities.
+    /// The generation of the authorities. A new generation may change identities.
     fn generation(&self) -> u64;
 
-    /// The identity of a chain, the client's certificate first; `None` without a certificate.
+    /// The identity of a certificate chain, whose first certificate is the client's. `None` for an empty chain.
     fn identify(&self, chain: &[CertificateDer<'_>]) -> Option<ClientIdentity>;
 }
 
-/// The current authorities. Until some are published, no certificate is trusted.
+/// The current authorities. Before the first publication no certificate is trusted.
 #[derive(Debug, Default)]
 pub struct PublishedAuthorities {
     generation: AtomicU64,
@@ -51,23 +52,23 @@ struct Authorities {
 }
 
 impl PublishedAuthorities {
-    /// Replaces the authorities. Open connections are verified again at their next request.
+    /// Replaces the authorities. Open connections verify their certificate again at the next request.
     pub fn publish(&self, info: AuthenticationInfo) {
         if self.current.load().info.as_ref() == Some(&info) {
             return;
         }
         let [clients, proxies] = [info.clients(), info.proxies()].map(certificate_path::Authorities::new);
-        // ORDER: the authorities before the generation, so that no verdict of the old ones is kept under the new
-        // generation.
+        // ORDER: the authorities change before the generation. Otherwise a result of the old authorities could be
+        // stored under the new generation.
         self.current.store(Arc::new(Authorities { info: Some(info), clients, proxies }));
         self.generation.fetch_add(1, Ordering::Release);
     }
 
     /// TLS settings for a listener with HTTP/2 and HTTP/1.1 that accepts any client certificate. The handshake lists
-    /// the current authorities, by which browsers choose a certificate.
+    /// the current authorities, so that browsers can choose a certificate.
     ///
     /// # Errors
-    /// A PEM text can't be used, or certificate and key do not match.
+    /// A PEM text is invalid, or the certificate and key do not match.
     pub fn server_config(&self, serving: &KeyAndCertificate) -> Result<ServerConfig, TlsError> {
         let info = self.current.load().info.clone();
         let known = info.iter().flat_map(|info| info.clients().iter().chain(info.proxies()));
@@ -91,7 +92,8 @@ impl ClientCertificates for PublishedAuthorities {
                 return Some(ClientIdentity::nobody());
             }
         };
-        // ORDER: before any trust. The handshake accepted keys that it could not verify.
+        // ORDER: this comes before all checks of trust. The handshake also accepts keys whose signatures it cannot
+        // verify.
         if !PublicKey::of(own).is_some_and(|key| key.is_supported(&provider().signature_verification_algorithms)) {
             self.log.refused(own, &"its key is of a kind, or of a length, whose signatures are not verified");
             return Some(ClientIdentity::nobody());
@@ -122,8 +124,8 @@ fn roots<'a>(authorities: impl IntoIterator<Item = &'a CertificateDer<'static>>)
     roots
 }
 
-/// Accepts any certificate whose key the client proves to have; its path is verified later. A key without a verifiable
-/// signature passes too, so that the client gets a response. [`PublishedAuthorities::identify`] then refuses it.
+/// Accepts any certificate whose key the client has; the path is verified later. Also accepts keys whose signatures
+/// cannot be verified, so that the client gets a response. [`PublishedAuthorities::identify`] then refuses them.
 #[derive(Debug)]
 struct AnyCertificate {
     provider: Arc<CryptoProvider>,
@@ -131,7 +133,7 @@ struct AnyCertificate {
 }
 
 impl AnyCertificate {
-    /// Verifies a proof if the key's kind allows one.
+    /// Verifies the handshake signature, if the type of key is supported.
     fn proved(
         &self,
         certificate: &CertificateDer<'_>,
@@ -302,7 +304,7 @@ mod tests {
         let pem = include_bytes!("pki/testdata/rsa-1024.crt");
         let certificate = CertificateDer::from_pem_slice(pem).unwrap();
         let mut main = server();
-        // With the certificate itself as an authority, the handshake ends without a proof.
+        // With the certificate itself as an authority, only the unsupported key is left as a reason to refuse it.
         main.client_ca_pem = String::from_utf8(pem.to_vec()).unwrap();
         let authorities = PublishedAuthorities::default();
         authorities.publish(AuthenticationInfo::of(&main).unwrap());

@@ -1,6 +1,6 @@
-//! The subset of DER (ITU-T X.690) that certificates and certificate requests need.
+//! Reads and writes the subset of DER (ITU-T X.690) that certificates and certificate requests need.
 //!
-//! Names are written here because a user of several groups has several organizations, and `rcgen` keeps only the last.
+//! Names are written here because a user in several groups has several organizations, and `rcgen` keeps only the last.
 
 use rcgen::{KeyPair, SigningKey as _};
 use time::OffsetDateTime;
@@ -18,14 +18,14 @@ pub(crate) const OBJECT_ID: u8 = 0x06;
 pub(crate) const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 
-/// 2.5.4.3 and 2.5.4.10, X.520.
+/// The attribute types 2.5.4.3 and 2.5.4.10 of X.520.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
 
-/// The first year with the longer form of times (RFC 5280, section 4.1.2.5).
+/// The first year that needs the longer form of times (RFC 5280, section 4.1.2.5).
 const LONG_YEAR: i32 = 2050;
 
-/// An element with this tag and the concatenated parts as its content.
+/// An element with this tag, whose content is the concatenation of the parts.
 pub(crate) fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let length: usize = parts.iter().map(|part| part.len()).sum();
     let mut out = vec![tag];
@@ -34,7 +34,7 @@ pub(crate) fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
         _ => {
             let bytes = length.to_be_bytes();
             let digits: Vec<u8> = bytes.into_iter().skip_while(|byte| *byte == 0).collect();
-            // A length has at most eight digits.
+            // A length has at most eight bytes.
             out.push(0x80 | digits.len() as u8);
             out.extend(digits);
         }
@@ -54,8 +54,8 @@ pub(crate) struct Element<'a> {
     pub(crate) raw: &'a [u8],
 }
 
-/// Parses the first element, and returns the remaining bytes. `None` for an incomplete element, a tag of several bytes,
-/// or a length of more than four bytes.
+/// Parses the first element, and returns it with the remaining bytes. Returns `None` for an incomplete element, a tag
+/// of several bytes, or a length of more than four bytes.
 pub(crate) fn read(bytes: &[u8]) -> Option<(Element<'_>, &[u8])> {
     const LONGEST_LENGTH: usize = 4;
     let (tag, behind) = bytes.split_first()?;
@@ -72,7 +72,7 @@ pub(crate) fn read(bytes: &[u8]) -> Option<(Element<'_>, &[u8])> {
     Some((Element { tag: *tag, content, raw: &bytes[..bytes.len() - rest.len()] }, rest))
 }
 
-/// The content of the first element if it has this tag, and the remaining bytes.
+/// The content of the first element if it has this tag, with the remaining bytes.
 pub(crate) fn content(tag: u8, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (element, rest) = read(bytes)?;
     (element.tag == tag).then_some((element.content, rest))
@@ -84,7 +84,7 @@ pub(crate) fn extension(id: &[u8], is_critical: bool, value: &[u8]) -> Vec<u8> {
     element(SEQUENCE, &[&element(OBJECT_ID, &[id]), &critical, &element(OCTET_STRING, &[value])])
 }
 
-/// A name of a common name and organizations, as clients of Kubernetes have it.
+/// A name with a common name and organizations, the form of Kubernetes clients.
 pub(crate) fn name(common_name: &str, organizations: &[String]) -> Vec<u8> {
     let attribute = |kind: &[u8], text: &str| {
         let pair = [element(OBJECT_ID, &[kind]), element(UTF8_STRING, &[text.as_bytes()])];
@@ -95,7 +95,7 @@ pub(crate) fn name(common_name: &str, organizations: &[String]) -> Vec<u8> {
     element(SEQUENCE, &parts.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }
 
-/// A time with a resolution of a second.
+/// A time in whole seconds.
 pub(crate) fn time(at: OffsetDateTime) -> Vec<u8> {
     let at = at.to_offset(time::UtcOffset::UTC);
     let rest =
@@ -107,7 +107,7 @@ pub(crate) fn time(at: OffsetDateTime) -> Vec<u8> {
     }
 }
 
-/// The signature algorithm of a key, as signatures state it.
+/// The identifier of the signature algorithm for a key.
 pub(crate) fn algorithm(key: &KeyPair) -> Result<Vec<u8>, PkiError> {
     const NULL: &[u8] = &[0x05, 0x00];
     // RFC 5758 section 3.2, RFC 4055 section 5, RFC 8410 section 3.
@@ -123,7 +123,7 @@ pub(crate) fn algorithm(key: &KeyPair) -> Result<Vec<u8>, PkiError> {
     Ok(element(SEQUENCE, &[&element(OBJECT_ID, &[id]), parameters]))
 }
 
-/// Content with its signature.
+/// The content with its signature.
 pub(crate) fn signed(content: &[u8], key: &KeyPair) -> Result<Vec<u8>, PkiError> {
     let signature = key.sign(content)?;
     Ok(element(SEQUENCE, &[content, &algorithm(key)?, &element(BIT_STRING, &[&[0], &signature])]))
@@ -149,7 +149,7 @@ mod tests {
             );
             assert!(super::content(SEQUENCE, &bytes).is_none());
         }
-        // An indefinite length, one of five bytes, and one beyond the end.
+        // An indefinite length, a length of five bytes, and a length beyond the end.
         for bad in
             [&[SEQUENCE, 0x80, 0, 0][..], &[SEQUENCE, 0x85, 0, 0, 0, 0, 0], &[SEQUENCE, 0x84, 0xff, 0xff, 0xff, 0xff]]
         {

@@ -1,7 +1,7 @@
-//! An index of stored objects that follows the cache, for decisions without a wait.
+//! An index over stored objects that is updated from the cache, so that decisions need not wait.
 //!
-//! A [`Follower`] keeps some collections as an [`Index`]. A reader sees everything up to the cache's watermark, so a
-//! write takes effect once the cache has it. Updates come in bounded steps that let readers in between.
+//! A [`Follower`] keeps some collections in an [`Index`]. A reader sees all writes up to the cache's watermark, so a
+//! write takes effect once the cache has it. Updates run in bounded steps, and readers can run between them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use keelson_cache::{Cache, Collection, Entry, Scope, WatchCursor};
 use keelson_meta::{Object, Revision};
 use parking_lot::{RwLock, RwLockWriteGuard};
 
-/// The most events of an update step: some 30 us each.
+/// The largest number of events in an update step. An event takes about 30 us.
 const EVENTS_AT_ONCE: usize = 64;
-/// The size of the objects of an update step in bytes, without the last one: a few milliseconds.
+/// The size of the objects in an update step in bytes, without the last object. This is a few milliseconds of work.
 const BYTES_AT_ONCE: usize = 256 * 1024;
-/// The pause between two updates, since most writes don't matter here.
+/// The pause between two updates. Most writes are not for these collections.
 const REST: Duration = Duration::from_millis(100);
 /// The longest wait for a write before the next update.
 const QUIET: Duration = Duration::from_secs(60);
@@ -33,13 +33,13 @@ pub trait Index: Default {
     /// Removes an object by its key in the cache.
     fn remove(&mut self, kind: Self::Kind, key: &str);
 
-    /// Returns true if a change is known not to matter here, so that the object need not be read.
+    /// Returns true if a change does not affect the index, so that the object need not be decoded.
     fn is_same(_kind: Self::Kind, _before: &Entry, _after: &Entry) -> bool {
         false
     }
 }
 
-/// The reason why objects can't be followed.
+/// The error that the cache has no collection for a prefix.
 #[derive(Debug, thiserror::Error)]
 #[error("the cache does not hold {0}")]
 pub struct NotCached(String);
@@ -58,10 +58,10 @@ struct Followed<I: Index> {
 }
 
 impl<I: Index> Follower<I> {
-    /// Follows the collections below these prefixes. Takes about 30 us for each object.
+    /// Follows the collections with these key prefixes. Takes about 30 us for each object.
     ///
     /// # Errors
-    /// The cache holds no collection for a prefix.
+    /// The cache has no collection for a prefix.
     pub fn new<'p>(
         cache: Arc<Cache>,
         prefixes: impl IntoIterator<Item = (I::Kind, &'p str)>,
@@ -75,7 +75,7 @@ impl<I: Index> Follower<I> {
         Ok(Self { cache, followed: RwLock::new(Followed { collections, index, seen: Revision::ZERO }) })
     }
 
-    /// Updates the index without readers too, so that no reader has to catch up far. Never ends.
+    /// Updates the index continuously, so that a reader never has many events to apply. Never returns.
     pub async fn keep_up(&self) {
         loop {
             self.changed().await;
@@ -84,15 +84,15 @@ impl<I: Index> Follower<I> {
         }
     }
 
-    /// Waits until the cache has events that the index lacks, for a minute at most.
+    /// Waits until the cache has events that the index lacks, at most a minute.
     pub async fn changed(&self) {
         let seen = self.followed.read().seen;
-        // After such a silence there is nothing to apply.
+        // After a timeout there is nothing to apply.
         let _waited = self.cache.wait_for(seen.next(), QUIET).await;
     }
 
-    /// Reads the index at the present state of the cache. `None` where one update step is not enough: another thread must do it then,
-    /// by [`Self::current`].
+    /// Reads the index at the cache's current revision. Returns `None` if that needs more than one update step. The
+    /// caller must then use [`Self::current`] on another thread.
     pub fn try_current<T>(&self, ask: impl FnOnce(&I) -> T) -> Option<T> {
         let watermark = self.cache.watermark();
         {
@@ -106,9 +106,9 @@ impl<I: Index> Follower<I> {
         is_all.then(|| ask(&RwLockWriteGuard::downgrade(followed).index))
     }
 
-    /// Asks the index as the cache has it now.
+    /// Reads the index at the cache's current revision.
     ///
-    /// Cost: one comparison without new writes; with some, a check of each collection.
+    /// Cost: one comparison if there are no new writes, else a check of each collection.
     pub fn current<T>(&self, ask: impl FnOnce(&I) -> T) -> T {
         let watermark = self.cache.watermark();
         {
@@ -125,7 +125,7 @@ impl<I: Index> Follower<I> {
     }
 }
 
-/// The object of an entry.
+/// Decodes the object of an entry.
 pub fn decoded(entry: &Entry) -> Object {
     entry.object.decode(entry.revision)
 }
@@ -137,7 +137,7 @@ fn follow<I: Index>(
 ) -> (I::Kind, Arc<Collection>, WatchCursor) {
     loop {
         let snapshot = collection.snapshot();
-        // If the history no longer reaches back to the snapshot, a newer snapshot is taken.
+        // If the history no longer reaches back to the snapshot, the next attempt takes a newer snapshot.
         if let Ok(cursor) = collection.watch(snapshot.revision, Scope::All) {
             index.clear(kind);
             for entry in snapshot.range("", None) {
@@ -149,7 +149,7 @@ fn follow<I: Index>(
 }
 
 impl<I: Index> Followed<I> {
-    /// Applies a batch of events. Returns true if the index has reached a watermark.
+    /// Applies a batch of events. Returns true once the index has reached the watermark.
     fn take_up(&mut self, watermark: Revision) -> bool {
         let (mut is_all, mut bytes) = (true, 0);
         for (kind, collection, cursor) in &mut self.collections {

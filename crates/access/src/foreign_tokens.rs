@@ -1,6 +1,7 @@
-//! Tokens of other issuers: a [`ForeignTokens`] authenticates some, and has no answer for the rest.
+//! Tokens of other issuers. A [`ForeignTokens`] authenticates tokens that it knows, and leaves others to other
+//! authenticators.
 //!
-//! The server's own kinds are in `token`, `static_tokens` and `bootstrap_tokens`.
+//! The server's own types of tokens are in `token`, `static_tokens` and `bootstrap_tokens`.
 
 use std::fmt::Debug;
 
@@ -8,12 +9,12 @@ use futures::future::BoxFuture;
 
 use crate::user::User;
 
-/// The user and audiences of a token; `None` in place of the audiences means all of this server's, `None` as a whole an
-/// unknown token. A known but invalid token is an error, and so is a failed lookup; the text is for token reviews.
+/// The user and audiences of a token. `Ok(None)` means that the token is unknown. `None` in place of the audiences
+/// means all audiences of this server. An invalid token or a failed lookup is an error; its text is for token reviews.
 pub type TokenAnswer = Result<Option<(User, Option<Vec<String>>)>, String>;
 
 /// Authenticates tokens of other issuers.
 pub trait ForeignTokens: Debug + Send + Sync {
-    /// Authenticates a token for one of these audiences, or for this server where none are given.
+    /// Authenticates a token for one of these audiences, or for this server if there are none.
     fn authenticate<'a>(&'a self, token: &'a str, audiences: &'a [String]) -> BoxFuture<'a, TokenAnswer>;
 }

@@ -1,9 +1,9 @@
 //! Authentication information for aggregated servers: the authorities of client and front proxy certificates, and the
 //! header fields in which a front proxy names the user.
 //!
-//! One config map holds it for all servers of a store. Each server adds its own entries and removes only expired
-//! certificates, so servers with different authorities agree, and keys can be rotated one server after another. The
-//! map's keys are upstream's, since aggregated servers read them.
+//! One config map has this information for all servers of a store. Each server adds its entries and removes only
+//! expired certificates. So servers with different authorities do not overwrite each other, and keys can be rotated one
+//! server after another. The keys of the config map are upstream's, since aggregated servers read them.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -25,36 +25,36 @@ const UID: &str = "requestheader-uid-headers";
 const GROUP: &str = "requestheader-group-headers";
 const EXTRA_PREFIX: &str = "requestheader-extra-headers-prefix";
 
-/// The time for which an expired certificate is still published, since clocks differ.
+/// The time for which an expired certificate is still published, because clocks differ.
 const EXPIRED_FOR: Duration = Duration::from_secs(5 * 60);
-/// The characters of a line of PEM (RFC 7468 section 2).
+/// The length of a line of PEM in characters (RFC 7468 section 2).
 const PEM_LINE: usize = 64;
 
-/// The server as a front proxy: its credentials, and the information for aggregated servers about them.
+/// The credentials of this server as a front proxy, and the related information for aggregated servers.
 #[derive(Clone, Debug)]
 pub struct FrontProxy {
-    /// The certificate that it presents.
+    /// The client certificate of this server.
     pub client: KeyAndCertificate,
     /// The authorities of front proxy certificates, in PEM; empty to publish none.
     pub ca_pem: String,
-    /// The authorities among them from the server's own directory.
+    /// The authorities of `ca_pem` that come from the server's own directory.
     pub(crate) own_ca_pem: String,
-    /// The names and header fields of front proxies.
+    /// The allowed names and header fields of front proxies.
     pub headers: RequestHeaders,
 }
 
-/// The names of front proxies, and the header fields in which they name the user.
+/// The allowed names of front proxies, and the header fields in which they name the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestHeaders {
-    /// The accepted common names; empty for any.
+    /// The allowed common names; an empty list allows any.
     pub allowed_names: Vec<String>,
-    /// The fields with the user name.
+    /// The fields for the user name.
     pub username: Vec<String>,
-    /// The fields with the uid.
+    /// The fields for the uid.
     pub uid: Vec<String>,
-    /// The fields with groups.
+    /// The fields for groups.
     pub group: Vec<String>,
-    /// The prefixes of fields with extra values.
+    /// The prefixes of fields for extra values.
     pub extra_prefix: Vec<String>,
 }
 
@@ -80,7 +80,7 @@ impl RequestHeaders {
         extra_prefix: Vec::new(),
     };
 
-    /// Each list with its key.
+    /// Each list with its key in the config map.
     fn lists(&self) -> [(&'static str, &Vec<String>); 5] {
         [
             (ALLOWED_NAMES, &self.allowed_names),
@@ -111,10 +111,10 @@ pub struct AuthenticationInfo {
 }
 
 impl AuthenticationInfo {
-    /// The information of a server with these keys.
+    /// The information of a server with these keys and certificates.
     ///
     /// # Errors
-    /// An authority can't be parsed.
+    /// An authority cannot be parsed.
     pub fn of(pki: &Pki) -> Result<Self, TlsError> {
         let read = |what, pem: &str| {
             let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
@@ -127,7 +127,7 @@ impl AuthenticationInfo {
         })
     }
 
-    /// Parses a config map. Unreadable parts are left out.
+    /// Parses the data of a config map. Invalid parts are omitted.
     pub fn read(data: &BTreeMap<String, String>) -> Self {
         let text = |key: &str| data.get(key).map_or("", String::as_str);
         let certificates =
@@ -139,7 +139,7 @@ impl AuthenticationInfo {
         Self { clients: certificates(CLIENT_CA), proxies: certificates(PROXY_CA), headers }
     }
 
-    /// Adds another server's information, and removes expired certificates.
+    /// Adds the information of another server, and removes expired certificates.
     #[must_use]
     pub fn with(mut self, other: &Self, now: SystemTime) -> Self {
         add(&mut self.clients, &other.clients);
@@ -152,7 +152,7 @@ impl AuthenticationInfo {
         self
     }
 
-    /// The information without front proxies.
+    /// Removes everything about front proxies.
     #[must_use]
     pub fn of_clients(self) -> Self {
         Self { proxies: Vec::new(), ..self }
@@ -173,7 +173,7 @@ impl AuthenticationInfo {
         &self.headers
     }
 
-    /// The data of the config map. Without a front proxy authority there is nothing about front proxies.
+    /// The data of the config map. Without front proxy authorities it has no keys for front proxies.
     pub fn to_data(&self) -> BTreeMap<String, String> {
         let mut data = BTreeMap::new();
         if !self.clients.is_empty() {
@@ -184,7 +184,7 @@ impl AuthenticationInfo {
         }
         data.insert(PROXY_CA.to_owned(), pem(&self.proxies));
         for (key, list) in self.headers.lists() {
-            // Upstream leaves this one out when empty, and writes the others as empty lists.
+            // Like upstream, this list is omitted if empty, and the others are written as empty lists.
             if key != UID || !list.is_empty() {
                 data.insert(key.to_owned(), serde_json::Value::from(list.as_slice()).to_string());
             }
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(both.to_data()[CLIENT_CA].matches("BEGIN").count(), 2);
         assert_eq!(both.headers, one.headers, "equal entries are listed once");
         assert_eq!(both.clone().with(&one, now), both);
-        // Authorities are valid for ten years, that of the second server a day longer.
+        // Authorities are valid for ten years; the second server's expires a day later.
         let ends = now + DAY * 3650;
         assert_eq!(both.clone().with(&one, ends + EXPIRED_FOR - Duration::from_secs(1)), both);
         assert_eq!(both.with(&one, ends + EXPIRED_FOR).proxies, other.proxies);

@@ -1,37 +1,37 @@
-//! The administrator's kubeconfig: the server's address and the credentials.
+//! The administrator's kubeconfig, with the address of the server and the credentials.
 //!
-//! Certificates and keys are embedded, so that the one file is enough. It grants full access.
+//! Certificates and keys are embedded, so that no other file is needed. The file grants full access.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// The content of a kubeconfig. Certificates and keys are PEM and are embedded, so that the file can be copied.
+/// The content of a kubeconfig. Certificates and keys are PEM.
 #[derive(Clone, Copy, Debug)]
 pub struct Kubeconfig<'a> {
-    /// The name of cluster and context.
+    /// The name of the cluster and of the context.
     pub cluster: &'a str,
     /// The name of the user.
     pub user: &'a str,
     /// `https://host:port`
     pub server: &'a str,
-    /// The certificates that sign the server's.
+    /// The certificates that verify the server.
     pub ca_pem: &'a str,
-    /// The client's certificate.
+    /// The client certificate.
     pub certificate_pem: &'a str,
-    /// The client's key.
+    /// The key of the client certificate.
     pub key_pem: &'a str,
     /// The default namespace of the client.
     pub namespace: Option<&'a str>,
 }
 
 impl Kubeconfig<'_> {
-    /// The file's text, in YAML.
+    /// The kubeconfig as YAML.
     pub fn to_yaml(&self) -> String {
         let Self { ca_pem, certificate_pem, key_pem, .. } = *self;
         let (ca, certificate, key) =
             (STANDARD.encode(ca_pem), STANDARD.encode(certificate_pem), STANDARD.encode(key_pem));
         let [cluster, user, server] = [self.cluster, self.user, self.server].map(scalar);
-        // Without one, clients use the system's.
+        // Without authorities, clients use those of the system.
         let authority = if ca.is_empty() { String::new() } else { format!("    certificate-authority-data: {ca}\n") };
         let namespace = self.namespace.map(|name| format!("    namespace: {}\n", scalar(name))).unwrap_or_default();
         format!(
@@ -58,7 +58,7 @@ impl Kubeconfig<'_> {
     }
 }
 
-/// A text in YAML, quoted where it could be read as another type.
+/// A string as a YAML scalar, in quotes if it could be read as another type.
 fn scalar(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '/' | '_');
     let is_word = text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(is_plain);

@@ -1,9 +1,9 @@
 //! Authentication, authorization, and the server's keys and certificates.
 //!
-//! Makes and keeps certificates and signing keys, identifies clients by certificates or tokens, and authorizes their
-//! requests. Nothing here knows HTTP: requests come as [`authorize::Attributes`].
+//! Creates and stores certificates and signing keys, identifies clients by certificates or tokens, and authorizes their
+//! requests. This crate does not depend on HTTP: requests are [`authorize::Attributes`].
 //!
-//! Members of `system:masters` may do anything. The stored roles and bindings decide for others (`rbac`).
+//! Members of `system:masters` may do everything. For other users the stored roles and bindings decide (`rbac`).
 
 pub mod audit;
 pub mod authenticate;

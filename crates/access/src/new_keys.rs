@@ -1,6 +1,6 @@
-//! New keys for a rotation, which the operator puts into files.
+//! Creates keys for a rotation, which the operator puts into files.
 //!
-//! They have the form of a first start's. Nothing here reads or writes a file.
+//! They have the same form as those of a first start. This file reads and writes no files.
 
 use std::time::SystemTime;
 
@@ -12,23 +12,24 @@ use keelson_meta::Random;
 use crate::pki::{self, KeyAndCertificate, PkiError};
 use crate::token_seal::KEY_BYTES;
 
-/// A key that signs service account tokens, and its public half, both in PEM.
+/// A new key for service account tokens, and its public key, both in PEM.
 ///
 /// # Errors
-/// The system provides no randomness.
+/// The operating system provides no random numbers.
 pub fn service_account_key() -> Result<(String, String), PkiError> {
     pki::new_signing_key()
 }
 
-/// An authority like the server's own, with another name.
+/// A new authority like the server's own, with a unique name.
 ///
 /// # Errors
-/// The system provides no randomness.
+/// The operating system provides no random numbers.
 pub fn authority(now: SystemTime, random: &dyn Random) -> Result<KeyAndCertificate, PkiError> {
     pki::new_authority(now, random)
 }
 
-/// A line for the file of keys that seal continue tokens; `None` when the system provides no randomness.
+/// A new line for the file of keys that seal continue tokens; `None` if the operating system provides no random
+/// numbers.
 pub fn token_seal_key() -> Option<String> {
     let mut key = [0; KEY_BYTES];
     rand::fill(&mut key).ok()?;

@@ -1,11 +1,12 @@
 //! The node authorizer: the permissions of kubelets.
 //!
-//! A node reads the pods bound to it and the objects that they use: secrets, config maps, claims with their volumes,
-//! resource claims, service accounts (for tokens). It writes its own node, lease and CSI node. A [`Graph`] that follows
-//! the cache holds these relations. It is built at the first request of a node, so servers without nodes have none.
+//! A node may read the pods bound to it and the objects that they use: secrets, config maps, claims with their volumes,
+//! resource claims, and service accounts (for tokens). It may write its own Node, lease and CSINode. A [`Graph`] that
+//! follows the cache has these relations. It is built at the first request of a node, so servers without nodes have no
+//! graph.
 //!
-//! The content of writes is not checked here but in the node restriction plugin. Nothing is ever denied: roles may
-//! grant a node more.
+//! This authorizer does not check the content of writes; the NodeRestriction plugin does. It never denies, so that
+//! roles can grant more to a node.
 
 mod graph;
 mod references;
@@ -33,7 +34,7 @@ pub const LEASES_NAMESPACE: &str = "kube-node-lease";
 const GROUP: &str = "system:nodes";
 const PREFIX: &str = "system:node:";
 
-/// The permissions of every node: verbs, group, and resources with their subresources.
+/// The rights of every node: verbs, group, and resources with subresources.
 const EVERY_NODE: [(&[&str], &str, &[&str]); 10] = [
     (&["create"], "authentication.k8s.io", &["tokenreviews"]),
     (&["create"], "authorization.k8s.io", &["subjectaccessreviews", "localsubjectaccessreviews"]),
@@ -47,12 +48,12 @@ const EVERY_NODE: [(&[&str], &str, &[&str]); 10] = [
     (&["get", "list", "watch"], "certificates.k8s.io", &["clustertrustbundles"]),
 ];
 
-/// The name of the node that a user is, if any.
+/// The node name of a user that is a node.
 pub fn node_of(user: &User) -> Option<&str> {
     user.name.strip_prefix(PREFIX).filter(|_| user.is_in(GROUP))
 }
 
-/// Decides about nodes by the objects in the cache.
+/// Authorizes nodes by the objects in the cache.
 pub struct NodeAuthorizer(Arc<Inner>);
 
 struct Inner {
@@ -64,13 +65,13 @@ struct Inner {
 }
 
 impl NodeAuthorizer {
-    /// Creates the authorizer for a cache and the prefixes of pods, persistent volumes, volume attachments and resource
-    /// slices.
+    /// Creates the authorizer over a cache. `prefixes` are the key prefixes of pods, persistent volumes, volume
+    /// attachments and resource slices.
     pub fn new(cache: Arc<Cache>, prefixes: [String; 4]) -> Self {
         Self(Arc::new(Inner { cache, prefixes, graph: OnceCell::new(), is_made: Notify::new() }))
     }
 
-    /// Keeps the graph up to date without requests too, once it exists. Never ends.
+    /// Updates the graph continuously, once it exists. Never returns.
     pub async fn keep_up(self: Arc<Self>) {
         loop {
             match self.0.graph.get() {
@@ -80,7 +81,7 @@ impl NodeAuthorizer {
         }
     }
 
-    /// Returns the graph, building it at the first call.
+    /// Returns the graph. The first call builds it.
     ///
     /// Cost: about 30 us for each bound pod, on a blocking thread.
     async fn graph(&self) -> Result<&Follower<Graph>, String> {
@@ -140,10 +141,10 @@ impl fmt::Debug for NodeAuthorizer {
     }
 }
 
-/// The kind of decision for a request.
+/// The decision, or the check that it needs.
 enum Judgement {
     Decided(Verdict),
-    /// Allowed if this object is related to the node.
+    /// Allowed if the node is related to this object.
     IfRelated(Object),
 }
 
@@ -169,7 +170,7 @@ fn not(reason: impl Into<SharedText>) -> Judgement {
     Judgement::Decided(no_opinion(reason))
 }
 
-/// Decides by the relation between a named object and the node.
+/// Decides by the relation between the named object and the node.
 fn related(graph: &Follower<Graph>, node: &str, asked: &ResourceAttributes<'_>, object: Object) -> Verdict {
     let Some(name) = asked.name.filter(|name| !name.is_empty()) else { return no_opinion("No Object name found") };
     let namespace = asked.namespace.unwrap_or_default();
@@ -215,7 +216,7 @@ fn judge(node: &str, asked: &ResourceAttributes<'_>) -> Judgement {
     }
 }
 
-/// Read access to single named objects of a namespace.
+/// Read access to one named object of a namespace.
 fn read(asked: &ResourceAttributes<'_>, object: Object) -> Judgement {
     if !matches!(asked.verb, "get" | "list" | "watch") {
         return not("can only read resources of this type");
@@ -237,7 +238,7 @@ fn get(asked: &ResourceAttributes<'_>, object: Object) -> Judgement {
     }
 }
 
-/// Service accounts of pods, and tokens for them.
+/// Access to service accounts of pods, and to their tokens.
 fn service_account(asked: &ResourceAttributes<'_>) -> Judgement {
     match (asked.verb, asked.subresource) {
         ("get", None) => Judgement::IfRelated(Object::Used(Used::ServiceAccount)),
@@ -250,7 +251,7 @@ fn service_account(asked: &ResourceAttributes<'_>) -> Judgement {
     }
 }
 
-/// Access to the object with the node's own name. Admission checks the name of a new one.
+/// Access to the object with the node's own name. For a new object, admission checks the name.
 fn own(node: &str, asked: &ResourceAttributes<'_>) -> Option<bool> {
     match asked.verb {
         "create" => Some(true),
@@ -321,7 +322,7 @@ fn pod(node: &str, asked: &ResourceAttributes<'_>) -> Judgement {
     }
 }
 
-/// Returns true if the field selector selects only the node's own objects.
+/// Returns true if the field selector limits the request to the node's own objects.
 fn selects_own(node: &str, asked: &ResourceAttributes<'_>) -> bool {
     let selector = asked.field_selector.and_then(|text| FieldSelector::parse(text).ok());
     selector.is_some_and(|selector| selector.require_exact("spec.nodeName") == Some(node))

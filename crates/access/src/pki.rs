@@ -1,10 +1,10 @@
-//! The server's keys and certificates: created at the first start, kept in the data directory, renewed before they
-//! expire.
+//! The server's keys and certificates. They are created at the first start, stored in the data directory, and renewed
+//! before they expire.
 //!
-//! Below `<data directory>/pki`: `ca`, `apiserver`, `admin`, `front-proxy-ca` and `front-proxy-client` as `.crt` and
-//! `.key`, and the service account keys as `sa.key` and `sa.pub`. Only the operator replaces the authorities and the
-//! service account key. Certificates that they signed are renewed within 30 days of expiry, also while the server runs,
-//! and at a start with changed names. For rotations, `ca.crt`, `front-proxy-ca.crt` and `sa.pub` may hold further
+//! The directory `<data directory>/pki` has `ca`, `apiserver`, `admin`, `front-proxy-ca` and `front-proxy-client`, each
+//! as `.crt` and `.key`, and the service account keys `sa.key` and `sa.pub`. Only the operator replaces the authorities
+//! and the service account key. Certificates signed by them are renewed within 30 days of expiry, also while the server
+//! runs, and at a start with changed names. For rotations, `ca.crt`, `front-proxy-ca.crt` and `sa.pub` may have further
 //! trusted authorities and keys.
 
 mod again;
@@ -44,45 +44,45 @@ pub use unsaved::{Saved, Unsaved};
 
 /// The user name in the administrator's certificate.
 pub const ADMIN_NAME: &str = "keelson-admin";
-/// The name in the certificate for requests forwarded to other servers.
+/// The common name of the certificate for forwarded requests.
 pub const FRONT_PROXY_NAME: &str = "front-proxy-client";
 
 /// The prefixes of the authorities' names.
 const CA_NAME: &str = "keelson-ca";
 const FRONT_PROXY_CA_NAME: &str = "keelson-front-proxy-ca";
-/// The file stem of the front proxy authority.
+/// The file name of the front proxy authority, without extension.
 const FRONT_PROXY_CA: &str = "front-proxy-ca";
 
-/// Settings of the server's keys and certificates.
+/// Settings for the server's keys and certificates.
 #[derive(Clone, Debug, Default)]
 pub struct PkiOptions {
-    /// Further names and addresses of the serving certificate.
+    /// Further names and addresses for the serving certificate.
     pub extra_names: Vec<String>,
-    /// Files with a serving certificate (and its chain) and key, instead of generated ones.
+    /// Files with a serving certificate (and its chain) and key, in place of generated ones.
     pub serving: Option<(PathBuf, PathBuf)>,
     /// A file with authorities of client certificates, in addition to the generated one.
     pub client_ca: Option<PathBuf>,
     /// Settings of the server as a front proxy.
     pub front_proxy: FrontProxyOptions,
-    /// Files with service account keys, instead of or in addition to the generated ones.
+    /// Files with service account keys, in place of or in addition to the generated ones.
     pub service_account: TokenKeyFiles,
-    /// Replaces lost keys that a server has used, instead of a refusal.
+    /// True to replace lost keys that a server has used. Otherwise their loss is an error.
     pub accept_loss: bool,
 }
 
 /// The operator's settings for front proxies.
 #[derive(Clone, Debug, Default)]
 pub struct FrontProxyOptions {
-    /// Files with the certificate and key for aggregated servers, instead of generated ones.
+    /// Files with the client certificate and key for aggregated servers, in place of generated ones.
     pub client: Option<(PathBuf, PathBuf)>,
-    /// A file with the authorities of such certificates, in addition to the generated one unless a certificate is
-    /// given.
+    /// A file with authorities of front proxy certificates. They are added to the generated authority, unless `client`
+    /// is set.
     pub client_ca: Option<PathBuf>,
-    /// The published names and header fields.
+    /// The names and header fields to publish.
     pub headers: RequestHeaders,
 }
 
-/// The reason why there are no usable keys and certificates.
+/// The reason why keys and certificates cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {
     /// A file cannot be read or written.
@@ -93,7 +93,7 @@ pub enum PkiError {
         /// The error of the file system.
         source: io::Error,
     },
-    /// The authority has lost its key. A new one would lock out all clients that trust the old one.
+    /// The key of the authority is missing. A new authority would lock out all clients that trust the old one.
     #[error("{key} is missing though {certificate} exists: put it back from a copy")]
     KeyMissing {
         /// The missing file.
@@ -101,15 +101,15 @@ pub enum PkiError {
         /// The existing file.
         certificate: PathBuf,
     },
-    /// Files are gone that a server has used. New ones would lock out the clients that rely on them.
+    /// Files that a server has used are missing. New ones would lock out the clients that rely on them.
     #[error("missing: {missing}. {} shows that a server has run with it, so clients rely on it: put it back from a copy", witness.display())]
     Lost {
         /// The missing files.
         missing: String,
-        /// A file that was made with them.
+        /// A file that was created from the missing ones.
         witness: PathBuf,
     },
-    /// Certificates signed by the authority could not be verified.
+    /// The key does not match the certificate of the authority, so its signatures could not be verified.
     #[error("{key} is not the key of the first certificate in {certificate}, which is the one that signs")]
     KeyMismatch {
         /// The file with the key.
@@ -117,7 +117,7 @@ pub enum PkiError {
         /// The file with the certificate.
         certificate: PathBuf,
     },
-    /// A certificate and its key do not match, or one is missing: the other file may be about to follow.
+    /// A certificate and its key do not match, or one of them is missing. The other file may be written next.
     #[error("{certificate} and {key} are no certificate and its key")]
     NoPair {
         /// The file of the certificate.
@@ -125,19 +125,19 @@ pub enum PkiError {
         /// The file of the key.
         key: PathBuf,
     },
-    /// The front proxy authority signs nothing while a server runs, so it can't change then.
+    /// The front proxy authority changed. A running server cannot change it, since it signs nothing with it.
     #[error("{certificate} begins with another authority than at the start of the server, which takes another start")]
     OtherSigner {
-        /// The file with another first certificate.
+        /// The file whose first certificate changed.
         certificate: PathBuf,
     },
-    /// The serving certificate would have a name that no client can request.
+    /// A name for the serving certificate is invalid, so that no client could use it.
     #[error("{name:?} is neither a DNS name nor an IP address, so a certificate can't answer to it")]
     BadName {
         /// The given name.
         name: String,
     },
-    /// Another server has made keys there in the meantime.
+    /// Another server has created keys in the directory in the meantime.
     #[error("another server has just made its keys in {path}: start this one again if it is to use them")]
     MadeMeanwhile {
         /// The directory.
@@ -146,7 +146,7 @@ pub enum PkiError {
     /// A private key can't be used.
     #[error("a private key can't be used: {0}")]
     Key(KeyTextError),
-    /// A file holds no usable key, or only a part of one.
+    /// A file has no valid key, or a truncated one.
     #[error("{path} can't be used: {reason}")]
     Unusable {
         /// The file.
@@ -154,7 +154,7 @@ pub enum PkiError {
         /// The fault.
         reason: String,
     },
-    /// A key or certificate cannot be made or parsed.
+    /// A key or certificate cannot be created or parsed.
     #[error("a certificate cannot be made: {0}")]
     Issue(#[from] rcgen::Error),
     /// A file of trusted authorities is invalid.
@@ -173,23 +173,24 @@ pub enum PkiError {
 /// The server's keys and certificates.
 #[derive(Clone, Debug)]
 pub struct Pki {
-    /// The certificate of the server's authority, followed by other trusted ones.
+    /// The certificate of the server's authority, followed by further trusted authorities.
     pub ca_pem: String,
     /// The key of the server's authority.
     ca_key: Secret,
     /// The certificate of the listener.
     pub serving: KeyAndCertificate,
-    /// The administrator's certificate, in group `system:masters`.
+    /// The administrator's certificate, with the group `system:masters`.
     pub admin: KeyAndCertificate,
     /// The keys of service account tokens.
     pub service_account: SigningKey,
     /// The authorities of client certificates.
     pub client_ca_pem: String,
-    /// The certificates for clients to verify the server: the authority's, or the given serving certificate itself.
+    /// The certificates with which clients verify the server: those of the authority, or the given serving certificate
+    /// itself.
     pub server_ca_pem: String,
     /// The credentials for forwarded requests.
     pub front_proxy: FrontProxy,
-    /// The front proxy authority, unless the operator gives a certificate.
+    /// The front proxy authority; `None` if the operator gives the certificate.
     front_proxy_ca: Option<Signer>,
 }
 
@@ -197,57 +198,57 @@ pub struct Pki {
 #[derive(Clone, Debug)]
 struct Signer(KeyAndCertificate);
 
-/// Keys that sign and verify tokens.
+/// Keys that sign and verify service account tokens.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SigningKey {
     /// The private key, in PEM.
     pub private_pem: String,
     /// The public key, in PEM.
     pub public_pem: String,
-    /// Further public keys that verify tokens, in PEM: earlier or future ones.
+    /// Further public keys that verify tokens, in PEM: those before or after a rotation.
     pub also_verified_by: String,
 }
 
 impl SigningKey {
-    /// Creates a new pair.
+    /// Generates a new key pair.
     fn made() -> Result<Self, PkiError> {
         let (private_pem, public_pem) = issue::signing_key()?;
         Ok(Self { private_pem, public_pem, also_verified_by: String::new() })
     }
 
-    /// Reads a private key, with further public keys that verify tokens.
+    /// Creates a signing key from a private key and further public keys that verify tokens.
     ///
     /// # Errors
-    /// The private key can't be parsed.
+    /// The private key cannot be parsed.
     pub(crate) fn read(private_pem: String, also_verified_by: String) -> Result<Self, PkiError> {
         let public_pem = issue::public_key(&private_pem)?;
         Ok(Self { private_pem, public_pem, also_verified_by })
     }
 }
 
-/// Keys must never be logged.
+/// Omits the private key, which must never be logged.
 impl std::fmt::Debug for SigningKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("SigningKey").field("public_pem", &self.public_pem).finish_non_exhaustive()
     }
 }
 
-/// Loads the keys and certificates of a data directory, creates missing ones, renews expiring ones, and saves the
+/// Loads the keys and certificates of a data directory, creates missing ones, renews expiring ones, and writes the
 /// changes.
 ///
 /// # Errors
-/// A file can't be read or written, or its content can't be used. No existing file is overwritten then.
+/// A file cannot be read or written, or its content is invalid. Existing files are not overwritten then.
 pub fn ensure(data_dir: &Path, options: &PkiOptions, clock: &dyn Clock, random: &dyn Random) -> Result<Pki, PkiError> {
     let (pki, unsaved) = prepare(data_dir, options, clock, random)?;
     let _ = unsaved.save()?;
     Ok(pki)
 }
 
-/// Loads the keys and certificates of a data directory, creates missing ones and renews expiring ones. The caller saves
-/// the changes.
+/// Loads the keys and certificates of a data directory, creates missing ones and renews expiring ones. The caller
+/// writes the changes.
 ///
 /// # Errors
-/// A file can't be read, or its content can't be used.
+/// A file cannot be read, or its content is invalid.
 pub fn prepare(
     data_dir: &Path,
     options: &PkiOptions,
@@ -288,11 +289,11 @@ pub fn prepare(
     Ok((pki, maker.unsaved.into_inner()))
 }
 
-/// The certificate of an aggregated server, which signs for no other. File names are those of [`ensure`]. Without a
-/// directory it lives as long as the process.
+/// The serving certificate of an aggregated server, which signs no certificates for clients. File names are those of
+/// [`ensure`]. Without a directory it exists only in memory.
 ///
 /// # Errors
-/// Errors of [`ensure`].
+/// The errors of [`ensure`].
 pub fn serving(
     data_dir: Option<&Path>,
     options: &PkiOptions,
@@ -316,18 +317,19 @@ pub fn serving(
     Ok(ServingPki { ca_pem: ca.certificate_pem.clone(), pair, signer: Some(Signer(ca)) })
 }
 
-/// The certificate of a server, with the authority for its clients.
+/// The serving certificate of an aggregated server, with the authority for its clients.
 #[derive(Clone, Debug)]
 pub struct ServingPki {
     /// The certificate of the listener.
     pub pair: KeyAndCertificate,
-    /// The certificates for clients to verify the server: the authority's, or the given serving certificate itself.
+    /// The certificates with which clients verify the server: those of the authority, or the given serving certificate
+    /// itself.
     pub ca_pem: String,
-    /// The authority, unless the certificate was given.
+    /// The authority; `None` if the certificate was given.
     signer: Option<Signer>,
 }
 
-/// A new service account key, as (private, public) PEM.
+/// A new service account key: private and public key in PEM.
 pub(crate) fn new_signing_key() -> Result<(String, String), PkiError> {
     issue::signing_key()
 }
@@ -337,10 +339,10 @@ pub(crate) fn new_authority(now: SystemTime, random: &dyn Random) -> Result<KeyA
     issue::authority(&issue::authority_name(CA_NAME, random), now, random)
 }
 
-/// Keys and certificates that live as long as the process, for servers in memory.
+/// Keys and certificates that exist only in memory, for servers with the memory store.
 ///
 /// # Errors
-/// They can't be made, or files that `options` name can't be read.
+/// A key cannot be generated, or a file named by `options` cannot be read.
 pub fn ephemeral(options: &PkiOptions, clock: &dyn Clock, random: &dyn Random) -> Result<Pki, PkiError> {
     let now = clock.now();
     let ca = issue::authority(&issue::authority_name(CA_NAME, random), now, random)?;
@@ -398,7 +400,7 @@ fn front_proxy(
             (None, KeyAndCertificate { certificate_pem: read(certificate)?, key_pem: read(key)? })
         }
         None => {
-            // If other authorities exist and no names are given, any name is allowed.
+            // If there are other authorities and no names are given, all names are allowed.
             if options.client_ca.is_none() || !headers.allowed_names.is_empty() {
                 headers.allowed_names.push(FRONT_PROXY_NAME.to_owned());
             }
@@ -427,15 +429,15 @@ impl Pki {
         self.ca_key != other.ca_key || !issue::is_same_certificate(&self.ca_pem, &other.ca_pem)
     }
 
-    /// The signer of client certificates by the server's own authority.
+    /// A signer for client certificates that uses the server's own authority.
     ///
     /// # Errors
-    /// The authority can't be used.
+    /// The authority is invalid.
     pub fn client_signer(&self) -> Result<ClientSigner, PkiError> {
         ClientSigner::new(&self.ca_pem, &self.ca_key.0)
     }
 
-    /// The administrator's kubeconfig for a server at `url`.
+    /// The administrator's kubeconfig for the server at `url`.
     pub fn kubeconfig(&self, url: &str) -> String {
         Kubeconfig {
             cluster: "keelson",
@@ -449,11 +451,11 @@ impl Pki {
         .to_yaml()
     }
 
-    /// Adds the administrator's kubeconfig for a server at `url` to the files to save, unless the file has the same
-    /// content.
+    /// Adds the administrator's kubeconfig for the server at `url` to the files to write, unless the file already has
+    /// this content.
     ///
     /// # Errors
-    /// The existing file can't be read.
+    /// The existing file cannot be read.
     pub fn keep_kubeconfig(&self, path: &Path, url: &str, unsaved: &mut Unsaved) -> Result<(), PkiError> {
         unsaved.keep_note(path.to_owned(), &self.kubeconfig(url))
     }
@@ -465,11 +467,11 @@ fn read(path: &Path) -> Result<String, PkiError> {
     std::fs::read_to_string(path).map_err(|source| file_error(path, source))
 }
 
-/// Reads trusted certificates of others. An empty file or an invalid certificate is an error, since it would be noticed
-/// late.
+/// Reads trusted certificates of others. An empty file or an invalid certificate is an error. Otherwise the mistake
+/// would only show when a client is refused.
 ///
 /// # Errors
-/// The file can't be read, or holds no usable certificates.
+/// The file cannot be read, or has no valid certificates.
 pub fn read_authorities(what: &'static str, path: &Path) -> Result<String, PkiError> {
     let pem = read(path)?;
     tls::authorities(what, &pem).map_err(|source| PkiError::Authorities { path: path.to_owned(), source })?;

@@ -1,10 +1,10 @@
 //! Role-based access control: the permissions of stored roles and bindings.
 //!
 //! [`Rbac`] follows roles, cluster roles and their bindings in the cache, as an [`Index`]. A decision reads only the
-//! bindings of the user and its groups. A write takes effect once the cache has it. `rule` matches and compares rules,
-//! and `escalation` finds rights that a user would grant without holding them.
+//! bindings of the user and of its groups. A write takes effect once the cache has it. `rule` matches and compares
+//! rules, and `escalation` finds rights that a user would grant without having them.
 //!
-//! Nothing is ever denied: without a matching rule another authorizer may still allow.
+//! This authorizer never denies: without a matching rule another authorizer may allow the request.
 
 mod binding;
 mod escalation;
@@ -31,63 +31,63 @@ use crate::follow::{Follower, NotCached};
 use crate::user::User;
 use index::{Index, Kind, Unread};
 
-/// The rules of a user, with the reasons why some may be missing.
+/// The rules of a user, and the reasons why the list may be incomplete.
 #[derive(Clone, Debug, Default)]
 pub struct HeldRules {
-    /// The rules: those that apply everywhere, then those of the namespace.
+    /// The rules: the cluster-wide ones, then those of the namespace.
     pub rules: Vec<Arc<PolicyRule>>,
-    /// The roles that are bound to the user and do not exist.
+    /// The roles that are bound to the user but do not exist.
     pub missing: Vec<RoleRef>,
-    /// Reports of authorizers that decide by something other than rules.
+    /// Messages of authorizers that do not decide by rules.
     pub unresolved: Vec<&'static str>,
 }
 
 impl HeldRules {
-    /// The reason why the rules may be incomplete, as reviews state it; `None` if they are complete.
+    /// The reason why the rules may be incomplete, for reviews; `None` if they are complete.
     pub fn faults(&self) -> Option<String> {
         let missing = self.missing.iter().map(RoleRef::not_found_by_authorizer);
         binding::aggregated(missing.chain(self.unresolved.iter().map(ToString::to_string)))
     }
 }
 
-/// Decides by the roles and bindings in the cache.
+/// Authorizes by the roles and bindings in the cache.
 pub struct Rbac {
     followed: Arc<Follower<Index>>,
-    /// Held while a large role is read or a large change is taken up, which one thread does at a time.
+    /// Held while a large role is decoded or many events are applied. Only one thread at a time does this.
     reading: Mutex<()>,
 }
 
-/// The answer to a question, or the reason why it can't be given yet.
+/// The result of a read of the index, or the reason why it is not available yet.
 enum Answer<T> {
     Given(T),
-    /// More was written than may be taken up on a thread that serves requests.
+    /// The index lacks more events than a thread that serves requests may apply.
     Behind,
     Unread(Unread),
 }
 
 impl Rbac {
-    /// Creates the authorizer for a cache and the prefixes of cluster roles, roles, cluster role bindings and role
-    /// bindings. Takes about 30 us for each object.
+    /// Creates the authorizer over a cache. `prefixes` are the key prefixes of cluster roles, roles, cluster role
+    /// bindings and role bindings. Takes about 30 us for each object.
     ///
     /// # Errors
-    /// The cache holds no collection for a prefix.
+    /// The cache has no collection for a prefix.
     pub fn new(cache: Arc<Cache>, prefixes: [&str; 4]) -> Result<Self, NotCached> {
         let kinds = [Kind::ClusterRole, Kind::Role, Kind::ClusterRoleBinding, Kind::RoleBinding];
         let followed = Arc::new(Follower::new(cache, kinds.into_iter().zip(prefixes))?);
         Ok(Self { followed, reading: Mutex::new(()) })
     }
 
-    /// Updates the index without requests too, so that no request has to catch up far. Never ends.
+    /// Updates the index continuously, so that a request never has many events to apply. Never returns.
     pub async fn keep_up(self: Arc<Self>) {
         self.followed.keep_up().await;
     }
 
-    /// The rules that a user has in a namespace, or everywhere.
+    /// The rules of a user in a namespace, or cluster-wide.
     pub async fn rules_of(&self, user: &User, namespace: Option<&str>) -> HeldRules {
         self.ask(|index| index.rules_of(user, namespace)).await
     }
 
-    /// Asks at once.
+    /// Reads the index without waiting.
     fn try_ask<T>(&self, ask: impl FnOnce(&Index) -> Result<T, Unread>) -> Answer<T> {
         match self.followed.try_current(ask) {
             None => Answer::Behind,
@@ -96,7 +96,7 @@ impl Rbac {
         }
     }
 
-    /// Asks, and has another thread do first what takes long.
+    /// Reads the index. If events must be applied or a role decoded first, another thread does that.
     async fn ask<T>(&self, ask: impl Fn(&Index) -> Result<T, Unread>) -> T {
         loop {
             let unread = match self.try_ask(&ask) {
@@ -118,7 +118,8 @@ impl Rbac {
 }
 
 impl Authorizer for Rbac {
-    /// Cost: what [`Index::decide`] costs, and now and then that of taking up what was written. What takes long is waited for.
+    /// Cost: that of [`Index::decide`], plus applying new events if there are any. The future waits if many events must
+    /// be applied or a large role decoded.
     fn authorize<'a>(&'a self, user: &'a User, attributes: &'a Attributes<'a>) -> Deciding<'a> {
         match self.try_ask(|index| index.decide(user, attributes)) {
             Answer::Given(verdict) => Either::Left(ready(verdict)),

@@ -1,12 +1,12 @@
-//! A text that is made once and used often, such as the reason of a binding's decision.
+//! A string that is created once and used often, such as the reason of a decision.
 //!
-//! Clones copy nothing. Equality compares the texts.
+//! Clones share the string. Equality compares the content.
 
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A text that is static, or shared by its users.
+/// A string that is static or reference-counted.
 #[derive(Clone)]
 pub struct SharedText(Text);
 
@@ -28,7 +28,7 @@ impl Deref for SharedText {
 }
 
 impl Default for SharedText {
-    /// The empty one.
+    /// The empty string.
     fn default() -> Self {
         Self(Text::Known(""))
     }

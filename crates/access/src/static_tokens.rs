@@ -1,7 +1,8 @@
-//! A file of static tokens with their users: `token,user,uid,"group1,group2"`; the groups are optional.
+//! A file of static tokens and their users: `token,user,uid,"group1,group2"`; the groups are optional.
 //!
-//! The form is upstream's (`--token-auth-file`). Unlike there the file is read again when it changes, and one that can't be read then
-//! leaves the tokens of before. A file without a token counts as lost, as an empty file of the data directory does.
+//! The format is upstream's (`--token-auth-file`). Unlike upstream, the file is reloaded after changes. If it is
+//! invalid then, the previous tokens stay. A file without tokens counts as invalid, since it may have been emptied by
+//! accident.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,26 +11,26 @@ use std::sync::Arc;
 use crate::user::User;
 use crate::watched_file::{Contents, FileError, FileReads, Watched, read_bounded};
 
-/// The largest file that is read, in bytes: some 100,000 tokens.
+/// The largest accepted file in bytes: about 100,000 tokens.
 const MOST_BYTES: u64 = 16 * 1024 * 1024;
 
-/// The reason why a file of tokens can't be used.
+/// The reason why a file of tokens is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum StaticTokensError {
-    /// It can't be read, or is too large.
+    /// The file cannot be read, or is too large.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A line is not a token.
+    /// A line is not a token with a user.
     #[error("{file}, line {line}: {fault}")]
     Malformed {
         /// The file.
         file: PathBuf,
-        /// The line, counted from 1.
+        /// The number of the line, counted from 1.
         line: u64,
-        /// The fault; never the token.
+        /// The fault, without the token.
         fault: &'static str,
     },
-    /// It holds no token. A file that was cut or emptied by accident looks the same.
+    /// The file has no tokens. A file that was truncated or emptied by accident looks the same.
     #[error(
         "{0} holds no token: put its lines back, or remove --token-auth-file; to withdraw all tokens while the server runs, leave one line \
          with a token that no client has"
@@ -47,7 +48,7 @@ impl StaticTokens {
     /// Reads the file.
     ///
     /// # Errors
-    /// When it can't be read, a line is no token, or there is no line.
+    /// The file cannot be read, a line is invalid, or there are no lines.
     pub fn read(file: &Path) -> Result<Self, StaticTokensError> {
         Watched::read(file).map(Self)
     }
@@ -62,7 +63,7 @@ impl StaticTokens {
         self.0.reads()
     }
 
-    /// Reads the file again after changes. Never ends.
+    /// Reloads the file after changes. Never returns.
     pub async fn follow(self: Arc<Self>) {
         self.0.follow().await;
     }
@@ -179,7 +180,7 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         assert!(tokens.user("t1").is_some());
-        // The way to withdraw all of them.
+        // This is the way to withdraw all tokens.
         std::fs::write(file.path(), "of-nobody,nobody,0\n").unwrap();
         while tokens.user("t1").is_some() {
             tokio::time::sleep(Duration::from_millis(10)).await;

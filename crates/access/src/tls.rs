@@ -1,6 +1,6 @@
 //! The TLS settings of the listener.
 //!
-//! A client certificate is requested but optional. Its need and its trust are decided for each request.
+//! The handshake requests a client certificate, but clients need not send one. Each request checks its trust.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::pki::KeyAndCertificate;
 /// The reason why TLS can't be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A text that should hold a certificate or a key does not.
+    /// A text does not contain the expected certificate or key.
     #[error("{what} is not usable PEM: {reason}")]
     Pem {
         /// The expected content of the text.
@@ -24,17 +24,17 @@ pub enum TlsError {
         /// The fault.
         reason: String,
     },
-    /// For example, the certificate and the key do not match.
+    /// TLS cannot be set up, for example because the certificate and the key do not match.
     #[error("TLS cannot be set up: {0}")]
     Setup(String),
 }
 
-/// Settings for a listener with this certificate and verifier of clients.
+/// Settings for a listener with this certificate and this verifier for client certificates.
 pub(crate) fn serving(
     pair: &KeyAndCertificate,
     verifier: impl FnOnce(&Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>, TlsError>,
 ) -> Result<ServerConfig, TlsError> {
-    // The provider is named, not the process default: two linked providers without a default would fail at run time.
+    // The provider is named. With two linked providers and no default, the process default would fail at run time.
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let chain = certificates("the serving certificate", &pair.certificate_pem)?;
     let key = PrivateKeyDer::from_pem_slice(pair.key_pem.as_bytes())
@@ -50,7 +50,7 @@ pub(crate) fn serving(
     Ok(config)
 }
 
-/// Parses a text of authorities. It must have one, and all must be usable.
+/// Parses a text of authorities. It must have at least one, and all must be valid.
 pub(crate) fn authorities(what: &'static str, pem: &str) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(what, pem)? {
@@ -59,7 +59,7 @@ pub(crate) fn authorities(what: &'static str, pem: &str) -> Result<RootCertStore
     Ok(roots)
 }
 
-/// Parses a text of certificates. It must have one.
+/// Parses a text of certificates. It must have at least one.
 pub(crate) fn certificates(what: &'static str, pem: &str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     let certificates = parsed.map_err(|error| TlsError::Pem { what, reason: error.to_string() })?;

@@ -1,8 +1,7 @@
 //! Service account tokens: their claims, signatures and verification (RFC 7519; RS256 and ES256 to ES512 of RFC 7518).
 //!
-//! A verified token was signed by this server's key or another accepted one, and is valid now. Its account may be gone;
-//! that is checked elsewhere. The claims are kube-apiserver's (KEP-1205), so tokens mean the same wherever they are
-//! verified.
+//! A verified token was signed by an accepted key and is valid now. Its service account may be deleted; other code
+//! checks that. The claims are kube-apiserver's (KEP-1205), so every verifier reads tokens in the same way.
 
 mod claims;
 mod key;
@@ -20,12 +19,12 @@ pub use claims::{Claims, ObjectRef, seconds};
 pub use key::KeyError;
 pub use legacy::{LegacyClaims, LegacyTokenError};
 
-/// The default issuer of a cluster.
+/// The default issuer.
 pub const DEFAULT_ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
-/// The tolerance for different clocks of servers.
+/// The tolerance for differences between the clocks of servers.
 pub const LEEWAY: Duration = Duration::from_mins(1);
 
-/// Signs tokens of an issuer and verifies them, with keys that may change meanwhile.
+/// Signs and verifies tokens of one issuer. The keys may change while the server runs.
 pub struct TokenIssuer {
     name: String,
     key: ArcSwap<TokenKey>,
@@ -34,34 +33,34 @@ pub struct TokenIssuer {
 /// The reason why a token is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// It is no token of this issuer. Another authenticator may know it.
+    /// The token has another issuer. Another authenticator may accept it.
     #[error("invalid bearer token")]
     Foreign,
-    /// It names this issuer, and the signature is wrong.
+    /// The token names this issuer, but its signature is invalid.
     #[error("invalid signature")]
     Signature,
-    /// It names this issuer, and an unknown key.
+    /// The token names this issuer, but an unknown key.
     #[error("invalid signature, no keys found")]
     UnknownKey,
-    /// It has expired.
+    /// The token has expired.
     #[error("service account token has expired")]
     Expired,
-    /// It is not valid yet.
+    /// The token is not valid yet.
     #[error("service account token is not valid yet")]
     NotYet,
-    /// The clock of its signer is ahead.
+    /// The token was issued in the future, so the clock of its signer is ahead.
     #[error("service account token is issued in the future")]
     InFuture,
-    /// A claim that every token needs is missing.
+    /// A required claim is missing.
     #[error("service account token claims could not be validated due to unexpected private claim")]
     Claims,
 }
 
 impl TokenIssuer {
-    /// Creates an issuer with this name, a URL, and these keys.
+    /// Creates an issuer with these keys. `name` is its URL.
     ///
     /// # Errors
-    /// A key can't sign or verify tokens.
+    /// A key cannot sign or verify tokens.
     pub fn new(name: String, key: &SigningKey) -> Result<Self, KeyError> {
         Ok(Self { name, key: ArcSwap::from_pointee(TokenKey::read(key)?) })
     }
@@ -69,7 +68,7 @@ impl TokenIssuer {
     /// Replaces the keys. Returns true if they changed.
     ///
     /// # Errors
-    /// A key can't sign or verify tokens: the previous keys stay.
+    /// A key cannot sign or verify tokens. The previous keys stay.
     pub fn change(&self, key: &SigningKey) -> Result<bool, KeyError> {
         let next = TokenKey::read(key)?;
         let is_new = !next.ids().eq(self.key.load().ids());
@@ -79,17 +78,17 @@ impl TokenIssuer {
         Ok(is_new)
     }
 
-    /// The URL of the issuer, which is also the audience of this server.
+    /// The URL of the issuer, which is also an audience of this server.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The ids of the accepted keys, the signing one first.
+    /// The ids of the accepted keys; the signing key is first.
     pub fn key_ids(&self) -> Vec<String> {
         self.key.load().ids().map(str::to_owned).collect()
     }
 
-    /// Signs claims and adds the issuer.
+    /// Adds the issuer to the claims, and signs them.
     ///
     /// # Errors
     /// The system's cryptography fails.
@@ -104,7 +103,7 @@ impl TokenIssuer {
     /// Parses a token and verifies its signature and validity.
     ///
     /// # Errors
-    /// The reason for a rejection.
+    /// The reason why the token is rejected.
     pub fn verify(&self, token: &str, now: SystemTime) -> Result<Claims, TokenError> {
         let payload = self.payload(token, &self.name)?;
         let claims = Claims::from_json(&payload).ok_or(TokenError::Claims)?;
@@ -117,7 +116,7 @@ impl TokenIssuer {
         }
     }
 
-    /// The claims of a token of this issuer with a valid signature.
+    /// The claims of a token of this issuer, after its signature is verified.
     fn payload(&self, token: &str, issuer: &str) -> Result<Value, TokenError> {
         let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Foreign)?;
         let (header, payload) = signed.split_once('.').ok_or(TokenError::Foreign)?;
@@ -125,10 +124,10 @@ impl TokenIssuer {
         if payload.get("iss").and_then(Value::as_str) != Some(issuer) {
             return Err(TokenError::Foreign);
         }
-        // As upstream, a text without a header is no token at all.
+        // Like upstream, a text without a header is not a token.
         let header = key::decode_json(header).ok_or(TokenError::Foreign)?;
         let algorithm = header.get("alg").and_then(Value::as_str);
-        // Without a key id, any key may have signed it.
+        // Without a key id, all keys are tried.
         let id = header.get("kid").and_then(Value::as_str).filter(|id| !id.is_empty());
         let keys = self.key.load();
         if id.is_some_and(|id| keys.ids().all(|known| known != id)) {
@@ -147,7 +146,8 @@ impl TokenIssuer {
         json!({ "keys": self.key.load().public() })
     }
 
-    /// The discovery document for other verifiers (OpenID Connect Discovery 1.0, as far as verification needs it).
+    /// The discovery document for other verifiers (OpenID Connect Discovery 1.0), with the fields that verification
+    /// needs.
     pub fn configuration(&self, key_set_url: &str) -> Value {
         json!({
             "issuer": self.name,
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(ids(&issuer(&new, String::new()).unwrap()), ids(&after)[..1]);
         let other = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap().public_key_pem();
         assert!(matches!(issuer(&new, other.clone()), Err(KeyError::PublicKind)));
-        // At run time too: an unusable key changes nothing.
+        // An invalid key also changes nothing while the server runs.
         let unfit = SigningKey { also_verified_by: other, ..new.clone() };
         assert!(matches!(before.change(&unfit), Err(KeyError::PublicKind)));
         let token = before.sign(&claims()).unwrap();
@@ -315,7 +315,7 @@ mod tests {
             assert_eq!(header, json!({ "alg": algorithm, "kid": issuer.key_ids()[0] }));
             assert_eq!(issuer.verify(&token, now), Ok(claims()), "{algorithm}");
             assert_eq!(issuer.configuration("u")["id_token_signing_alg_values_supported"], json!([algorithm]));
-            // The signature under the name of another algorithm.
+            // The signature, with the name of another algorithm.
             let (_, rest) = token.split_once('.').unwrap();
             for other in
                 ["RS256", "ES256", "ES384", "ES512", "HS256", "none"].into_iter().filter(|other| *other != algorithm)

@@ -1,10 +1,12 @@
-//! Seals for continue tokens: keys in them are names of objects, which a client without the right to list them must not
-//! read.
+//! Encryption of continue tokens. They contain names of objects, which a client without the right to list the objects
+//! must not read.
 //!
-//! A token is encrypted, bound to the resource and range of its list (AES-256-GCM), and holds the name of its client.
-//! Keys are in a file, one per line (32 bytes in base64): the first one seals, all open, and the file is read again
-//! after changes. So servers of a store can rotate a key: add it behind the old one everywhere, then put it first, then
-//! remove the old one after its tokens expired. Padding hides the lengths of names.
+//! A token is encrypted with AES-256-GCM, bound to the resource and range of its list, and contains the name of its
+//! client. The keys are in a file, one per line (32 bytes in base64). The first key seals, and all keys open. The file
+//! is reloaded after changes.
+//!
+//! To rotate a key, add the new one after the old one on all servers of a store. Then put it first. Remove the old one
+//! after its tokens have expired. Padding hides the lengths of names.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,24 +20,24 @@ use keelson_meta::Random;
 
 use crate::watched_file::{Contents, FileError, FileReads, Watched, read_bounded};
 
-/// The bytes of a key.
+/// The length of a key in bytes.
 pub(crate) const KEY_BYTES: usize = 32;
-/// The bytes of a hash that identify a key.
+/// The length in bytes of the hash that identifies a key.
 const ID_BYTES: usize = 4;
-/// The first byte of a sealed token. An unsealed one starts with a brace.
+/// The first byte of a sealed token. An unsealed one starts with `{`.
 const SEALED: u8 = 1;
 const HEAD_BYTES: usize = 1 + ID_BYTES + NONCE_LEN;
-/// Tokens are padded to a multiple of this many bytes.
+/// Tokens are padded to a multiple of this length in bytes.
 const FILL_BYTES: usize = 256;
-/// The largest file that is read, in bytes.
+/// The largest accepted file in bytes.
 const MOST_BYTES: u64 = 64 * 1024;
-/// Ends the name of the client, and pads the token.
+/// Terminates the name of the client, and pads the token.
 const END: char = '\0';
 
-/// The reason why a file of keys can't be used.
+/// The reason why a file of keys is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenSealError {
-    /// It can't be read, or is too large.
+    /// The file cannot be read, or is too large.
     #[error(transparent)]
     File(#[from] FileError),
     /// A line is not a key.
@@ -43,27 +45,27 @@ pub enum TokenSealError {
     Malformed {
         /// The file.
         file: PathBuf,
-        /// The line, counted from 1.
+        /// The number of the line, counted from 1.
         line: usize,
     },
-    /// It has no key.
+    /// The file has no keys.
     #[error("{0} has no key")]
     Empty(PathBuf),
 }
 
-/// The reason why a token is not opened.
+/// The reason why a token cannot be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SealFault {
-    /// It was altered, or belongs to another list.
+    /// The token was altered, or belongs to another list.
     Foreign,
-    /// It is not sealed, or its key has been removed.
+    /// The token is not sealed, or its key was removed.
     Retired,
 }
 
 /// An opened token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened {
-    /// The client that it was issued to.
+    /// The user that the token was issued to.
     pub caller: String,
     /// The token.
     pub token: String,
@@ -87,7 +89,7 @@ impl TokenSeal {
     /// Reads the keys.
     ///
     /// # Errors
-    /// There is none, or a line is not a key.
+    /// The file has no keys, or a line is not a key.
     pub fn read(file: &Path, random: Arc<dyn Random>) -> Result<Self, TokenSealError> {
         Ok(Self { keys: Watched::read(file)?, random })
     }
@@ -97,12 +99,12 @@ impl TokenSeal {
         self.keys.reads()
     }
 
-    /// Reads the file again after changes. An unreadable version keeps the previous keys. Never ends.
+    /// Reloads the file after changes. An invalid file leaves the previous keys in use. Never returns.
     pub async fn follow(self: Arc<Self>) {
         self.keys.follow().await;
     }
 
-    /// Seals a token of a list for a client.
+    /// Seals a token of a list for a user.
     pub fn seal(&self, token: &str, list: &str, caller: &str) -> String {
         let keys = self.keys.current();
         let mut nonce = [0u8; NONCE_LEN];
@@ -120,7 +122,7 @@ impl TokenSeal {
     /// Opens a token of a list.
     ///
     /// # Errors
-    /// The reason why it is not opened.
+    /// The reason why the token cannot be opened.
     pub fn open(&self, text: &str, list: &str) -> Result<Opened, SealFault> {
         let mut bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| SealFault::Foreign)?;
         if bytes.first() != Some(&SEALED) {
@@ -139,7 +141,7 @@ impl TokenSeal {
     }
 }
 
-/// Keys must never be logged.
+/// Omits the keys, which must never be logged.
 impl fmt::Debug for TokenSeal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TokenSeal").field("file", &self.keys.file()).finish_non_exhaustive()

@@ -1,7 +1,7 @@
-//! Trust between servers: the keys that each signs with and accepts, as fingerprints that may be published.
+//! Compares the keys that servers of a store sign with and accept. Servers publish the fingerprints of these keys.
 //!
-//! The first entry of a list signs, and all are accepted. So a rotation first adds the new key everywhere, and then
-//! signs with it.
+//! The first entry of a list signs, and all entries are accepted. So a rotation first adds the new key on all servers,
+//! and then signs with it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,13 +14,13 @@ use crate::pki::Pki;
 use crate::tls::TlsError;
 use crate::token::TokenIssuer;
 
-/// The prefix of the annotations with which servers publish this.
+/// The prefix of the annotations that contain the fingerprints.
 const PREFIX: &str = "keelson.io/";
 /// The SHA-256 fingerprints of the certificates in `ca.crt`.
 const AUTHORITIES: &str = "certificate-authorities";
 /// The fingerprints of further accepted authorities of client certificates.
 const CLIENT_AUTHORITIES: &str = "client-certificate-authorities";
-/// Marks a serving certificate that was given and not signed by the server's own authority.
+/// Marks a serving certificate that the operator gave, so that the server's own authority did not sign it.
 const GIVEN: &str = "serving-certificate";
 const GIVEN_VALUE: &str = "given";
 /// The ids of the token keys, as in the issuer's key set.
@@ -28,7 +28,7 @@ const TOKEN_KEYS: &str = "service-account-keys";
 /// The token issuer.
 const ISSUER: &str = "service-account-issuer";
 
-/// The keys that a server signs with and accepts.
+/// The keys that one server signs with and accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trust {
     authorities: Vec<String>,
@@ -43,19 +43,19 @@ pub struct Trust {
 pub enum Mismatch {
     /// Client certificates.
     ClientCertificates,
-    /// Serving certificates, which clients refuse.
+    /// Serving certificates, which clients of the other server refuse.
     ServingCertificates,
-    /// Service account tokens with another key.
+    /// Service account tokens signed with an unknown key.
     TokenKeys,
     /// Service account tokens of another issuer.
     TokenIssuers,
 }
 
 impl Trust {
-    /// The trust of a server with these keys.
+    /// The keys of a server.
     ///
     /// # Errors
-    /// A certificate can't be parsed.
+    /// A certificate cannot be parsed.
     pub fn of(pki: &Pki, issuer: &TokenIssuer) -> Result<Self, TlsError> {
         let authorities = fingerprints(&pki.ca_pem)?;
         let mut client_authorities = fingerprints(&pki.client_ca_pem)?;
@@ -69,7 +69,7 @@ impl Trust {
         })
     }
 
-    /// The published form.
+    /// The annotations to publish.
     pub fn to_annotations(&self) -> BTreeMap<String, String> {
         let given = if self.serves_given { GIVEN_VALUE } else { "" };
         let all = [
@@ -83,7 +83,7 @@ impl Trust {
         stated.map(|(name, value)| (format!("{PREFIX}{name}"), value)).collect()
     }
 
-    /// Parses the trust of another server; `None` if it publishes none.
+    /// Parses the annotations of another server; `None` if there are none.
     pub fn read(annotations: &BTreeMap<String, String>) -> Option<Self> {
         let text = |name: &str| annotations.get(&format!("{PREFIX}{name}")).map(String::as_str);
         let list = |name: &str| text(name).into_iter().flat_map(|list| list.split(',')).map(str::to_owned).collect();
@@ -109,8 +109,8 @@ impl Trust {
         found.into_iter().filter(|(_, is)| *is).map(|(mismatch, _)| mismatch).collect()
     }
 
-    /// Returns true if each of two servers accepts the other's further client authorities. A difference excludes no
-    /// server, but one of the servers refuses clients of these authorities.
+    /// Returns true if both servers accept the further client authorities of each other. A difference does not exclude
+    /// a server, but one of the servers refuses clients of these authorities.
     pub fn has_same_clients(&self, other: &Self) -> bool {
         let accepts = |one: &Self, of: &Self| of.client_authorities.iter().all(|signer| one.accepts_clients_by(signer));
         accepts(self, other) && accepts(other, self)
@@ -124,7 +124,7 @@ impl Trust {
         self.authorities.contains(signer) || self.client_authorities.contains(signer)
     }
 
-    /// The operator who gives a serving certificate must distribute its authority.
+    /// An operator who gives a serving certificate must distribute its authority to clients.
     fn is_refused_by_clients_of(&self, other: &Self) -> bool {
         let known = |signer: &String| other.authorities.contains(signer);
         !self.serves_given && !other.serves_given && !self.authorities.first().is_some_and(known)
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
     use Mismatch::{ClientCertificates, ServingCertificates, TokenIssuers, TokenKeys};
 
-    /// A server that signs with the first of each list.
+    /// A server that signs with the first entry of each list.
     fn server(authorities: &str, clients: &str, token_keys: &str) -> Trust {
         let list = |text: &str| text.split_whitespace().map(str::to_owned).collect();
         Trust {
@@ -188,7 +188,7 @@ mod tests {
         check(&one, &server("b", "", "l"), &[ClientCertificates, ServingCertificates, TokenKeys]);
         check(&one, &server("a", "", "l"), &[TokenKeys]);
         check(&one, &Trust { issuer: "https://other".to_owned(), ..one.clone() }, &[TokenIssuers]);
-        // Each accepts clients of the other, but these know only one of the servers.
+        // Each server accepts clients of the other, but these clients trust only one of the servers.
         check(&server("a", "b", "k"), &server("b", "a", "k"), &[ServingCertificates]);
         let given = |trust: Trust| Trust { serves_given: true, ..trust };
         check(&given(server("a", "b", "k")), &server("b", "a", "k"), &[]);
@@ -212,7 +212,7 @@ mod tests {
         for pair in steps.windows(2) {
             check(&pair[0], &pair[1], &[]);
         }
-        // A server that signs with the new key before all accept it.
+        // A server signs with the new key before all others accept it.
         check(&steps[0], &steps[2], &[ClientCertificates, ServingCertificates, TokenKeys]);
     }
 

@@ -1,50 +1,51 @@
-//! A client as authorization sees it.
+//! The user of a request, for authorization.
 //!
-//! Special names of users and groups are upstream's. `authenticate` and `token` identify clients.
+//! Names of special users and groups are upstream's. `authenticate` and `token` identify users.
 
 use std::collections::BTreeMap;
 
-/// The group whose members may do anything.
+/// The group whose members may do everything.
 pub const MASTERS: &str = "system:masters";
 /// The group of authenticated clients.
 pub const AUTHENTICATED: &str = "system:authenticated";
 /// The group of unauthenticated clients.
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
-/// The group of every service account.
+/// The group of all service accounts.
 pub const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
 /// The user name of unauthenticated clients.
 pub const ANONYMOUS: &str = "system:anonymous";
 /// The extra key with the id of the user's credential.
 pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
-/// The name of the server itself.
+/// The user name of the server itself.
 pub const API_SERVER: &str = "system:apiserver";
 
 /// The user of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
-    /// The name that rules and audit records use.
+    /// The user name.
     pub name: String,
-    /// A unique id that is never reused, if the authenticator knows one.
+    /// An id that is never reused, if the authenticator has one.
     pub uid: Option<String>,
-    /// The groups the user belongs to.
+    /// The groups of the user.
     pub groups: Vec<String>,
     /// Further attributes from the authenticator.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl User {
-    /// A client without credentials.
+    /// The user of a request without credentials.
     pub fn anonymous() -> Self {
         Self { name: ANONYMOUS.to_owned(), groups: vec![UNAUTHENTICATED.to_owned()], ..Self::default() }
     }
 
-    /// Returns true for a client without credentials. Allocates nothing, since it runs for each request.
+    /// Returns true for the user of a request without credentials. Allocates nothing, since it is called for each
+    /// request.
     pub fn is_anonymous(&self) -> bool {
         let Self { name, uid, groups, extra } = self;
         name == ANONYMOUS && groups[..] == [UNAUTHENTICATED] && uid.is_none() && extra.is_empty()
     }
 
-    /// The server itself, which may do anything.
+    /// The server itself, which may do everything.
     pub fn api_server() -> Self {
         let groups = [MASTERS, AUTHENTICATED].map(str::to_owned).to_vec();
         Self { name: API_SERVER.to_owned(), groups, ..Self::default() }
@@ -57,8 +58,8 @@ impl User {
         Self { name: format!("system:serviceaccount:{namespace}:{account}"), groups, ..Self::default() }
     }
 
-    /// Adds the group of authenticated clients. As upstream, it is not added for the anonymous user, or if one of the
-    /// two groups is present.
+    /// Adds the group of authenticated users. Like upstream, it is not added for the anonymous user, or if the user is
+    /// in `system:authenticated` or `system:unauthenticated` already.
     #[must_use]
     pub fn authenticated(mut self) -> Self {
         if self.name != ANONYMOUS && !self.is_in(AUTHENTICATED) && !self.is_in(UNAUTHENTICATED) {

@@ -1,7 +1,7 @@
-//! A file that is checked at intervals and read again after changes.
+//! A file that is checked at intervals and reloaded after changes.
 //!
-//! Checking time and size is cheap and works on every file system, unlike change notifications. An unreadable version
-//! keeps the previous content.
+//! Checking modification time and size is cheap and works on every file system, unlike change notifications. If the new
+//! content is invalid, the previous content stays.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -14,32 +14,32 @@ use arc_swap::{ArcSwap, Guard};
 /// The interval between checks.
 pub(crate) const LOOK: Duration = Duration::from_secs(1);
 
-/// The reason why a file can't be read.
+/// The reason why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It can't be read.
+    /// The file system returned an error.
     #[error("{0}: {1}")]
     Unreadable(PathBuf, std::io::Error),
-    /// It exceeds the limit in bytes.
+    /// The file is larger than this limit in bytes.
     #[error("{0} has more than {1} bytes")]
     TooLarge(PathBuf, u64),
 }
 
 /// The parsed content of a file.
 pub(crate) trait Contents: Sized + Send + Sync + 'static {
-    /// The plural name for log lines.
+    /// The name of the entries in log lines, in plural.
     const NAME: &str;
     /// The reason why the content is invalid.
     type Error: Display + Send + 'static;
 
-    /// Reads it.
+    /// Reads and parses the file.
     fn read(file: &Path) -> Result<Self, Self::Error>;
 
     /// The number of entries.
     fn count(&self) -> usize;
 }
 
-/// The counts of reloads by outcome. Clones share them.
+/// The numbers of reloads by outcome. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct FileReads(Arc<[AtomicU64; 2]>);
 
@@ -49,7 +49,7 @@ impl FileReads {
         self.0[usize::from(!succeeded)].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The counts of successes and failures.
+    /// The numbers of successful and failed reloads.
     pub fn counts(&self) -> [(&'static str, u64); 2] {
         let [succeeded, failed] = &*self.0;
         [("success", succeeded.load(Ordering::Relaxed)), ("failure", failed.load(Ordering::Relaxed))]
@@ -84,7 +84,7 @@ impl<C: Contents> Watched<C> {
         self.current.load()
     }
 
-    /// Reads the file again after changes. Never ends.
+    /// Reloads the file after changes. Never returns.
     pub(crate) async fn follow(&self) {
         let mut changes = FileChanges::new(&self.file).await;
         loop {
@@ -108,7 +108,7 @@ impl<C: Contents> Watched<C> {
     }
 }
 
-/// Detects changes of files, for callers that read them.
+/// Detects changes of files. The caller reads them.
 #[derive(Debug)]
 pub struct FileChanges {
     files: Vec<PathBuf>,
@@ -116,12 +116,12 @@ pub struct FileChanges {
 }
 
 impl FileChanges {
-    /// Detects changes of a file from now on.
+    /// Starts to detect changes of a file.
     pub async fn new(file: &Path) -> Self {
         Self::of_all(vec![file.to_owned()]).await
     }
 
-    /// Detects changes of any of these files from now on.
+    /// Starts to detect changes of these files.
     pub async fn of_all(files: Vec<PathBuf>) -> Self {
         let known = modified(&files).await;
         Self { files, known }
@@ -143,7 +143,7 @@ impl FileChanges {
 /// Reads a file of at most `most` bytes.
 ///
 /// # Errors
-/// It is larger, or can't be read.
+/// The file is larger, or cannot be read.
 pub fn read_bounded(file: &Path, most: u64) -> Result<Vec<u8>, FileError> {
     let unreadable = |error| FileError::Unreadable(file.to_owned(), error);
     if std::fs::metadata(file).map_err(unreadable)?.len() > most {

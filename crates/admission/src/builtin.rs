@@ -1,6 +1,6 @@
-//! Plugins that are built in: a file for each, or for those that belong together.
+//! Built-in admission plugins: one file for each plugin, or for a few related plugins.
 //!
-//! Their rules and texts are upstream's.
+//! Their rules and messages are upstream's.
 
 mod always_deny;
 mod anti_affinity;

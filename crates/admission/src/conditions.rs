@@ -1,6 +1,7 @@
-//! Match conditions in CEL, under which a webhook or policy is called (`matchConditions`).
+//! Match conditions (`matchConditions`): CEL expressions that must be true for a request before a webhook or policy is
+//! called.
 //!
-//! They are compiled at their first use. A false condition takes precedence over one that fails.
+//! Conditions are compiled at their first use. If one condition is false, errors of the others do not matter.
 
 use std::sync::OnceLock;
 
@@ -9,15 +10,15 @@ use keelson_cel::environments::{self, Admission};
 use keelson_cel::{Environment, Meter, Program, Value as Cel};
 use keelson_meta::json::Value;
 
-/// The cost limit of all conditions of one webhook or policy together.
+/// The cost limit of all conditions of one webhook or policy.
 const COST: u64 = 2_500_000;
-/// The limit on work that the cost leaves out, in nanoseconds, about.
+/// The limit on work that the CEL cost does not count, in approximate nanoseconds.
 const WORK: u64 = 20_000_000;
-/// The error for conditions above the limit.
+/// The error if the conditions exceed the cost limit.
 pub(crate) const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
-/// Whose conditions they are.
+/// The kind of object that has the conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConditionsOf {
     Webhook,
@@ -35,7 +36,7 @@ impl ConditionsOf {
     }
 }
 
-/// Conditions.
+/// The match conditions of one webhook or policy.
 #[derive(Debug)]
 pub(crate) struct Conditions {
     of: ConditionsOf,
@@ -43,12 +44,12 @@ pub(crate) struct Conditions {
     compiled: OnceLock<Vec<Result<Program, String>>>,
 }
 
-/// The result of the conditions.
+/// The result of evaluating all conditions.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Met {
     Yes,
     No,
-    /// The result is unknown, with the reason.
+    /// A condition failed, with the reason, and none is false.
     Unknown(String),
 }
 
@@ -63,7 +64,7 @@ impl Conditions {
         self.texts.is_empty()
     }
 
-    /// Evaluates all conditions for these values of their variables.
+    /// Evaluates all conditions with these variables.
     pub(crate) fn are_met(&self, variables: &[Cel<'_>]) -> Met {
         if self.is_empty() {
             return Met::Yes;

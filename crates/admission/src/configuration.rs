@@ -1,7 +1,13 @@
 //! The file of `--admission-control-config-file`: settings of plugins, by their names.
 //!
+<<<<<<< HEAD
 //! It is upstream's `AdmissionConfiguration`. The settings of a plugin stand in it or in a file beside it ([`settings`] reads them).
 //! Settings of plugins that have none or are off are ignored with a warning. An unknown plugin or field is an error.
+=======
+//! It is upstream's `AdmissionConfiguration`. The settings of a plugin are part of this file, or in another file that
+//! it names ([`settings`] parses them). Settings for a plugin without settings cause a warning. An unknown plugin or
+//! field is an error.
+>>>>>>> w-words3
 
 mod settings;
 
@@ -19,33 +25,33 @@ use crate::builtin::{EventLimit, ImagePolicy, NodeSelectors, PodSecurityConfigur
 use crate::plugins::{Selection, is_known};
 use settings::{known_fields, text};
 
-/// The versions of the file; the last one is from before the group got its name.
+/// The supported versions of the file. The last one predates the API group.
 const VERSIONS: [&str; 3] =
     ["apiserver.config.k8s.io/v1", "apiserver.config.k8s.io/v1alpha1", "apiserver.k8s.io/v1alpha1"];
 const KIND: &str = "AdmissionConfiguration";
-/// The field of a file that holds nothing but the settings of PodNodeSelector: the form before there was a kind.
+/// The field of a file with only the settings of PodNodeSelector, a form without apiVersion and kind.
 const NODE_SELECTORS: &str = "podNodeSelectorPluginConfig";
-/// Its counterpart for ImagePolicyWebhook.
+/// The field of a file with only the settings of ImagePolicyWebhook.
 const IMAGE_POLICY: &str = "imagePolicy";
 
-/// The settings of all plugins that have any.
+/// The settings of all plugins that have settings.
 #[derive(Clone, Debug, Default)]
 pub struct AdmissionConfiguration {
-    /// Pod security in namespaces without labels, and exemptions from it.
+    /// Defaults and exemptions of pod security.
     pub pod_security: PodSecurityConfiguration,
-    /// Resources that need a quota.
+    /// Resources that can only be used under a quota.
     pub limited_resources: Vec<LimitedResource>,
     /// Node selectors of namespaces.
     pub node_selectors: NodeSelectors,
     /// The backend that reviews images.
     pub image_policy: Option<ImagePolicy>,
-    /// Tolerations that pods get and may have.
+    /// Default and allowed tolerations of pods.
     pub tolerations: TolerationSettings,
     /// Limits for the rate of events.
     pub event_limits: Vec<EventLimit>,
-    /// Credentials for webhooks that change objects.
+    /// Credentials for mutating webhooks.
     pub mutating_credentials: Option<Arc<HostCredentials>>,
-    /// Credentials for webhooks that validate objects.
+    /// Credentials for validating webhooks.
     pub validating_credentials: Option<Arc<HostCredentials>>,
 }
 
@@ -53,8 +59,13 @@ impl AdmissionConfiguration {
     /// Reads the file, and the files that it names for the plugins that are on.
     ///
     /// # Errors
+<<<<<<< HEAD
     /// A file can't be read, or its contents can't be used; the text is for the operator.
     pub fn from_file(path: &Path, plugins: &Selection) -> Result<Self, String> {
+=======
+    /// A file cannot be read or is invalid. The text is for the operator.
+    pub fn from_file(path: &Path) -> Result<Self, String> {
+>>>>>>> w-words3
         let document = read(path)?;
         let wrong = |why: String| format!("{}: {why}", path.display());
         let stated = document.as_object().ok_or_else(|| wrong(format!("it is no {KIND}")))?;
@@ -76,7 +87,7 @@ impl AdmissionConfiguration {
             let plugin = plugin.as_object().ok_or_else(|| wrong("a plugin is no object".to_owned()))?;
             known_fields(plugin, "plugins[].", &["name", "path", "configuration"]).map_err(wrong)?;
             let name = text(plugin, "name");
-            // As upstream has it, the first entry of a plugin counts.
+            // Like upstream, the first entry of a plugin applies.
             if !seen.insert(name) {
                 warn_of_unused(name);
                 continue;
@@ -86,13 +97,18 @@ impl AdmissionConfiguration {
         Ok(configuration)
     }
 
-    /// The credentials that are followed while the server runs.
+    /// The credentials whose files are reloaded while the server runs.
     pub fn credentials(&self) -> impl Iterator<Item = &Arc<HostCredentials>> {
         [&self.mutating_credentials, &self.validating_credentials].into_iter().flatten()
     }
 
+<<<<<<< HEAD
     /// Takes the settings of one plugin.
     fn take(&mut self, path: &Path, name: &str, plugin: &Map, plugins: &Selection) -> Result<(), String> {
+=======
+    /// Applies the settings of one plugin.
+    fn take(&mut self, path: &Path, name: &str, plugin: &Map) -> Result<(), String> {
+>>>>>>> w-words3
         let wrong = |why: String| format!("{}: {name}: {why}", path.display());
         let beside = text(plugin, "path");
         let stated = plugin.get("configuration").filter(|stated| !stated.is_null());
@@ -124,7 +140,7 @@ impl AdmissionConfiguration {
     }
 }
 
-/// The credentials in the kubeconfig that the settings of webhooks name.
+/// The credentials in the kubeconfig that the webhook settings name.
 fn credentials(stated: &Value) -> Result<Arc<HostCredentials>, String> {
     let file = settings::webhook_kubeconfig(stated)?;
     HostCredentials::of_file(&file).map(Arc::new).map_err(|error| error.to_string())
@@ -191,7 +207,7 @@ mod tests {
         for same in [&*old, bare] {
             assert_eq!(configuration(same).unwrap().node_selectors, stated, "{same}");
         }
-        // The first of several entries counts.
+        // The first of several entries applies.
         let twice = selectors.replace("}]", "}, {name: PodNodeSelector, configuration: {}}]");
         assert_eq!(configuration(&twice).unwrap().node_selectors, stated);
     }
@@ -286,7 +302,7 @@ mod tests {
         check(&selectors("{team: 5}"), "podNodeSelectorPluginConfig[team]");
         check("{name: Nothing}", "the plugin \"Nothing\" is unknown");
         check("{name: PodSecurity, setting: x}", "unknown field \"plugins[].setting\"");
-        // Settings of plugins without any are passed over.
+        // Settings for plugins without settings are ignored.
         for plugin in ["ResourceQuota", "LimitRanger, configuration: {a: b}"] {
             configuration(&format!("{HEAD}plugins: [{{name: {plugin}}}]\n")).unwrap();
         }

@@ -1,7 +1,8 @@
-//! Admission of writes, under the names that upstream has for its plugins: what is built in, policies, webhooks.
+//! Admission of writes: built-in plugins, policies and webhooks, with upstream's names.
 //!
-//! [`plugins`] has them in their order, and which of them are asked. What a plugin judges by it finds in the cache, through the registry
-//! of the attributes that it is asked with; HTTP is unknown here, and whoever has to be called is called by `outbound`.
+//! [`plugins`] lists the plugins in their order and selects the enabled ones. Plugins read stored objects from the
+//! cache, through the registry in their attributes. Calls to webhooks go through the crate `outbound`. This crate does
+//! not depend on HTTP.
 
 mod builtin;
 mod conditions;

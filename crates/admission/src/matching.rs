@@ -1,7 +1,8 @@
-//! Rules and selectors by which webhooks and policies say which requests they want to see.
+//! Rules and selectors that decide which requests a webhook or policy gets.
 //!
-//! A rule is held against the endpoint of a request, and where others are as good (`matchPolicy: Equivalent`) against the same objects
-//! in other versions and groups. Which of them it was decides in which version they are shown.
+//! A rule is compared with the group, version and resource of the request. With `matchPolicy: Equivalent` it is also
+//! compared with other versions and groups of the same objects. The webhook or policy gets objects in the version that
+//! matched.
 
 use std::sync::Arc;
 
@@ -10,16 +11,16 @@ use keelson_meta::label_selector::LabelSelector;
 use keelson_meta::{ApiError, GroupResource, GroupVersionKind, Object};
 use keelson_registry::{AdmissionAttributes, KindVersion, Operation, ServedResource, Target};
 
-/// The group of the objects that configure admission.
+/// The API group of admission configuration objects.
 const OWN_GROUP: &str = "admissionregistration.k8s.io";
 
-/// The kind of plugin. Some objects are never sent to one, since otherwise a webhook that refuses everything could not be removed.
+/// The kind of plugin. Some objects are exempt. Otherwise a webhook that refuses all requests could never be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// A webhook, which sees nothing that configures admission.
+    /// A webhook, which never gets admission configuration objects.
     Webhook,
-    /// A policy, which sees no policies and nothing that binds them. Nor does it see reviews: a policy that refuses everything would keep
-    /// every client from asking for its user and its rights.
+    /// A policy, which never gets policies and their bindings. It never gets reviews either. Otherwise a policy that
+    /// refuses all requests would keep clients from reading their own user and rights.
     Policy,
 }
 
@@ -35,13 +36,13 @@ impl Asked {
     }
 }
 
-/// The resource and the kind in which a request is sent to a webhook or policy.
+/// The resource and kind in which a webhook or policy gets a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     pub(crate) group: String,
     pub(crate) version: String,
     pub(crate) resource: String,
-    /// The kind of what is shown: an object, or what a subresource takes.
+    /// The kind of the object, or of the body of a subresource.
     pub(crate) kind: GroupVersionKind,
 }
 
@@ -51,10 +52,10 @@ pub(crate) struct Rule {
     operations: Vec<String>,
     groups: Vec<String>,
     versions: Vec<String>,
-    /// Resources and subresources.
+    /// The resources, each with a subresource.
     resources: Vec<(String, String)>,
     scope: Scope,
-    /// The names of objects; empty for all.
+    /// The object names; empty for all objects.
     names: Vec<String>,
 }
 
@@ -99,7 +100,7 @@ impl Rule {
         }
     }
 
-    /// Returns true if the rule covers a resource in a version.
+    /// Returns true if the rule matches this group, version and resource.
     fn matches(&self, attributes: &AdmissionAttributes<'_>, group: &str, version: &str, resource: &str) -> bool {
         let is_one = |values: &[String], value: &str| values.iter().any(|known| known == "*" || known == value);
         let below = attributes.subresource();
@@ -123,11 +124,11 @@ impl Rule {
 }
 
 impl Matching {
-    /// That of a webhook, or of the constraints of a policy.
+    /// Reads the rules and selectors of a webhook, or of the constraints of a policy.
     pub(crate) fn of(asked: Asked, stated: &Value, rules: &str) -> Self {
         let each = |field: &str| stated[field].as_array().into_iter().flatten().map(Rule::of).collect();
         let selector = |field: &str| match &stated[field] {
-            // An invalid selector selects nothing: validation has refused it when it was written.
+            // An invalid selector selects nothing. Validation refuses new ones.
             selector @ Value::Object(_) => LabelSelector::of_object(selector),
             _ => Some(LabelSelector::everything()),
         };
@@ -141,7 +142,7 @@ impl Matching {
         }
     }
 
-    /// Returns true if these rules match a request, without its object.
+    /// Returns true if the rules match the request. Selectors are not checked.
     pub(crate) fn concerns(&self, attributes: &AdmissionAttributes<'_>) -> bool {
         let is_named = || matches_itself(&self.rules, attributes);
         !self.rules.is_empty()
@@ -150,7 +151,7 @@ impl Matching {
             && (is_named() || self.find(&self.rules, attributes).is_some())
     }
 
-    /// The endpoint by which these rules match a request, if they do, without its object.
+    /// The endpoint for which the rules match the request, if any. Selectors are not checked.
     pub(crate) fn endpoint(&self, attributes: &AdmissionAttributes<'_>) -> Option<Endpoint> {
         if self.rules.is_empty() || !self.asked.sees(attributes.target) || self.excludes(attributes) {
             return None;
@@ -158,7 +159,7 @@ impl Matching {
         self.find(&self.rules, attributes)
     }
 
-    /// Returns true if these rules match a request: all match where there are none.
+    /// Returns true if the rules match the request, or if there are no rules.
     pub(crate) fn covers(&self, attributes: &AdmissionAttributes<'_>) -> bool {
         !self.excludes(attributes) && (self.rules.is_empty() || self.find(&self.rules, attributes).is_some())
     }
@@ -176,7 +177,7 @@ impl Matching {
             return None;
         }
         let others = equivalents(target);
-        // As upstream has it, earlier rules count before later ones.
+        // Like upstream, earlier rules take precedence.
         rules.iter().find_map(|rule| {
             let mut others = others.iter();
             others
@@ -185,10 +186,10 @@ impl Matching {
         })
     }
 
-    /// Returns true if the object and its namespace are selected.
+    /// Returns true if the selectors match the object and its namespace.
     ///
     /// # Errors
-    /// 404 when the namespace does not exist.
+    /// 404 if the namespace does not exist.
     pub(crate) fn selects(
         &self,
         attributes: &AdmissionAttributes<'_>,
@@ -216,27 +217,27 @@ impl Matching {
     }
 }
 
-/// Returns true if rules match a request in its own version.
+/// Returns true if a rule matches the request in its own group and version.
 fn matches_itself(rules: &[Rule], attributes: &AdmissionAttributes<'_>) -> bool {
     let target = attributes.target;
     let (group, version, plural) = (&*target.resource.group, &*target.version.name, &*target.resource.plural);
     rules.iter().any(|rule| rule.matches(attributes, group, version, plural))
 }
 
-/// The namespace that a request is about: that of the object, or the namespace itself.
+/// The namespace of a request: that of the object, or the object itself if it is a namespace.
 pub(crate) fn namespace_of<'a>(attributes: &AdmissionAttributes<'a>) -> Option<&'a str> {
     let target = attributes.target;
     if is_namespaces(target) {
-        // As upstream has it, a namespace is in itself, also while it is created.
+        // Like upstream, a namespace belongs to itself, even while it is created.
         return Some(attributes.name).filter(|name| !name.is_empty());
     }
     target.namespace.as_deref().filter(|_| target.is_namespaced())
 }
 
-/// A namespace, as the cache has it.
+/// A namespace from the cache.
 ///
 /// # Errors
-/// 404 when it is not there.
+/// 404 if it does not exist.
 pub(crate) fn namespace(attributes: &AdmissionAttributes<'_>, name: &str) -> Result<Object, ApiError> {
     let namespaces = attributes.target.surface.target("", "namespaces")?;
     let found = namespaces.collection()?.get(name).map(|entry| entry.object.decode(entry.revision));
@@ -250,7 +251,7 @@ pub(crate) fn is_namespaces(target: &Target) -> bool {
     target.resource.group.is_empty() && &*target.resource.plural == "namespaces"
 }
 
-/// The same objects in other versions and groups: resources with a version each.
+/// Other versions and groups of the target's objects: resources with one version each.
 fn equivalents(target: &Target) -> Vec<(Arc<ServedResource>, Arc<KindVersion>)> {
     let stored = target.stored().map_or(&[][..], |stored| &stored.layout.resources);
     let others = stored.iter().filter(|other| !other.is(&target.resource));
@@ -261,7 +262,7 @@ fn equivalents(target: &Target) -> Vec<(Arc<ServedResource>, Arc<KindVersion>)> 
         .collect()
 }
 
-/// A request as one for this resource in this version.
+/// The endpoint of a request for this resource and version.
 fn endpoint(target: &Target, resource: &ServedResource, version: &str) -> Endpoint {
     let kind = match &target.subresource {
         Some(below) if target.taken_kind() != *target.kind() => below.gvk(resource, version),

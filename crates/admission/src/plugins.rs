@@ -1,7 +1,7 @@
-//! The plugins in their order, and which of them are asked.
+//! The admission plugins in their order, and the selection of the enabled ones.
 //!
-//! Names, order and which are on are upstream's. Plugins of kinds that are not served here can be named and do nothing, so that settings
-//! which are meant for kube-apiserver are accepted.
+//! Names, order and defaults are upstream's. Plugins for kinds that this server does not serve have no effect. Their
+//! names are accepted, so that flags for kube-apiserver work.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,28 +26,28 @@ use Built::{Apart, By, Idle, InPart, Inherent, Missing};
 
 /// The plugin that charges quotas.
 const QUOTAS: &str = "ResourceQuota";
-/// The plugin that makes missing namespaces.
+/// The plugin that creates missing namespaces.
 const NAMESPACES: &str = "NamespaceAutoProvision";
-/// The plugin that has images reviewed.
+/// The plugin that reviews images.
 const IMAGES: &str = "ImagePolicyWebhook";
 
-/// What plugins are made of.
+/// The dependencies of the plugins.
 pub struct Parts {
-    /// What is stored.
+    /// The cache of stored objects.
     pub cache: Arc<Cache>,
-    /// By which others are called.
+    /// The client for outgoing calls.
     pub outbound: Arc<Outbound>,
-    /// Where calls of webhooks are counted.
+    /// The counts of webhook calls.
     pub webhook_stats: Arc<WebhookStats>,
-    /// The counts of policies, and of match conditions.
+    /// The counts of policies and match conditions.
     pub policy_stats: Arc<PolicyStats>,
     /// The counts of decisions of pod security.
     pub pod_security_stats: Arc<PodSecurityStats>,
-    /// Whether nodes have rights of their own, so that what they write is confined unless that is switched off.
+    /// True if the Node authorizer is on. NodeRestriction is then on by default.
     pub has_node_rights: bool,
-    /// The backend that reviews images, where its plugin is on.
+    /// The client of the image policy backend, if its plugin is on.
     pub image_reviews: Option<Arc<ReviewClient>>,
-    /// By which names are generated.
+    /// The source of random names.
     pub random: Arc<dyn Random>,
     /// The settings of the plugins.
     pub configuration: AdmissionConfiguration,
@@ -59,14 +59,14 @@ impl fmt::Debug for Parts {
     }
 }
 
-/// A plugin that upstream has.
+/// One of upstream's plugins.
 struct Plugin {
     name: &'static str,
     is_on: IsOn,
     built: Built,
 }
 
-/// Whether a plugin is asked where nothing is said of it.
+/// The default of a plugin that no flag names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IsOn {
     Always,
@@ -74,22 +74,22 @@ enum IsOn {
     WithNodeRights,
 }
 
-/// What makes a plugin.
+/// Creates a plugin.
 type Make = fn(&Parts) -> Result<Arc<dyn Admission>, ApiError>;
 
-/// How a plugin is made.
+/// The implementation of a plugin.
 enum Built {
-    /// So.
+    /// An implementation in this crate.
     By(Make),
-    /// Not at all: what it does belongs to how objects are written here, as far as the registry is not told to leave it out.
+    /// A part of the write path of the registry, which skips it if the plugin is off.
     Inherent(InherentPlugin),
-    /// So, and a part of it belongs to how objects are written, as with those that are inherent.
+    /// An implementation in this crate, and a part of the write path of the registry.
     InPart(InherentPlugin, Make),
-    /// In the registry, with the transaction of a write, as far as it is told so.
+    /// A part of the transaction of a write in the registry, with a setting of its own.
     Apart,
-    /// Not at all: it does nothing anywhere.
+    /// A plugin without any effect.
     Idle,
-    /// Not at all: its kinds are not served here.
+    /// A plugin for kinds that this server does not serve.
     Missing,
 }
 
@@ -105,7 +105,7 @@ const fn with_nodes(name: &'static str, built: Built) -> Plugin {
     Plugin { name, is_on: IsOn::WithNodeRights, built }
 }
 
-/// All of them, in the order in which they are asked.
+/// All plugins, in the order of their calls.
 const PLUGINS: &[Plugin] = &[
     off("AlwaysAdmit", Idle),
     off(NAMESPACES, Apart),
@@ -182,19 +182,19 @@ fn image_policy(parts: &Parts) -> Result<Arc<dyn Admission>, ApiError> {
     }
 }
 
-/// Why a plugin that can do nothing without settings keeps the server from starting.
+/// The error for an enabled plugin without the settings that it needs.
 fn without_settings(plugin: &str) -> String {
     format!("the plugin {plugin} has no settings: give them with --admission-control-config-file")
 }
 
-/// Which plugins are switched on and off by name.
+/// The plugins that flags enable and disable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     enabled: Vec<String>,
     disabled: Vec<String>,
 }
 
-/// The names with a mark each, in order: those that are switched on beside the default, and those that are switched off.
+/// The names, sorted: `+` marks those that are enabled, `-` those that are disabled.
 impl std::fmt::Display for Selection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let marked = [('+', &self.enabled), ('-', &self.disabled)];
@@ -209,10 +209,10 @@ impl std::fmt::Display for Selection {
 }
 
 impl Selection {
-    /// Those of two settings.
+    /// Creates a selection from the values of the two flags.
     ///
     /// # Errors
-    /// When there is no plugin of a name, or it is switched both on and off.
+    /// A name is unknown, or is both enabled and disabled.
     pub fn new(enabled: Vec<String>, disabled: Vec<String>) -> Result<Self, String> {
         for (names, setting) in [(&enabled, "enable"), (&disabled, "disable")] {
             for name in names {
@@ -233,20 +233,20 @@ impl Selection {
         Ok(Self { enabled, disabled })
     }
 
-    /// Whether what is written is charged to quotas.
+    /// Returns true if writes are charged to quotas.
     pub fn has_quotas(&self) -> bool {
         !self.disabled.iter().any(|name| name == QUOTAS)
     }
 
-    /// Whether missing namespaces are made.
+    /// Returns true if missing namespaces are created.
     pub fn provides_namespaces(&self) -> bool {
         self.names(NAMESPACES)
     }
 
-    /// The client of the backend that reviews images; `None` where no plugin needs it.
+    /// The client of the image policy backend; `None` if its plugin is off.
     ///
     /// # Errors
-    /// Its plugin is on and has no settings, or its kubeconfig can't be used.
+    /// The plugin is on and has no settings, or its kubeconfig is invalid.
     pub fn image_reviews(
         &self,
         configuration: &AdmissionConfiguration,
@@ -269,13 +269,13 @@ impl Selection {
         self.names(plugin) || is_default && !is_disabled
     }
 
-    /// Whether a plugin that is off by default is switched on.
+    /// Returns true if a plugin that is off by default is enabled.
     fn names(&self, plugin: &str) -> bool {
         let has = |names: &[String]| names.iter().any(|name| name == plugin);
         has(&self.enabled) && !has(&self.disabled)
     }
 
-    /// What the registry leaves out: the plugins that are switched off and are a part of how it writes.
+    /// The disabled plugins that are part of the registry's write path.
     pub fn left_out(&self) -> Vec<InherentPlugin> {
         let off = PLUGINS.iter().filter(|plugin| self.disabled.iter().any(|name| name == plugin.name));
         let inherent = off.filter_map(|plugin| match plugin.built {
@@ -296,15 +296,15 @@ impl Selection {
     }
 }
 
-/// Returns whether upstream has a plugin of this name.
+/// Returns true if upstream has a plugin of this name.
 pub(crate) fn is_known(name: &str) -> bool {
     PLUGINS.iter().any(|plugin| plugin.name == name)
 }
 
-/// The plugins that are switched on, in their order.
+/// The enabled plugins, in order.
 ///
 /// # Errors
-/// 500 when the cache does not hold what one of them judges by.
+/// 500 if the cache lacks a kind that a plugin reads.
 pub fn chain(selection: &Selection, parts: &Parts) -> Result<AdmissionChain, ApiError> {
     let made = PLUGINS.iter().filter(|plugin| selection.has(plugin, parts)).filter_map(|plugin| match plugin.built {
         By(make) | InPart(_, make) => Some(make(parts)),

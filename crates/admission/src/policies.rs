@@ -1,7 +1,8 @@
 //! Admission policies in CEL (`ValidatingAdmissionPolicy`, `MutatingAdmissionPolicy`), and their bindings.
 //!
-//! Policies and bindings are followed through the cache, and a policy without a binding does nothing. Expressions read objects in
-//! place. They run on the thread of the request while they are short; longer ones start again on another thread.
+//! Policies and bindings are read from the cache and kept up to date. A policy without a binding does nothing.
+//! Expressions read objects without copying them. Evaluation starts on the thread of the request. If it takes long, it
+//! starts again on another thread.
 
 mod declared;
 mod judgement;
@@ -34,14 +35,14 @@ use policy::{Binding, Policy};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
-/// The followed kinds.
+/// The kinds of objects that are followed.
 #[derive(Clone, Copy, Debug)]
 enum Followed {
     Policies,
     Bindings,
 }
 
-/// A policy with what binds it.
+/// A policy with its bindings.
 #[derive(Debug)]
 struct Bound {
     policy: Arc<Policy>,
@@ -101,27 +102,27 @@ impl Index for Policies {
     }
 }
 
-/// Follows the policies of one kind, and what binds them.
+/// Follows the policies of one kind and their bindings.
 ///
 /// # Errors
-/// 500 when the cache does not hold them.
+/// 500 if the cache does not have these kinds.
 fn follow(cache: &Arc<Cache>, policies: &str, bindings: &str) -> Result<Follower<Policies>, ApiError> {
     let (policies, bindings) = (key_prefix(GROUP, policies)?, key_prefix(GROUP, bindings)?);
     let followed = [(Followed::Policies, policies.as_str()), (Followed::Bindings, bindings.as_str())];
     Follower::new(cache.clone(), followed).map_err(|error| ApiError::Internal(error.to_string()))
 }
 
-/// The part of a request that policies need.
+/// The parts of a request that the policies read.
 fn interest(bound: &[Bound], attributes: &AdmissionAttributes<'_>) -> Interest {
     let asked = bound.iter().filter(|bound| bound.policy.matching.concerns(attributes));
     let wanted = asked.map(|bound| if bound.policy.sees_owners { Interest::Whole } else { Interest::Object });
     wanted.max().unwrap_or(Interest::None)
 }
 
-/// Returns true if a binding matches a request that its policy matches.
+/// Returns true if a binding matches the request.
 ///
 /// # Errors
-/// That cannot be determined.
+/// Matching fails.
 fn is_about(
     binding: &Binding,
     attributes: &AdmissionAttributes<'_>,

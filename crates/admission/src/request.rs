@@ -1,4 +1,4 @@
-//! A request as webhooks and expressions see it: `request` in reviews and CEL.
+//! The field `request` of admission reviews, and the variable `request` of CEL expressions.
 //!
 //! Members and their order are upstream's.
 
@@ -10,7 +10,8 @@ use keelson_registry::{AdmissionAttributes, Operation, WriteOptions};
 
 use crate::matching::{Endpoint, namespace_of};
 
-/// The members of a request but for its uid and its objects, in the order of upstream's reviews. `endpoint` is as what it is shown.
+/// The members of a request, except its uid and objects, in the order of upstream's reviews. `endpoint` has the kind
+/// and resource that the webhook or policy gets.
 pub(crate) fn members(attributes: &AdmissionAttributes<'_>, endpoint: &Endpoint) -> Map {
     let target = attributes.target;
     let below = attributes.subresource();
@@ -37,7 +38,7 @@ pub(crate) fn members(attributes: &AdmissionAttributes<'_>, endpoint: &Endpoint)
     members
 }
 
-/// The members that come behind the objects.
+/// The members after the objects.
 pub(crate) fn last_members(attributes: &AdmissionAttributes<'_>) -> Map {
     let mut members = Map::default();
     members.insert("dryRun", json!(attributes.caller.is_dry_run()));
@@ -45,7 +46,7 @@ pub(crate) fn last_members(attributes: &AdmissionAttributes<'_>) -> Map {
     members
 }
 
-/// All members that expressions see.
+/// All members of the CEL variable.
 pub(crate) fn for_expressions(attributes: &AdmissionAttributes<'_>, endpoint: &Endpoint) -> Value {
     let mut all = members(attributes, endpoint);
     let mut last = last_members(attributes);
@@ -76,7 +77,7 @@ fn user_info(user: &User) -> Value {
     Value::Object(info)
 }
 
-/// The options of a request as an object. A patch creates or updates, and has the options of that.
+/// The options of a request as an object. A patch has the options of a create or an update.
 fn options(attributes: &AdmissionAttributes<'_>) -> Value {
     let mut options = Map::default();
     let kind = match attributes.operation {

@@ -1,7 +1,7 @@
-//! The values of the variables of admission expressions, in the order of their declaration in `cel`.
+//! The values of the variables of admission expressions, in the order of their declarations in `cel`.
 //!
-//! Objects are read in place. Values belong to one thread, so a scene lives between two awaits. Authorization checks of a running
-//! expression must be answered at once.
+//! Objects are borrowed, not copied. The values are not `Send`, so a scene exists only between two awaits.
+//! Authorization checks in an expression must complete without waiting.
 
 use futures::FutureExt as _;
 use keelson_access::{Attributes, ResourceAttributes, User};
@@ -14,18 +14,19 @@ use keelson_registry::{AdmissionAttributes, Caller};
 
 use crate::matching::Endpoint;
 
-/// The request as expressions see it.
+/// The variables of a request.
 #[derive(Clone, Copy)]
 pub(crate) struct Scene<'a> {
     pub(crate) object: Option<&'a Object>,
     pub(crate) old: Option<&'a Object>,
-    /// The request, as [`crate::request::for_expressions`] makes it.
+    /// The variable `request`, from [`crate::request::for_expressions`].
     pub(crate) request: &'a Value,
     pub(crate) rights: &'a Rights<'a>,
 }
 
 impl<'a> Scene<'a> {
-    /// The variables of a condition, with which those of a policy begin. Policies are shown the namespace of the object.
+    /// The variables of a match condition. They also come first for a policy. Policies also get the namespace of the
+    /// object.
     pub(crate) fn variables(&self, authorizer: bool, namespace: Option<&'a Object>) -> Vec<Cel<'a>> {
         let shown = |object: Option<&'a Object>| object.map_or(Cel::Null, |object| values::from_map(&object.0, None));
         let request = values::from_tree(self.request, Some(&ADMISSION_REQUEST));
@@ -39,11 +40,11 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// The authorizer of the request's user.
+/// The variable `authorizer`, for the user of the request.
 #[derive(Debug)]
 pub(crate) struct Rights<'a> {
     caller: &'a Caller,
-    /// The question about the request itself.
+    /// The authorization check for the request itself.
     own: Question,
 }
 

@@ -1,18 +1,18 @@
-//! Objects in the version that a webhook or policy requests.
+//! The objects of a request, in the version that a webhook or policy requests.
 //!
-//! That is mostly the version of the request: then nothing is copied.
+//! Mostly that is the version of the request, and nothing is copied.
 
 use keelson_meta::{ApiError, Object};
 use keelson_registry::AdmissionAttributes;
 
 use crate::matching::Endpoint;
 
-/// The objects of a request as they are shown.
+/// The objects of a request for a webhook or policy.
 #[derive(Debug)]
 pub(crate) enum Shown {
-    /// In the version of the request.
+    /// The objects in the version of the request.
     AsIs,
-    /// In another one.
+    /// The objects in another version.
     Converted {
         /// The object that is written.
         object: Option<Object>,
@@ -22,10 +22,10 @@ pub(crate) enum Shown {
 }
 
 impl Shown {
-    /// As an endpoint shows them.
+    /// Converts the objects to the kind of an endpoint, if needed.
     ///
     /// # Errors
-    /// 500 when they can't be converted.
+    /// 500 if the conversion fails.
     pub(crate) async fn of(
         attributes: &AdmissionAttributes<'_>,
         endpoint: &Endpoint,
@@ -41,7 +41,7 @@ impl Shown {
         Ok(Self::Converted { object, old })
     }
 
-    /// The object that is written, which is `own` in the version of the request.
+    /// The new object; `own` is the object in the version of the request.
     pub(crate) fn object<'s>(&'s self, own: Option<&'s Object>) -> Option<&'s Object> {
         match self {
             Self::AsIs => own,
@@ -49,7 +49,7 @@ impl Shown {
         }
     }
 
-    /// The old object, which is `own` in the version of the request.
+    /// The old object; `own` is the object in the version of the request.
     pub(crate) fn old<'s>(&'s self, own: Option<&'s Object>) -> Option<&'s Object> {
         match self {
             Self::AsIs => own,
@@ -57,10 +57,10 @@ impl Shown {
         }
     }
 
-    /// A changed object in the version of the request again.
+    /// Converts a changed object back to the version of the request.
     ///
     /// # Errors
-    /// 500 when it can't be converted.
+    /// 500 if the conversion fails.
     pub(crate) async fn taken_back(
         &self,
         attributes: &AdmissionAttributes<'_>,

@@ -1,12 +1,12 @@
-//! Texts of refusals and errors that several plugins use: upstream's.
+//! Messages of refusals and errors that several plugins share. They are upstream's.
 //!
-//! Clients compare them, and operators search for them.
+//! Clients compare these messages, and operators search for them.
 
 use keelson_meta::Object;
 use keelson_meta::json::Value;
 use keelson_patch::PatchError;
 
-/// The name of an object as refusals have it.
+/// The name of an object in messages.
 pub(crate) fn told_name(name: &str, object: Option<&Object>) -> String {
     let of = |object: &Object| match (object.name(), object.generate_name()) {
         ("", "") => None,
@@ -16,7 +16,7 @@ pub(crate) fn told_name(name: &str, object: Option<&Object>) -> String {
     if name.is_empty() { object.and_then(of).unwrap_or_else(|| "Unknown".to_owned()) } else { name.to_owned() }
 }
 
-/// Upstream's text for an operation of a JSON patch that does not apply.
+/// Upstream's message for a JSON patch operation that fails.
 pub(crate) fn told_of_patch(error: &PatchError, patch: &Value) -> String {
     match error {
         PatchError::MissingPath { operation: "remove", path } => {

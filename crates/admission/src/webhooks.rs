@@ -1,8 +1,9 @@
 //! Admission webhooks: selects and calls them, and applies their responses.
 //!
-//! Mutating webhooks are called one after another, in the order of the names of their configurations; validating ones are called
-//! concurrently. Configurations are followed through the cache. A webhook that fails or returns an invalid response fails the
-//! request or is skipped, by its failure policy; other requests do not wait for it.
+//! Mutating webhooks are called one after another, sorted by the name of their configuration. Validating webhooks are
+//! called concurrently. Configurations are read from the cache and kept up to date. If a webhook fails or returns an
+//! invalid response, its failure policy decides: the request fails, or the webhook is skipped. Other requests do not
+//! wait.
 
 mod call;
 mod hook;
@@ -45,14 +46,14 @@ const GROUP: &str = "admissionregistration.k8s.io";
 /// The kind of a webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WebhookKind {
-    /// They change objects.
+    /// Mutating webhooks.
     Mutating,
     /// Validating webhooks.
     Validating,
 }
 
 impl WebhookKind {
-    /// As metrics name it.
+    /// The name in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Mutating => "admit",
@@ -75,11 +76,11 @@ impl WebhookKind {
     }
 }
 
-/// The webhooks of the configurations of one kind.
+/// The webhooks of all configurations of one kind.
 #[derive(Default)]
 struct Hooks {
     by_configuration: BTreeMap<String, Vec<Arc<Hook>>>,
-    /// All of them in their order.
+    /// All webhooks, in their order.
     all: Arc<[Arc<Hook>]>,
 }
 
@@ -110,12 +111,12 @@ impl Index for Hooks {
     }
 }
 
-/// The plugin.
+/// The admission plugin.
 pub(crate) struct Webhooks {
     kind: WebhookKind,
     hooks: Follower<Hooks>,
     outbound: Arc<Outbound>,
-    /// The credentials that webhooks are shown, by their hosts.
+    /// The credentials for webhooks, by host.
     credentials: Option<Arc<HostCredentials>>,
     stats: Arc<WebhookStats>,
     /// The counts of match conditions.
@@ -148,7 +149,7 @@ impl Webhooks {
         self.hooks.current(|hooks| hooks.all.clone())
     }
 
-    /// The call of a webhook for a request; `None` where it does not match.
+    /// The call of a webhook for a request; `None` if the webhook does not match.
     ///
     /// # Errors
     /// Matching failed.
@@ -191,7 +192,7 @@ impl Webhooks {
         let rights = Rights::of(attributes, endpoint);
         let (object, old) = (shown.object(object), shown.old(attributes.old));
         let scene = Scene { object, old, request: &request, rights: &rights };
-        // Their conditions may name the namespace, as upstream's may, but it is null there too.
+        // Like upstream, conditions may use the variable for the namespace, but it is always null.
         let key = ConditionKey {
             name: hook.name.clone(),
             kind: "webhook",
@@ -205,7 +206,7 @@ impl Webhooks {
         met
     }
 
-    /// Has all webhooks change an object, one after another.
+    /// Calls all mutating webhooks, one after another.
     async fn change(
         &self,
         attributes: &AdmissionAttributes<'_>,
@@ -216,7 +217,7 @@ impl Webhooks {
         passages.compare(plugin, object.as_deref());
         for (place, hook) in self.hooks().iter().enumerate() {
             let Some(invocation) = self.invocation(hook, attributes, object.as_deref()).await? else { continue };
-            // As upstream, no webhook is called for the first time in a second pass.
+            // Like upstream, the second pass only calls webhooks that were called in the first.
             if passages.is_again() && !passages.is_due(plugin, &hook.id) {
                 continue;
             }
@@ -233,7 +234,7 @@ impl Webhooks {
         Ok(mutation)
     }
 
-    /// Has one webhook change an object, and says whether it did.
+    /// Calls one mutating webhook, and returns true if it changed the object.
     async fn change_by(
         &self,
         invocation: &Invocation<'_>,
@@ -265,7 +266,7 @@ impl Webhooks {
         changed
     }
 
-    /// Takes what a webhook made of an object in its place, and says whether it is another.
+    /// Replaces the object with the patched one, and returns true if they differ.
     async fn take(
         &self,
         invocation: &Invocation<'_>,
@@ -282,14 +283,14 @@ impl Webhooks {
         Ok(true)
     }
 
-    /// Calls all validating webhooks concurrently. All of them finish before the first refusal is returned.
+    /// Calls all validating webhooks concurrently. All calls finish before the first refusal is returned.
     async fn judge(&self, attributes: &AdmissionAttributes<'_>, object: Option<&Object>) -> Result<(), ApiError> {
         let hooks = self.hooks();
         let mut invocations = Vec::new();
         for hook in hooks.iter() {
             invocations.extend(self.invocation(hook, attributes, object).await?);
         }
-        // As upstream has it, places are counted among those that are asked.
+        // Like upstream, the index counts only webhooks that match.
         let asked = invocations.iter().enumerate().map(|(place, invocation)| async move {
             match self.call(invocation, attributes, object).await {
                 Ok(_) => Ok(()),
@@ -325,7 +326,7 @@ impl Webhooks {
         }
     }
 
-    /// The result for a request whose webhook fails or refuses it.
+    /// The result for a request when a webhook fails or refuses it.
     fn failed(
         &self,
         hook: &Hook,
@@ -357,10 +358,10 @@ impl Webhooks {
     }
 }
 
-/// Checks that what a webhook made of an object still is of its kind.
+/// Checks that a patched object still has its kind.
 ///
 /// # Errors
-/// 500 when it is not, in upstream's words.
+/// 500 if it does not, with upstream's message.
 fn check_kind(endpoint: &Endpoint, changed: &Object) -> Result<(), ApiError> {
     let (version, kind) = (changed.api_version().unwrap_or_default(), changed.kind().unwrap_or_default());
     if kind == endpoint.kind.kind && version == endpoint.kind.group_version().to_string() {

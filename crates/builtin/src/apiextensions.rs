@@ -1,6 +1,6 @@
-//! The group `apiextensions.k8s.io`: definitions of custom resources.
+//! The group `apiextensions.k8s.io`: CustomResourceDefinitions.
 //!
-//! The crate `extensions` serves what they define.
+//! The crate `extensions` serves the custom resources.
 
 pub(crate) mod conversion;
 mod declaration;

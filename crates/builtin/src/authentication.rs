@@ -1,6 +1,6 @@
 //! The group `authentication.k8s.io`: reviews of tokens and of users.
 //!
-//! Reviews are answered and never stored.
+//! The server answers reviews and never stores them.
 
 mod declaration;
 pub(crate) mod defaults;

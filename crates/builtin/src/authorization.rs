@@ -1,6 +1,6 @@
 //! The group `authorization.k8s.io`: reviews of rights.
 //!
-//! Reviews are answered and never stored.
+//! The server answers reviews and never stores them.
 
 mod declaration;
 

@@ -1,6 +1,6 @@
 //! The group `autoscaling`: horizontal autoscalers.
 //!
-//! `Scale`, which subresources of workloads take, is a kind of this group too.
+//! `Scale`, the body of the subresource `scale` of workloads, is a kind of this group too.
 
 pub(crate) mod column_docs;
 pub(crate) mod columns;

@@ -1,6 +1,6 @@
 //! The group `batch`: jobs and cron jobs.
 //!
-//! Their pods end, unlike those of `apps`.
+//! Unlike those of `apps`, their pods run to completion.
 
 pub(crate) mod column_docs;
 pub(crate) mod columns;

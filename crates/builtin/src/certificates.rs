@@ -1,6 +1,6 @@
 //! The group `certificates.k8s.io`: certificate signing requests and trust bundles.
 //!
-//! Signers are controllers outside this server.
+//! Signers are controllers outside of this server.
 
 pub(crate) mod column_docs;
 pub(crate) mod columns;

@@ -1,8 +1,8 @@
-//! Completes stored objects of built-in kinds that differ from those of today, when they are read.
+//! Completes stored objects of older servers when they are read.
 //!
-//! Some lack a field or a default that all objects have today, and some are in a version that is no longer served. The store keeps
-//! them as they are until the next write. An object is completed in its stored version, so that a [`Completion`] has the defaults and
-//! the schema of each version.
+//! Some objects lack a field or a default that all objects have today, and some are in a version that is no longer
+//! served. The store keeps them unchanged until the next write. An object is completed in its stored version. So a
+//! [`Completion`] has the defaults and the schema of each version.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::converting::Retired;
 use crate::core::older::StoredFields;
 use crate::defaulting::Defaults;
 
-/// The walk over an object that lacks a default. Fields of a newer server stay.
+/// The options for the schema walk. Fields of newer servers are kept.
 const COMPLETE: WalkOptions = WalkOptions { prune: false, ..WalkOptions::STORE };
 
 /// Completes the objects of one collection.
@@ -25,11 +25,11 @@ pub(crate) struct Completion {
     forms: Vec<Form>,
     /// True if objects may be stored in versions that are no longer served.
     has_retired: bool,
-    /// Fields that objects of older servers lack.
+    /// Fields that older servers did not store.
     fields: Option<StoredFields>,
 }
 
-/// A kind in a version in which its objects may be stored.
+/// A kind in a version in which objects may be stored.
 struct Form {
     api_version: String,
     kind: String,
@@ -38,8 +38,8 @@ struct Form {
 }
 
 impl Completion {
-    /// For objects that are stored as one of these kinds; `None` if none of them has defaults, versions that are no longer served, or
-    /// fields that older servers did not store.
+    /// Creates the completion for objects stored as one of these kinds. Returns `None` if no kind has defaults,
+    /// versions that are no longer served, or fields that older servers did not store.
     pub(crate) fn of(
         kinds: impl Iterator<Item = GroupVersionKind>,
         fields: Option<StoredFields>,
@@ -60,8 +60,8 @@ impl Completion {
         self.forms.iter().find(|form| form.api_version == api_version && form.kind == kind)
     }
 
-    /// Converts an object of a version that is no longer served to one that is, with the defaults of that. An object of a shape that
-    /// its version does not allow stays as it is.
+    /// Converts an object from a version that is no longer served, and fills in defaults. Returns `None` for an object
+    /// that does not fit its schema; it stays unchanged.
     fn convert_retired(&self, stored: &StoredObject) -> Option<StoredObject> {
         let retired = Retired::of(stored.api_version(), stored.kind())?;
         let mut object = stored.decode(Revision::ZERO);
@@ -77,8 +77,8 @@ impl Completion {
 }
 
 impl Complete for Completion {
-    /// Cost: less than checking its text took, unless it lacks something. An object that is not of its kind's types stays as it
-    /// is: it can still be read, and its next writer gets the faults.
+    /// Cost: less than checking its bytes, unless a field is missing. An object that does not fit its schema stays
+    /// unchanged. It can still be read, and its next write reports the faults.
     fn complete(&self, checked: &Checked) -> Option<StoredObject> {
         let stored = checked.object();
         let Some(form) = self.form(stored.api_version(), stored.kind()) else {

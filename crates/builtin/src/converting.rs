@@ -1,11 +1,11 @@
 //! Conversion of built-in objects between their served versions.
 //!
-//! Each kind with several versions has a hub: the version through which all conversions lead. A [`Conversion`] joins the two steps.
-//! Most pairs need neither, since their fields are the same; a caller may then replace the `apiVersion` in stored bytes without
-//! decoding them. [`Retired`] has the versions that are only read.
+//! Each kind with several versions has a hub version. Every conversion goes through the hub, so a [`Conversion`] has up
+//! to two steps. Most pairs of versions have the same fields and need no steps. The caller may then replace only the
+//! `apiVersion` in the stored bytes, without decoding them. [`Retired`] has the versions that are no longer served.
 //!
-//! Invariant: this module knows no bytes, defaults or requests. An object must have passed its schema; the text of annotations,
-//! which no schema checks, is checked here. Fields that no version knows survive every conversion.
+//! Invariant: this module does not depend on bytes, defaults or requests. An object must fit its schema. The text of
+//! annotations is checked here, since no schema covers it. Unknown fields survive every conversion.
 
 pub(crate) mod conversion;
 pub(crate) mod families;

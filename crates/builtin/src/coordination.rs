@@ -1,6 +1,6 @@
 //! The group `coordination.k8s.io`: leases.
 //!
-//! Leases are small and written often, also while the store is full.
+//! Leases are small and are written often, even when the store is full.
 
 pub(crate) mod column_docs;
 pub(crate) mod columns;

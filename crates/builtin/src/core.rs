@@ -1,6 +1,6 @@
-//! The core group: what every cluster is made of.
+//! The core group: pods, services, nodes, volumes and others.
 //!
-//! Pods, services, nodes and volumes. Rules for pod templates, which other groups share, are here too.
+//! It also has the rules for pod templates, which other groups share.
 
 pub(crate) mod allocation;
 pub(crate) mod column_docs;

@@ -1,9 +1,9 @@
-//! Kubernetes' defaults, filled in where a client left something out of an object of a built-in kind.
+//! Kubernetes' defaults for built-in kinds: fills in fields that a client omits.
 //!
-//! Defaults are data wherever a field has one, whatever the rest of the object says: a [`TypeDefaults`](type_defaults::TypeDefaults) for
-//! each kind names them. The few that depend on other fields are functions beside the defaults that use them. Knows JSON and nothing of
-//! storage, time or other objects. Filling in twice changes nothing more. An object may still be of the wrong types: what is not as
-//! expected is left to the schema to refuse.
+//! Most defaults are data: a [`TypeDefaults`](type_defaults::TypeDefaults) for each kind lists them. Defaults that
+//! depend on other fields are functions, beside the defaults that use them. This module depends on JSON only, and not
+//! on storage, time or other objects. Filling in twice changes nothing more. If a value has the wrong type, it is left
+//! unchanged; the schema refuses it.
 
 mod missing;
 pub(crate) mod type_defaults;
@@ -15,30 +15,30 @@ use keelson_registry::Defaulter;
 use self::type_defaults::TypeDefaults;
 use crate::groups::group;
 
-/// The defaults of a kind in one version, which are found once and then filled into as many objects as there are.
+/// The defaults of a kind in one version. They are looked up once for many objects.
 #[derive(Clone, Copy)]
 pub struct Defaults {
     defaults: &'static TypeDefaults,
 }
 
 impl Defaults {
-    /// The defaults of a kind in a version; `None` for one without any.
+    /// The defaults of a kind in a version; `None` if it has none.
     pub fn of(kind: &GroupVersionKind) -> Option<Self> {
         let defaults = (group(&kind.group)?.defaults)(&kind.version, &kind.kind)?;
         Some(Self { defaults })
     }
 
-    /// The defaulter as the registry calls it.
+    /// The defaulter for the registry.
     pub(crate) fn defaulter(self) -> &'static dyn Defaulter {
         self.defaults
     }
 
-    /// Fills in what the object, which is in that version, leaves out.
+    /// Fills in the fields that an object of this version omits.
     pub fn fill(self, object: &mut Object) {
         self.defaults.fill(&mut object.0);
     }
 
-    /// Returns true if defaults would change a stored object. Cost: about a third of checking its text.
+    /// Returns true if defaults would change a stored object. Cost: about a third of checking its JSON.
     pub fn lacks(self, checked: &Checked) -> bool {
         self.defaults.lacks_root(checked.cursor())
     }

@@ -1,28 +1,29 @@
-//! Versions of kinds that will go: clients are warned whenever they use one (KEP-1693).
+//! Deprecated versions of kinds. Clients get a warning whenever they use one (KEP-1693).
 //!
-//! The declaration of a group says when a version was given up, when it goes, and what takes its place, as upstream's types do.
+//! The declaration of a group has the release of the deprecation, that of the removal, and the replacement, like
+//! upstream's types.
 
 use crate::groups::group;
 
-/// When a version of a kind was given up, and when it goes; all minor versions of Kubernetes 1.
+/// The releases in which a version of a kind was deprecated and is removed, as minor versions of Kubernetes 1.
 pub(crate) struct Deprecation {
     version: &'static str,
     kinds: &'static [&'static str],
     since: u8,
     until: Option<u8>,
-    /// The `apiVersion` and kind that take its place.
+    /// The `apiVersion` and kind of the replacement.
     instead: Option<&'static str>,
 }
 
 impl Deprecation {
-    /// Names the `apiVersion` and kind that take its place.
+    /// Sets the `apiVersion` and kind of the replacement.
     pub(crate) const fn instead(mut self, instead: &'static str) -> Self {
         self.instead = Some(instead);
         self
     }
 }
 
-/// The warning for clients that use this version of a kind; `None` for a version that stays.
+/// The warning for clients that use this version of a kind; `None` if it is not deprecated.
 pub fn deprecation(group_name: &str, version: &str, kind: &str) -> Option<String> {
     let deprecations = group(group_name)?.deprecations;
     let found = deprecations.iter().find(|known| known.kinds.contains(&kind) && known.version == version)?;
@@ -32,12 +33,12 @@ pub fn deprecation(group_name: &str, version: &str, kind: &str) -> Option<String
     Some(format!("{group_name}{slash}{version} {kind} is deprecated in v1.{}+{until}{instead}", found.since))
 }
 
-/// A version that is given up but not taken away.
+/// A version that is deprecated but is not removed.
 pub(crate) const fn stays(version: &'static str, kinds: &'static [&'static str], since: u8) -> Deprecation {
     Deprecation { version, kinds, since, until: None, instead: None }
 }
 
-/// A version that goes three releases after it is given up, as all do that are not stable.
+/// A version that is removed three releases after its deprecation, like all versions that are not stable.
 pub(crate) const fn goes(version: &'static str, kinds: &'static [&'static str], since: u8) -> Deprecation {
     Deprecation { until: Some(since + 3), ..stays(version, kinds, since) }
 }

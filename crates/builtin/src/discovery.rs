@@ -1,6 +1,6 @@
 //! The group `discovery.k8s.io`: endpoint slices.
 //!
-//! Controllers outside this server write them.
+//! Controllers outside of this server write them.
 
 pub(crate) mod column_docs;
 pub(crate) mod columns;

@@ -1,6 +1,6 @@
 //! The group `flowcontrol.apiserver.k8s.io`: flow schemas and priority levels.
 //!
-//! The objects are stored and validated.
+//! The crate `fairness` uses them.
 
 pub(crate) mod column_docs;
 pub(crate) mod columns;

@@ -1,6 +1,6 @@
-//! An API group with everything that its kinds need beside their schemas.
+//! An API group with everything that its kinds need besides their schemas.
 //!
-//! Each group folder builds one [`BuiltinGroup`] of its files. Nothing outside of the folders lists kinds by name.
+//! Each group folder builds one [`BuiltinGroup`] from its files. No code outside of the folders lists kinds by name.
 
 use keelson_registry::strategy::{ClosedFields, MetadataRules, Strategies};
 use keelson_resources::declare::GroupDeclaration;
@@ -16,27 +16,27 @@ use crate::validating::type_rules::Kind;
 /// Appends the warnings about an object of a kind.
 pub(crate) type Warn = for<'v> fn(&str, Written<'v>, &mut Vec<String>);
 
-/// One group. A concern without entries keeps its empty value.
+/// One group. Parts that a group does not need keep their empty value.
 pub(crate) struct BuiltinGroup {
-    /// Its resources, versions and subresources.
+    /// The resources, versions and subresources.
     pub(crate) declaration: GroupDeclaration,
-    /// Its versions that will go.
+    /// The deprecated versions.
     pub(crate) deprecations: &'static [Deprecation],
     /// The defaults of a kind in a version, by the names of the version and the kind.
     pub(crate) defaults: fn(&str, &str) -> Option<&'static TypeDefaults>,
-    /// The validation rules of each of its stored kinds.
+    /// The validation rules of each stored kind.
     pub(crate) validation: &'static [Kind],
     /// The warnings about valid objects.
     pub(crate) warnings: Warn,
-    /// Its kinds that have several versions.
+    /// The kinds with several versions.
     pub(crate) versions: &'static [Family],
-    /// Versions that are only read.
+    /// The versions that are no longer served.
     pub(crate) retired: &'static [Retired],
-    /// The printer of a kind; `None` for the usual columns.
+    /// The printer of a kind; `None` for the default columns.
     pub(crate) columns: fn(&str) -> Option<Printer>,
     /// The strategies of a resource, by its plural.
     pub(crate) strategies: fn(&str) -> &'static Strategies,
-    /// The fields of features that are off, of a resource.
+    /// The fields of a resource whose features are disabled.
     pub(crate) closed_fields: fn(&str) -> &'static [ClosedFields],
     /// The rules for the metadata of a resource.
     pub(crate) metadata_rules: fn(&str) -> MetadataRules,

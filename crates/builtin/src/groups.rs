@@ -1,6 +1,6 @@
 //! All built-in groups, in the order of discovery.
 //!
-//! A group is a folder: to add a kind, add it to the files there. To add a group, add a folder and a line here.
+//! To add a kind, extend the files in the folder of its group. To add a group, add a folder and a line here.
 
 use crate::group::BuiltinGroup;
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     rbac, resource, scheduling, storage, storagemigration,
 };
 
-/// The core group, then the others as discovery orders them: by priority and then by name.
+/// The core group, then the others in the order of discovery: by priority and then by name.
 pub(crate) static GROUPS: [&BuiltinGroup; 23] = [
     &core::GROUP,
     &apiregistration::GROUP,
@@ -36,7 +36,7 @@ pub(crate) static GROUPS: [&BuiltinGroup; 23] = [
     &storagemigration::GROUP,
 ];
 
-/// The group of a name; `None` for one that is not built in.
+/// The built-in group with this name; `None` if there is none.
 pub(crate) fn group(name: &str) -> Option<&'static BuiltinGroup> {
     GROUPS.into_iter().find(|group| group.declaration.name == name)
 }

@@ -1,6 +1,6 @@
 //! The group `internal.apiserver.k8s.io`: storage versions.
 //!
-//! Each API server publishes its encodings in them.
+//! Each API server publishes in them the version that it stores for each resource.
 
 pub(crate) mod column_docs;
 pub(crate) mod columns;

@@ -1,11 +1,11 @@
 //! The built-in kinds: a folder for each API group, with a file for each concern.
 //!
-//! `declaration` has the resources, `defaults` the defaults, `validation` and `warnings` the rules and texts of kube-apiserver.
-//! `conversion` has the versions, `columns` the tables of `kubectl get`, and `strategy` the steps of the verbs for kinds that
-//! differ. `<group>.rs` joins them.
+//! `declaration` has the resources, `defaults` the defaults, and `validation` and `warnings` have the rules and
+//! messages of kube-apiserver. `conversion` has the versions, `columns` the tables of `kubectl get`. `strategy` has the
+//! steps of the verbs for kinds with special rules. `<group>.rs` combines these files.
 //!
-//! The modules `defaulting`, `validating`, `converting` and `strategy` have the machinery of all groups. A new kind is added to the
-//! files of its group and nowhere else. The registry calls kinds through traits that this crate implements.
+//! The modules `defaulting`, `validating`, `converting` and `strategy` have the code that all groups share. A new kind
+//! is added only to the files of its group. The registry calls kinds through traits that this crate implements.
 
 mod admissionregistration;
 mod apiextensions;

@@ -1,6 +1,6 @@
 //! The group `node.k8s.io`: runtime classes.
 //!
-//! A class names the handler of the container runtime.
+//! A runtime class names a handler of the container runtime.
 
 pub(crate) mod columns;
 pub(crate) mod conversion;

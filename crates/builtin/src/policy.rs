@@ -1,6 +1,6 @@
 //! The group `policy`: disruption budgets.
 //!
-//! `Eviction`, which a subresource of pods takes, is a kind of this group too.
+//! `Eviction`, the body of the subresource `eviction` of pods, is a kind of this group too.
 
 pub(crate) mod columns;
 pub(crate) mod conversion;

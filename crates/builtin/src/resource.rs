@@ -1,6 +1,6 @@
 //! The group `resource.k8s.io`: devices, and claims on them.
 //!
-//! Some versions differ in their fields, so that objects are converted.
+//! Some versions differ in their fields, so objects are converted.
 
 pub(crate) mod column_docs;
 pub(crate) mod columns;

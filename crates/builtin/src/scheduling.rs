@@ -1,6 +1,6 @@
 //! The group `scheduling.k8s.io`: priority classes.
 //!
-//! Pods take their priority from a class when they are created.
+//! Pods get the priority of their class when they are created.
 
 pub(crate) mod column_docs;
 pub(crate) mod columns;

@@ -1,6 +1,6 @@
 //! The group `storagemigration.k8s.io`: storage version migrations.
 //!
-//! The migrator is in the crate `controllers`.
+//! The crate `controllers` migrates the objects.
 
 pub(crate) mod columns;
 pub(crate) mod conversion;

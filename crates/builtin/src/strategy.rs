@@ -1,6 +1,6 @@
 //! Steps that strategies of several groups share.
 //!
-//! A strategy itself is in `<group>/strategy.rs`, and the steps that there are in `keelson_registry::strategy`.
+//! The strategies are in `<group>/strategy.rs`. `keelson_registry::strategy` has their traits.
 
 pub(crate) mod classes;
 
@@ -11,10 +11,10 @@ use keelson_registry::strategy::{
 };
 use keelson_registry::{InherentPlugin, Registry};
 
-/// A kind whose status is written without its metadata, and that has no other rules.
+/// Strategies of a kind with only one rule: writes of the status do not change the metadata.
 pub(crate) const STATUS_ALONE: Strategies = Strategies::ORDINARY.update(&StatusAlone);
 
-/// A kind whose deletion is answered with the object itself, and whose status, if there is one, is written without its metadata.
+/// Strategies of a kind whose deletion returns the object. Writes of its status do not change the metadata.
 pub(crate) const RETURNS_DELETED: Strategies = Strategies::ORDINARY.update(&ReturnsDeleted).delete(&ReturnsDeleted);
 
 struct ReturnsDeleted;
@@ -31,7 +31,7 @@ impl DeleteStrategy for ReturnsDeleted {
     }
 }
 
-/// The object at a path, made where there is nothing.
+/// The object at a path. Absent objects are created.
 pub(crate) fn inner<'a>(map: &'a mut Map, path: &[&str]) -> Option<&'a mut Map> {
     path.iter().try_fold(map, |map, name| {
         let value = map.entry(*name).or_insert(Value::Null);
@@ -42,7 +42,7 @@ pub(crate) fn inner<'a>(map: &'a mut Map, path: &[&str]) -> Option<&'a mut Map> 
     })
 }
 
-/// Holds an object until nothing uses it any more. Returns true if it does.
+/// Adds a finalizer to an object, which keeps it while it is in use. Returns false if this protection is disabled.
 pub(crate) fn protect(registry: &Registry, object: &mut Object, finalizer: &str) -> bool {
     if !registry.does(InherentPlugin::StorageObjectInUseProtection) {
         return false;

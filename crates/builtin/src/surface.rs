@@ -1,6 +1,6 @@
-//! The built-in resources as the first contribution to the surface, and their collections in the cache.
+//! The built-in resources as the first contribution to the surface, and their collections for the cache.
 //!
-//! Everything that a group states about a kind becomes part of its versions here, once, when the surface is made.
+//! The parts of a group become parts of its kinds' versions here, once, when the surface is built.
 
 use std::iter::repeat;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use crate::group::BuiltinGroup;
 use crate::validating::Rules;
 use crate::{catalogue, deprecation, groups, printer};
 
-/// The API group that a feature gate switches off.
+/// The API group that a feature gate can disable.
 const STORAGE_VERSION_GROUP: &str = "internal.apiserver.k8s.io";
 
-/// The built-in kinds of Kubernetes.
+/// Kubernetes' built-in kinds.
 pub struct Builtin;
 
 impl BuiltinKinds for Builtin {
@@ -35,7 +35,7 @@ impl BuiltinKinds for Builtin {
     }
 }
 
-/// A registry of the built-in kinds, over a store and the cache that follows it.
+/// Creates a registry of the built-in kinds, over a store and its cache.
 pub fn registry(
     store: Arc<dyn Store>,
     cache: Arc<Cache>,
@@ -46,7 +46,7 @@ pub fn registry(
     Registry::new(Arc::new(Builtin), store, cache, clock, random, config)
 }
 
-/// The built-in resources without their objects, for tests of requests that reach no store.
+/// The built-in resources without objects, for tests without a store.
 pub fn surface() -> Arc<Surface> {
     Surface::of(&contributions(&RegistryConfig::default()))
 }
@@ -70,7 +70,7 @@ pub fn contributions(config: &RegistryConfig) -> Vec<Contribution> {
         .collect()
 }
 
-/// A resource whose versions are hidden that are not to be served.
+/// A copy of a resource, in which versions that are not served are hidden.
 fn as_served(resource: &Arc<Resource>, config: &RegistryConfig) -> Arc<Resource> {
     let is_hidden = |version: &ServedVersion| config.hides(resource, version);
     if resource.versions.iter().all(|version| is_hidden(version) == version.hidden) {
@@ -84,12 +84,12 @@ fn as_served(resource: &Arc<Resource>, config: &RegistryConfig) -> Arc<Resource>
     Arc::new(served)
 }
 
-/// The collections of the built-in resources for a cache, with the usual ranges of services.
+/// The cache collections of the built-in resources, with the default ranges of services.
 pub fn collection_specs() -> Vec<CollectionSpec> {
     collection_specs_for(&ServiceRanges::default())
 }
 
-/// The collections of the built-in resources for a cache. The ranges say which family old services without one have.
+/// The cache collections of the built-in resources. `ranges` gives the family of old services that do not state it.
 pub fn collection_specs_for(ranges: &ServiceRanges) -> Vec<CollectionSpec> {
     let primary = ranges.primary().family();
     let completed = |collection: &Collection| {
@@ -109,10 +109,10 @@ pub fn collection_specs_for(ranges: &ServiceRanges) -> Vec<CollectionSpec> {
     catalogue().collections().iter().map(|collection| completed(collection)).collect()
 }
 
-/// The prefix of the keys of a built-in resource, for what is needed before there is a surface.
+/// The key prefix of a built-in resource, for code that runs before there is a surface.
 ///
 /// # Errors
-/// 500 when there is no such resource, or it is not stored.
+/// 500 if the resource does not exist or is not stored.
 pub fn key_prefix(group: &str, plural: &str) -> Result<String, ApiError> {
     let catalogue = catalogue();
     let stored = catalogue.resource(group, plural).and_then(|resource| catalogue.collection_of(resource));
@@ -120,19 +120,19 @@ pub fn key_prefix(group: &str, plural: &str) -> Result<String, ApiError> {
     stored.map(|collection| collection.key_prefix()).ok_or_else(missing)
 }
 
-/// The prefixes of cluster roles, roles, cluster role bindings and role bindings.
+/// The key prefixes of cluster roles, roles, cluster role bindings and role bindings.
 ///
 /// # Errors
-/// 500 when one of them is not stored.
+/// 500 if one of them is not stored.
 pub fn role_prefixes() -> Result<[String; 4], ApiError> {
     let of = |plural| key_prefix("rbac.authorization.k8s.io", plural);
     Ok([of("clusterroles")?, of("roles")?, of("clusterrolebindings")?, of("rolebindings")?])
 }
 
-/// The prefixes of what leads from nodes to the objects that they may read: pods, volumes, attachments, resource slices.
+/// The key prefixes for the Node authorizer: pods, persistent volumes, volume attachments and resource slices.
 ///
 /// # Errors
-/// 500 when one of them is not stored.
+/// 500 if one of them is not stored.
 pub fn node_prefixes() -> Result<[String; 4], ApiError> {
     Ok([
         key_prefix("", "pods")?,
@@ -146,7 +146,7 @@ fn schema_of(kind: &GroupVersionKind) -> Option<Schema> {
     Schema::builtin(&kind.group, &kind.version, &kind.kind)
 }
 
-/// The conversions that lead to a version of a kind from its others.
+/// The conversions from other versions of a kind to this one.
 fn leading_to(kind: &GroupVersionKind) -> Vec<&'static dyn keelson_registry::Conversion> {
     let leading = Conversion::leading_to(&kind.kind, (&kind.group, &kind.version));
     leading.map(|conversion| -> &'static dyn keelson_registry::Conversion { conversion }).collect()

@@ -1,13 +1,13 @@
-//! Validation of the built-in kinds: kube-apiserver's rules, with its texts and in its order.
+//! Validation of the built-in kinds: kube-apiserver's rules, with its messages and in its order.
 //!
-//! To add a rule, find the rules of the kind in the file of its group, and put `("field", Rule)` where upstream checks it. A rule
-//! about one field is data. A rule that needs more is a [`Rule::Check`](type_rules::Rule::Check) with a few words for
-//! `docs/reference/validation.md`, which these rules generate (`KEELSON_UPDATE=1` writes it).
-//! Rules of every object are in the kind's `object`. Rules of updates are in `first` or `then`, before or after it. Rules of
-//! `/status` and other subresources are in `below`. Forms of texts are in `formats`.
+//! To add a rule, insert `("field", Rule)` into the rules of the kind, where upstream checks it. A rule about one field
+//! is data. A rule that needs more is a [`Rule::Check`](type_rules::Rule::Check) with a short description for
+//! `docs/reference/validation.md`, which is generated from the rules (`KEELSON_UPDATE=1` writes it). Rules for every
+//! object are in the kind's `object`. Rules for updates are in `first` and `then`, which run before and after it. Rules
+//! of subresources such as `/status` are in `below`. Formats of strings are in `formats`.
 //!
-//! This module knows JSON trees in the stored version with their defaults, and no storage, time or other objects. Metadata is
-//! validated elsewhere. The schema has checked all types, and a value of another type reads as absent.
+//! Rules depend on JSON trees in the stored version with defaults, not on storage, time or other objects. Metadata is
+//! validated elsewhere. The schema has already checked all types. A value of the wrong type reads as absent.
 
 pub(crate) mod at;
 pub(crate) mod base64;
@@ -36,17 +36,17 @@ use crate::groups::GROUPS;
 
 pub use self::document::document;
 
-/// The rules of a kind, which are found once and then asked as often as there are objects.
+/// The rules of a kind. They are looked up once for many objects.
 ///
-/// Objects are in the version that their kind is stored in. A kind without rules has no faults.
+/// Objects must be in the stored version of the kind. A kind without rules has no errors.
 pub struct Rules {
     kind: &'static Kind,
     warn: Warn,
 }
 
 impl Rules {
-    /// The rules of a kind of a group; `None` for one that no list names. A kind that needs no rules beyond those for metadata is in the
-    /// list of its group.
+    /// The rules of a kind of a group; `None` if the group does not list the kind. Kinds that only need the rules for
+    /// metadata are listed too.
     pub fn of(group: &str, kind: &str) -> Option<&'static Self> {
         static ALL: OnceLock<Vec<(&str, Rules)>> = OnceLock::new();
         let all = ALL.get_or_init(|| {
@@ -77,10 +77,10 @@ impl Validator for Rules {
     }
 }
 
-/// An object that has been validated, for warnings about it.
+/// A validated object, for warnings.
 #[derive(Clone, Copy)]
 pub(crate) struct Written<'v> {
-    /// Its root.
+    /// The root of the object.
     pub(crate) at: &'v At<'v, 'v>,
     /// The stored object; `None` for a new one.
     pub(crate) old: Option<&'v Object>,

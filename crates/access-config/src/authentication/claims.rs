@@ -1,7 +1,6 @@
-//! Maps the claims of a token to a user and validates them, by a configuration.
+//! Validates the claims of a token and maps them to a user, by the configuration of the issuer.
 //!
-//! A claim that is missing or of the wrong type rejects the token, and so does an expression without a value. Texts are
-//! upstream's.
+//! A token is rejected if a claim is missing or has the wrong type, or if an expression fails. Messages are upstream's.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +19,10 @@ const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 /// The compiled mappings and rules of an issuer.
 #[derive(Debug, Default)]
 pub(super) struct Mapper {
-    /// Claims with required values.
+    /// The claims that must have a certain value.
     pub(super) required: Vec<(String, String)>,
     pub(super) rules: Vec<Rule>,
-    /// The expressions that replace plain claims.
+    /// The CEL expressions that are used instead of claim names.
     pub(super) username: Option<Expression>,
     pub(super) groups: Option<Expression>,
     pub(super) uid: Option<Expression>,
@@ -31,7 +30,7 @@ pub(super) struct Mapper {
     pub(super) user_rules: Vec<Rule>,
 }
 
-/// A condition, with the message for its failure.
+/// A condition, with the message if it is false.
 #[derive(Debug)]
 pub(super) struct Rule {
     pub(super) condition: Expression,
@@ -42,7 +41,7 @@ impl Mapper {
     /// The user of a token with these claims.
     ///
     /// # Errors
-    /// The reason for the rejection.
+    /// The reason why the token is rejected.
     pub(super) fn user(&self, mappings: &ClaimMappings, claims: &json::Value) -> Result<User, String> {
         let mut meter = meter();
         let meter = &mut meter;
@@ -72,7 +71,7 @@ impl Mapper {
                 check_email(claims)?;
             }
             let name = format!("{}{name}", mapping.prefix.as_deref().unwrap_or_default());
-            // An empty name would match rules that are meant for no user.
+            // An empty name could match rules that are not meant for any user.
             return if name.is_empty() { Err("oidc: empty username is not allowed".to_owned()) } else { Ok(name) };
         };
         let failed = |why: String| format!("oidc: error evaluating username claim expression: {why}");
@@ -92,8 +91,8 @@ impl Mapper {
         }
         let prefix = mapping.prefix.as_deref().unwrap_or_default();
         let Some(claim) = claims.get(mapping.claim.as_str()).filter(|_| !mapping.claim.is_empty()) else {
-            // Upstream fetches such groups from another server. Without them a rule that denies by group would not
-            // apply.
+            // Upstream fetches such groups from another server. If they were ignored, a rule that denies members of a
+            // group would not apply.
             let is_elsewhere = !claims["_claim_names"][mapping.claim.as_str()].is_null();
             return if is_elsewhere && !mapping.claim.is_empty() {
                 Err("oidc: could not expand distributed claims: they are not supported".to_owned())
@@ -163,7 +162,7 @@ fn one_text(value: &Value<'_>) -> Option<String> {
     if let Value::String(text) = value { Some(text.to_string()) } else { None }
 }
 
-/// A claim of text. null counts as empty, as upstream.
+/// A claim with a string. Like upstream, null is read as an empty string.
 fn text<'c>(claims: &'c json::Value, claim: &str) -> Result<&'c str, String> {
     match claims.get(claim) {
         None => Err("claim not present".to_owned()),
@@ -173,7 +172,7 @@ fn text<'c>(claims: &'c json::Value, claim: &str) -> Result<&'c str, String> {
     }
 }
 
-/// Checks that the issuer does not mark the email address as unverified.
+/// Checks that the issuer does not declare the email address unverified.
 fn check_email(claims: &json::Value) -> Result<(), String> {
     match claims.get("email_verified") {
         None | Some(json::Value::Bool(true)) => Ok(()),
@@ -194,7 +193,7 @@ fn check(rules: &[Rule], about: &json::Value, meter: &mut Meter) -> Result<(), S
     Ok(())
 }
 
-/// Adds the group of all authenticated users.
+/// Adds the group `system:authenticated`.
 pub(crate) fn with_group_of_all(name: &str, mut groups: Vec<String>) -> Vec<String> {
     let is_said = groups.iter().any(|group| group == AUTHENTICATED || group == UNAUTHENTICATED);
     if name != ANONYMOUS && !is_said {

@@ -1,6 +1,6 @@
-//! The form of `AuthenticationConfiguration`, in the fields of upstream's file.
+//! Parses `AuthenticationConfiguration`, with the fields of upstream's file.
 //!
-//! Nothing is validated here. Missing fields are empty, as upstream.
+//! Values are not validated here. Like upstream, missing fields are empty.
 
 use std::path::Path;
 
@@ -17,27 +17,27 @@ const KIND: DocumentKind = DocumentKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthenticationConfiguration {
     pub(crate) jwt: Vec<JwtAuthenticator>,
-    /// The settings for anonymous requests, if any.
+    /// The settings for anonymous requests, if the file has them.
     pub anonymous: Option<Anonymous>,
 }
 
 /// The settings for anonymous requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Anonymous {
-    /// True if they are accepted.
+    /// True if anonymous requests are accepted.
     pub enabled: bool,
-    /// The only paths for them; empty for all paths.
+    /// The paths that accept anonymous requests; an empty list means all paths.
     pub paths: Vec<String>,
 }
 
 impl Anonymous {
-    /// Returns true if an anonymous request for a path is accepted.
+    /// Returns true if the path accepts anonymous requests.
     pub fn takes(&self, path: &str) -> bool {
         self.enabled && (self.paths.is_empty() || self.paths.iter().any(|taken| taken == path))
     }
 }
 
-/// An issuer with the meaning of its tokens.
+/// An issuer, and the mapping of its tokens to users.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JwtAuthenticator {
     pub(crate) issuer: Issuer,
@@ -96,7 +96,7 @@ impl AuthenticationConfiguration {
     /// Reads and validates a file. No issuer may have one of the `disallowed` names.
     ///
     /// # Errors
-    /// The file can't be read or is invalid.
+    /// The file cannot be read or is invalid.
     pub fn of_file(file: &Path, disallowed: &[String]) -> Result<Self, ConfigurationError> {
         Self::load(file)?.judged(disallowed)
     }
@@ -115,7 +115,7 @@ impl AuthenticationConfiguration {
         Ok(self)
     }
 
-    /// Reads a file and checks only its form.
+    /// Reads a file. Checks its form, but not its values.
     pub(crate) fn load(file: &Path) -> Result<Self, ConfigurationError> {
         KIND.load(file, &["jwt", "anonymous"], Self::read)
     }

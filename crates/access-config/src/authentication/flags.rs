@@ -1,6 +1,8 @@
-//! The flags `--oidc-*`: one issuer in the form that preceded the file, converted to the configuration of the file.
+//! The flags `--oidc-*`: one issuer, in the form before configuration files. They are converted to the form of the
+//! file.
 //!
-//! User names get the issuer as a prefix, unless they are email addresses or a prefix is set; `-` means none.
+//! User names get the URL of the issuer as a prefix, unless they are email addresses or a prefix is set. The prefix `-`
+//! adds nothing.
 
 use std::path::PathBuf;
 
@@ -13,21 +15,21 @@ use crate::jwt::SIGNING_ALGORITHMS;
 pub struct OidcFlags {
     /// The URL of the issuer.
     pub issuer_url: String,
-    /// The audience of its tokens.
+    /// The audience of the issuer's tokens.
     pub client_id: String,
-    /// The authorities for its certificate (PEM); the system's by default.
+    /// A file with authorities for the issuer's TLS certificate (PEM). The default is the system's authorities.
     pub ca_file: Option<PathBuf>,
     /// The claim with the user name.
     pub username_claim: String,
     /// The prefix of user names.
     pub username_prefix: String,
-    /// The claim with the groups, if any.
+    /// The claim with the groups; empty for none.
     pub groups_claim: String,
     /// The prefix of groups.
     pub groups_prefix: String,
     /// The accepted signature algorithms.
     pub signing_algorithms: Vec<String>,
-    /// Claims with required values.
+    /// The claims that must have a certain value.
     pub required_claims: Vec<(String, String)>,
 }
 
@@ -35,7 +37,7 @@ impl OidcFlags {
     /// Converts the flags to a configuration.
     ///
     /// # Errors
-    /// The flags contradict each other, or the authorities can't be read.
+    /// The flags contradict each other, or the authorities cannot be read.
     pub(crate) fn configuration(&self) -> Result<AuthenticationConfiguration, ConfigurationError> {
         let unusable = |why: String| ConfigurationError::Unusable(why);
         if self.issuer_url.is_empty() || self.client_id.is_empty() {

@@ -1,7 +1,8 @@
-//! The keys of one issuer: found by its discovery document (OpenID Connect Discovery 1.0), fetched, and refreshed.
+//! The keys of one issuer. They are fetched from the URL in its discovery document (OpenID Connect Discovery 1.0), and
+//! refreshed.
 //!
-//! An unreachable issuer is retried in the background. Its old keys stay valid meanwhile, and tokens of other issuers
-//! don't wait. A token with an unknown key triggers a fetch, shared by all such tokens and limited to one per
+//! An unreachable issuer is retried in the background. Meanwhile its known keys stay valid, and tokens of other issuers
+//! do not wait. A token with an unknown key triggers a fetch. Such tokens share a fetch, and there is at most one per
 //! [`SPACING`].
 
 use std::sync::Arc;
@@ -20,21 +21,21 @@ use super::config::Issuer;
 use crate::jwt::{Algorithm, KeySet, Token};
 
 const DISCOVERY: &str = "/.well-known/openid-configuration";
-/// The backoff of an issuer that has not been reached yet.
+/// The shortest and longest backoff for an issuer that was never reached.
 const FIRST_AGAIN: Duration = Duration::from_millis(500);
 const LAST_AGAIN: Duration = Duration::from_secs(10);
-/// The interval between refreshes without cause, so that withdrawn keys are dropped.
+/// The interval of regular refreshes, which drop withdrawn keys.
 const REFRESH: Duration = Duration::from_mins(5);
-/// The shortest time between two fetches for unknown keys.
+/// The shortest interval between two fetches for unknown keys.
 const SPACING: Duration = Duration::from_secs(1);
-/// The time limit of a fetch.
+/// The timeout of a fetch.
 const FETCH_TIME: Duration = Duration::from_secs(10);
-/// The most bytes of a document.
+/// The largest size of a document in bytes.
 const MOST_BYTES: usize = 1024 * 1024;
-/// The most concurrent tokens that wait for unknown keys.
+/// The largest number of tokens that wait for unknown keys at the same time.
 const WAITING: usize = 256;
 
-/// An issuer with its client and state.
+/// An issuer, with the client for its documents and the fetched keys.
 #[derive(Debug)]
 pub(super) struct IssuerKeys {
     pub(super) issuer: Issuer,
@@ -45,21 +46,21 @@ pub(super) struct IssuerKeys {
     failures: RepeatLog,
 }
 
-/// An issuer that has been reached.
+/// The state of an issuer that was reached at least once.
 #[derive(Debug)]
 struct Known {
     key_set: DocumentUrl,
     keys: KeySet,
 }
 
-/// The location of a document.
+/// The URL of a document, with the client for it.
 #[derive(Clone, Debug)]
 struct DocumentUrl {
     client: RestClient,
     path: String,
 }
 
-/// A fetch of the keys, with its outcome.
+/// The last fetch of the keys, with its result.
 #[derive(Debug)]
 struct Attempt {
     begun: Instant,
@@ -73,12 +74,12 @@ impl IssuerKeys {
         Self { issuer, outbound, known, last, waiting, failures }
     }
 
-    /// Returns true if the issuer has been reached.
+    /// Returns true if the issuer was reached at least once.
     pub(super) fn is_known(&self) -> bool {
         self.known.load().is_some()
     }
 
-    /// Verifies that the issuer signed a token. Error texts are upstream's.
+    /// Verifies that the issuer signed a token. Messages are upstream's.
     pub(super) async fn verify(&self, token: &Token<'_>, algorithm: Algorithm) -> Result<(), String> {
         let came = Instant::now();
         let known = self.known.load_full().ok_or("oidc: authenticator not initialized")?;
@@ -96,7 +97,7 @@ impl IssuerKeys {
         Err(failed("failed to verify id token signature"))
     }
 
-    /// Fetches the keys, unless another caller has done so after `came`.
+    /// Fetches the keys, unless another caller has fetched them since `came`.
     async fn fetch_after(&self, came: Instant) -> Result<(), String> {
         let mut last = self.last.lock().await;
         if let Some(attempt) = &*last {
@@ -118,7 +119,7 @@ impl IssuerKeys {
         Ok(())
     }
 
-    /// Discovers the issuer and refreshes its keys. Never ends.
+    /// Discovers the issuer, and then refreshes its keys. Never returns.
     pub(super) async fn keep_up(&self) {
         let url = self.issuer.url.as_str();
         let mut again = FIRST_AGAIN;
@@ -164,7 +165,7 @@ impl IssuerKeys {
         }
     }
 
-    /// Reads the discovery document and the keys. If only the keys fail, the next token fetches them.
+    /// Fetches the discovery document and the keys. If only the keys fail, the next token triggers another fetch.
     async fn discover(&self) -> Result<usize, String> {
         let url = match self.issuer.discovery_url.as_str() {
             "" => format!("{}{DISCOVERY}", self.issuer.url.trim_end_matches('/')),
@@ -193,7 +194,7 @@ impl IssuerKeys {
         Ok(count)
     }
 
-    /// The client of a document's URL. Opens no connection.
+    /// The client for a document's URL. Does not connect yet.
     fn document_at(&self, url: &str) -> Result<DocumentUrl, String> {
         let authority = self.issuer.certificate_authority.clone().into_bytes();
         let client = self.outbound.client(&ClientConfig::new(Destination::Url(url.to_owned()), authority))?;

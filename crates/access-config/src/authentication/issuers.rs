@@ -1,6 +1,6 @@
-//! All issuers of a configuration, which follows its file: a change applies once it is read.
+//! All issuers of a configuration. The file is reloaded after changes.
 //!
-//! Unchanged issuers keep their state. A removed issuer is no longer trusted from that moment.
+//! Unchanged issuers keep their keys and cached tokens. A removed issuer is no longer trusted once the file is read.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -27,11 +27,11 @@ use crate::followed::{self, Followed};
 use crate::jwt::{Algorithm, SIGNING_ALGORITHMS, Token};
 use crate::reloads::Reloads;
 
-/// The time for which the user of a token is cached, as upstream.
+/// The time for which the user of a token is cached, as in upstream.
 const REMEMBERED: Duration = Duration::from_secs(10);
-/// The most cached tokens of an issuer.
+/// The largest number of cached tokens of an issuer.
 const REMEMBERED_TOKENS: usize = 4096;
-/// The issuer name in tokens of one issuer that differs from its URL.
+/// Google's issuer name in tokens, which differs from the URL of the issuer.
 const GOOGLE: (&str, &str) = ("accounts.google.com", "https://accounts.google.com");
 
 /// The trusted issuers.
@@ -50,7 +50,7 @@ pub struct ConfiguredIssuers {
 enum Source {
     /// A file.
     File(PathBuf),
-    /// Flags, which may name a file of authorities.
+    /// Flags, which may name a file with authorities.
     Flags(OidcFlags),
 }
 
@@ -62,7 +62,7 @@ impl Source {
         }
     }
 
-    /// The file to follow, if any.
+    /// The file that is reloaded, if any.
     fn file(&self) -> Option<&Path> {
         match self {
             Self::File(file) => Some(file),
@@ -85,7 +85,7 @@ pub(crate) struct Issuers {
     each: Vec<Arc<JwtIssuer>>,
 }
 
-/// An issuer with the meaning of its tokens.
+/// An issuer, and the mapping of its tokens to users.
 struct JwtIssuer {
     authenticator: JwtAuthenticator,
     mapper: Mapper,
@@ -93,34 +93,34 @@ struct JwtIssuer {
     remembered: Answers<Result<Arc<User>, String>>,
     succeeded: AtomicU64,
     failed: AtomicU64,
-    /// How long tokens took that were not remembered, by whether they were accepted.
+    /// The durations of verifications that were not cached: of accepted tokens, and of rejected ones.
     times: [Arc<AtomicHistogram>; 2],
 }
 
-/// Upper ends of the buckets, in microseconds.
+/// Upper bounds of the buckets, in microseconds.
 static TIME_BUCKETS: Buckets = Buckets::of_durations(&[
     1_000, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000,
 ]);
 
-/// The times of tokens of an issuer.
+/// The durations of the token verifications of an issuer.
 #[derive(Clone, Debug)]
 pub struct IssuerTimes {
-    /// The SHA-256 hash of its URL, in hexadecimal digits.
+    /// The SHA-256 hash of the issuer's URL, in hexadecimal digits.
     pub issuer_hash: String,
-    /// Times by result: `success` and `failure`.
+    /// The durations by result: `success` and `failure`.
     pub by_result: [(&'static str, Arc<AtomicHistogram>); 2],
 }
 
 /// The counts of an issuer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IssuerSample {
-    /// Its URL.
+    /// The URL of the issuer.
     pub url: String,
     /// The number of accepted tokens.
     pub succeeded: u64,
     /// The number of rejected tokens.
     pub failed: u64,
-    /// True if the issuer has been reached.
+    /// True if the issuer was reached at least once.
     pub is_known: bool,
 }
 
@@ -128,7 +128,7 @@ impl ConfiguredIssuers {
     /// Reads the issuers of a file.
     ///
     /// # Errors
-    /// The file can't be read or is invalid. No issuer may have one of the `disallowed` names.
+    /// The file cannot be read or is invalid. An issuer with one of the `disallowed` names is an error too.
     pub fn of_file(
         file: &Path,
         disallowed: Vec<String>,
@@ -163,12 +163,12 @@ impl ConfiguredIssuers {
         Ok(Self { source, disallowed, algorithms, outbound, clock, current, reloads })
     }
 
-    /// Returns true if an anonymous request for a path is accepted; `None` where the configuration does not say.
+    /// Returns true if the path accepts anonymous requests; `None` if the configuration has no rule about them.
     pub fn takes_anonymous(&self, path: &str) -> Option<bool> {
         self.current.load().configuration.anonymous.as_ref().map(|anonymous| anonymous.takes(path))
     }
 
-    /// The counts of reloads.
+    /// The numbers of reloads.
     pub fn reloads(&self) -> &Reloads {
         &self.reloads
     }
@@ -185,7 +185,7 @@ impl ConfiguredIssuers {
         current.each.iter().map(sample).collect()
     }
 
-    /// How long tokens took that were not remembered.
+    /// The durations of verifications that were not cached.
     pub fn times(&self) -> Vec<IssuerTimes> {
         let current = self.current.load();
         let times = |one: &Arc<JwtIssuer>| {
@@ -197,7 +197,7 @@ impl ConfiguredIssuers {
         current.each.iter().map(times).collect()
     }
 
-    /// Keeps up with the file and with the keys of the issuers. Never ends.
+    /// Reloads the file after changes, and refreshes the keys of the issuers. Never returns.
     pub async fn follow(self: Arc<Self>) {
         followed::follow(self).await;
     }
@@ -238,7 +238,7 @@ impl Followed for ConfiguredIssuers {
 }
 
 impl Issuers {
-    /// Builds the issuers and takes over the state of those that are unchanged.
+    /// Creates the issuers. Unchanged ones keep their state.
     fn new(
         configuration: AuthenticationConfiguration,
         disallowed: &[String],
@@ -272,7 +272,7 @@ impl Issuers {
 }
 
 impl JwtIssuer {
-    /// The user of a token, and the time until when it may be cached.
+    /// The user of a token, and the time until which it may be cached.
     async fn user(
         &self,
         token: &Token<'_>,
@@ -295,7 +295,7 @@ impl JwtIssuer {
         }
     }
 
-    /// Verifies a token. Cheap checks come first, so that an expired token triggers no fetch of keys.
+    /// Verifies a token. Cheap checks come first, so that an expired token does not trigger a fetch of keys.
     async fn verified(&self, token: &Token<'_>, algorithms: &[String], clock: &dyn Clock) -> Result<User, String> {
         if !self.keys.is_known() {
             return Err("oidc: authenticator not initialized".to_owned());
@@ -345,7 +345,7 @@ impl ForeignTokens for ConfiguredIssuers {
             };
             let ask = issuer.user(&read, &self.algorithms, &*self.clock);
             let user = issuer.remembered.get(answer_key([token.as_bytes()]), ask).await?;
-            // It says nothing of the audiences of this server, so it is as good for each.
+            // The token's audiences are not those of this server, so it is valid for all of them.
             Ok(Some((User::clone(&user), None)))
         })
     }

@@ -1,6 +1,6 @@
-//! Validation of `AuthenticationConfiguration`, and the expressions that it compiles on the way.
+//! Validates `AuthenticationConfiguration`, and compiles its expressions.
 //!
-//! The rules, their order and their texts are upstream's, since operators search for them.
+//! Rules, their order and messages are upstream's, since operators search for these messages.
 
 use std::collections::HashSet;
 
@@ -16,12 +16,12 @@ use super::config::{
 };
 use crate::expressions::{Expression, Variable};
 
-/// The most issuers.
+/// The largest number of issuers.
 const MOST_ISSUERS: usize = 64;
 
 impl AuthenticationConfiguration {
-    /// Validates the configuration and compiles the mappings of each issuer. No issuer may have one of the `disallowed`
-    /// names.
+    /// Validates the configuration, and compiles the mappings of each issuer. An issuer with one of the `disallowed`
+    /// names is an error.
     pub(super) fn compile(&self, disallowed: &[String]) -> Result<Vec<Mapper>, Vec<FieldError>> {
         if self.jwt.len() > MOST_ISSUERS {
             return Err(vec![FieldError::too_many("jwt", self.jwt.len(), MOST_ISSUERS)]);
@@ -139,7 +139,7 @@ fn check_audiences(issuer: &Issuer, path: &str, faults: &mut Vec<FieldError>) {
     faults.push(FieldError::invalid(format!("{path}.audienceMatchPolicy"), policy, detail));
 }
 
-/// Reads required claims and conditions.
+/// Parses claims that must have a certain value, and conditions.
 fn claim_rules(stated: &[ClaimRule], path: &str, faults: &mut Vec<FieldError>) -> (Vec<(String, String)>, Vec<Rule>) {
     let (mut required, mut rules) = (Vec::<(String, String)>::new(), Vec::new());
     let mut expressions = HashSet::new();
@@ -244,7 +244,7 @@ fn prefixed(mapping: &PrefixedClaim, is_needed: bool, path: &str, faults: &mut V
     None
 }
 
-/// Checks that a key has a domain prefix, which keeps keys of different owners apart.
+/// Checks that the key of an extra value has a domain prefix, which separates keys of different owners.
 fn check_extra_key(key: &str, field: &str, faults: &mut Vec<FieldError>) {
     let mut wrong = |value: &str, detail: &str| faults.push(FieldError::invalid(field, value, detail));
     match key.split_once('/') {
@@ -273,7 +273,7 @@ fn check_extra_key(key: &str, field: &str, faults: &mut Vec<FieldError>) {
     }
 }
 
-/// The characters of a path in a URL (RFC 3986, section 3.3), as upstream names them.
+/// The characters of a path in a URL (RFC 3986, section 3.3), as in upstream's message.
 const PATH: &str = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+";
 
 fn is_path_byte(byte: u8) -> bool {

@@ -1,6 +1,6 @@
-//! The form of `AuthorizationConfiguration`, in the fields of upstream's file.
+//! Parses `AuthorizationConfiguration`, with the fields of upstream's file.
 //!
-//! Fills in upstream's defaults. Nothing is validated here.
+//! Fills in upstream's defaults. Values are not validated here.
 
 use std::path::Path;
 use std::str::FromStr;
@@ -28,10 +28,10 @@ const WEBHOOK: [&str; 10] = [
     "matchConditions",
 ];
 
-/// The authorizers in order.
+/// The list of authorizers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AuthorizationConfiguration {
-    /// The authorizers.
+    /// The authorizers, in the order of their calls.
     pub(crate) authorizers: Vec<AuthorizerEntry>,
 }
 
@@ -39,18 +39,18 @@ pub(crate) struct AuthorizationConfiguration {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthorizerEntry {
     pub(crate) kind: String,
-    /// Its name, in metrics.
+    /// The name of the authorizer, for metrics.
     pub(crate) name: String,
-    /// The settings of a webhook.
+    /// The settings of a webhook, for that kind.
     pub(crate) webhook: Option<WebhookSettings>,
 }
 
 /// A kind of authorizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthorizerKind {
-    /// Nodes may read the objects that their pods use, and write their own.
+    /// The Node authorizer: nodes may read the objects that their pods use, and write their own.
     Node,
-    /// Stored roles and bindings decide.
+    /// RBAC: the stored roles and bindings decide.
     Rbac,
     /// A webhook decides.
     Webhook,
@@ -75,14 +75,14 @@ pub(crate) struct WebhookSettings {
     pub(crate) match_conditions: Vec<String>,
 }
 
-/// The location of a webhook.
+/// The address of a webhook.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ConnectionInfo {
     pub(crate) kind: String,
     pub(crate) kubeconfig: Option<String>,
 }
 
-/// The decision for a request when the webhook does not answer.
+/// The decision if the webhook fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailurePolicy {
     /// The next authorizer decides.
@@ -106,7 +106,7 @@ impl AuthorizerKind {
         Self::NAMED.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
     }
 
-    /// Its name.
+    /// The name of the kind.
     pub fn name(self) -> &'static str {
         Self::NAMED.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
     }
@@ -122,7 +122,7 @@ impl FromStr for AuthorizerKind {
 }
 
 impl AuthorizationConfiguration {
-    /// Reads a file and checks only its form.
+    /// Reads a file. Checks its form, but not its values.
     pub(crate) fn load(file: &Path) -> Result<Self, ConfigurationError> {
         KIND.load(file, &["authorizers"], |fields| {
             let authorizers = fields.objects("authorizers", &["type", "name", "webhook"]);
@@ -132,12 +132,12 @@ impl AuthorizationConfiguration {
 }
 
 impl AuthorizerEntry {
-    /// An entry of a kind, with the name of the kind.
+    /// An authorizer of a kind, named after the kind.
     pub fn new(kind: AuthorizerKind) -> Self {
         Self { kind: kind.name().to_owned(), name: kind.name().to_ascii_lowercase(), webhook: None }
     }
 
-    /// A webhook set up by flags.
+    /// A webhook that is configured by flags.
     pub fn webhook(file: &Path, version: ReviewVersion, authorized: Duration, unauthorized: Duration) -> Self {
         let seconds = |time: Duration| Seconds { nanos: i64::try_from(time.as_nanos()).unwrap_or(i64::MAX) };
         let settings = WebhookSettings {
@@ -155,7 +155,7 @@ impl AuthorizerEntry {
         Self { name: "default".to_owned(), webhook: Some(settings), ..Self::new(AuthorizerKind::Webhook) }
     }
 
-    /// Its kind.
+    /// The kind of the authorizer.
     pub fn kind(&self) -> Option<AuthorizerKind> {
         AuthorizerKind::named(&self.kind)
     }
@@ -184,12 +184,12 @@ impl Default for WebhookSettings {
 }
 
 impl WebhookSettings {
-    /// The longest timeout of a webhook.
+    /// The longest timeout of a webhook that is accepted.
     pub(crate) const LONGEST: Duration = Duration::from_secs(30);
 
     fn read(fields: &Fields<'_>) -> Self {
         let default = Self::default();
-        // A missing value or 0 means the default, as upstream.
+        // Like upstream, a missing value or 0 means the default.
         let ttl = |name: &str, default: Seconds| fields.duration(name).filter(|ttl| ttl.nanos != 0).unwrap_or(default);
         let connection = fields.object("connectionInfo", &["type", "kubeConfigFile"]);
         let conditions = fields.objects("matchConditions", &["expression"]);

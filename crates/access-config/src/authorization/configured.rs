@@ -1,7 +1,7 @@
-//! The chain of authorizers of a configuration, rebuilt when its file changes.
+//! The chain of authorizers from a configuration. It is rebuilt when the file changes.
 //!
-//! Members of `system:masters` are always allowed. An invalid file leaves the previous chain in force. A new chain
-//! applies to every request that arrives after the file was read.
+//! Members of `system:masters` are always allowed. If a file is invalid, the previous chain stays in force. A new chain
+//! applies to all requests that arrive after the file was read.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -34,12 +34,12 @@ pub enum AuthorizationSource {
     Flags(Vec<AuthorizerEntry>),
 }
 
-/// The authorizers that use stored objects. Absent ones can't be configured.
+/// The authorizers that use stored objects. A configuration that names an absent one is refused.
 #[derive(Clone, Debug, Default)]
 pub struct LocalAuthorizers {
-    /// Decides for nodes.
+    /// The Node authorizer.
     pub nodes: Option<Arc<dyn Authorizer>>,
-    /// Decides by roles and bindings.
+    /// The RBAC authorizer.
     pub rbac: Option<Arc<dyn Authorizer>>,
 }
 
@@ -51,14 +51,14 @@ pub struct ConfiguredAuthorizers {
     outbound: OnceLock<Arc<Outbound>>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
-    /// Counts by the name of the webhook.
+    /// The counts of each webhook, by its name.
     counters: Mutex<BTreeMap<String, Arc<Counters>>>,
-    /// Counts by the kind and name of the authorizer.
+    /// The counts of each authorizer, by its kind and name.
     decisions: Mutex<BTreeMap<(String, String), Arc<Decisions>>>,
     reloads: Reloads,
 }
 
-/// The result of one version of the configuration.
+/// One version of the configuration: the chain of authorizers.
 pub(crate) struct Current {
     configuration: AuthorizationConfiguration,
     chain: AuthorizerChain,
@@ -66,7 +66,7 @@ pub(crate) struct Current {
     webhooks: Vec<Arc<WebhookAuthorizer>>,
 }
 
-/// A valid configuration.
+/// A validated configuration.
 struct Judged {
     configuration: AuthorizationConfiguration,
     conditions: Vec<MatchConditions>,
@@ -86,14 +86,14 @@ impl AuthorizationSource {
     /// The kinds of authorizers that the configuration names.
     ///
     /// # Errors
-    /// The configuration can't be read or is invalid.
+    /// The configuration cannot be read or is invalid.
     pub fn kinds(&self) -> Result<Vec<AuthorizerKind>, ConfigurationError> {
         Ok(self.judged()?.configuration.authorizers.iter().filter_map(AuthorizerEntry::kind).collect())
     }
 }
 
 impl ConfiguredAuthorizers {
-    /// Reads the configuration. Until [`Self::connect`] only members of `system:masters` are allowed.
+    /// Reads the configuration. Until [`Self::connect`] is called, only members of `system:masters` are allowed.
     pub fn new(
         source: &AuthorizationSource,
         local: LocalAuthorizers,
@@ -119,10 +119,10 @@ impl ConfiguredAuthorizers {
         })
     }
 
-    /// Builds the chain with all authorizers.
+    /// Builds the chain of all authorizers.
     ///
     /// # Errors
-    /// A webhook can't be set up, or a named authorizer is absent.
+    /// A webhook cannot be set up, or an authorizer is absent that the configuration names.
     pub fn connect(&self, outbound: &Arc<Outbound>) -> Result<(), ConfigurationError> {
         let outbound = self.outbound.get_or_init(|| outbound.clone());
         let source = match &self.file {
@@ -187,7 +187,7 @@ impl ConfiguredAuthorizers {
         )
     }
 
-    /// The counts of reloads.
+    /// The numbers of reloads.
     pub fn reloads(&self) -> &Reloads {
         &self.reloads
     }
@@ -203,7 +203,7 @@ impl ConfiguredAuthorizers {
         decisions.iter().map(|((kind, name), decisions)| decisions.told(kind, name)).collect()
     }
 
-    /// Follows the file, and the files of the webhooks. Never ends.
+    /// Reloads the file after changes, and the files of the webhooks. Never returns.
     pub async fn follow(self: Arc<Self>) {
         followed::follow(self).await;
     }
@@ -249,8 +249,8 @@ impl Authorizer for ConfiguredAuthorizers {
         if let Either::Left(decided) = current.chain.authorize(user, attributes) {
             return Either::Left(decided);
         }
-        // The decision needs a remote answer, so the future keeps the current chain. No webhook has been called yet:
-        // the request is sent when the future is first polled.
+        // The decision needs a call to a webhook, so the future keeps the current chain. No webhook has been called
+        // yet: the call starts when the future is first polled.
         let current = arc_swap::Guard::into_inner(current);
         Either::Right(Box::pin(async move { current.chain.authorize(user, attributes).await }))
     }
@@ -261,7 +261,7 @@ impl Authorizer for ConfiguredAuthorizers {
     }
 }
 
-/// An authorizer without an opinion on anything. As upstream, that is no denial.
+/// An authorizer that allows nothing. Like upstream, it returns no opinion instead of a denial.
 #[derive(Debug)]
 struct AlwaysDeny;
 

@@ -1,6 +1,6 @@
 //! Counts the requests that each authorizer of a configuration has allowed or denied.
 //!
-//! No opinion is not counted, as upstream.
+//! Like upstream, verdicts without an opinion are not counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,12 +15,12 @@ pub(super) struct Decisions {
     denied: AtomicU64,
 }
 
-/// The number of decisions of an authorizer.
+/// The numbers of decisions of an authorizer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecisionCounts {
-    /// Its kind, as configurations name it.
+    /// The kind of the authorizer, as in configurations.
     pub kind: String,
-    /// Its name.
+    /// The name of the authorizer.
     pub name: String,
     /// The number of allowed requests.
     pub allowed: u64,
@@ -47,7 +47,7 @@ impl Decisions {
     }
 }
 
-/// An authorizer whose decisions are counted.
+/// An authorizer, with counts of its decisions.
 #[derive(Debug)]
 pub(super) struct Counted {
     pub(super) authorizer: Arc<dyn Authorizer>,

@@ -1,6 +1,6 @@
-//! Validation of `AuthorizationConfiguration`, and the conditions that it compiles on the way.
+//! Validates `AuthorizationConfiguration`, and compiles its conditions.
 //!
-//! The rules, their order and their texts are upstream's, since operators search for them.
+//! Rules, their order and messages are upstream's, since operators search for these messages.
 
 use std::collections::HashSet;
 use std::path::Path;

@@ -1,6 +1,6 @@
-//! The public keys of an issuer: a JSON Web Key Set (RFC 7517), used to verify signatures.
+//! The public keys of an issuer, from a JSON Web Key Set (RFC 7517).
 //!
-//! Keys of unknown types are skipped, since an issuer may have keys for other uses.
+//! Keys of unknown types are skipped. An issuer may use them for other purposes.
 
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED, ECDSA_P384_SHA384_FIXED, ECDSA_P521_SHA512_FIXED, RSA_PKCS1_2048_8192_SHA256,
@@ -14,7 +14,7 @@ use keelson_meta::json::Value;
 
 use super::{Algorithm, Family};
 
-/// The most keys of a set. A signature without a key id is tried with each.
+/// The largest number of keys in a set. A signature without a key id is tried with all of them.
 const MOST_KEYS: usize = 64;
 /// The longest accepted RSA modulus, in bytes: 8192 bits.
 const MOST_MODULUS: usize = 1024;
@@ -43,7 +43,7 @@ enum PublicKey {
 }
 
 impl KeySet {
-    /// Parses a set.
+    /// Parses a key set.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let set = json::parse(bytes).map_err(|error| error.to_string())?.value;
         let keys = set["keys"].as_array().ok_or("it has no keys")?;
@@ -55,7 +55,7 @@ impl KeySet {
         self.0.len()
     }
 
-    /// Returns true if the key of this id, or any key for an empty id, verifies the signature.
+    /// Returns true if the key with this id verifies the signature. With an empty id, all keys are tried.
     pub(crate) fn verifies(&self, id: &str, algorithm: Algorithm, message: &[u8], signature: &[u8]) -> bool {
         let named = self.0.iter().filter(|key| id.is_empty() || key.id == id);
         named.into_iter().any(|key| key.public.verifies(algorithm, message, signature))
@@ -63,7 +63,7 @@ impl KeySet {
 }
 
 impl Key {
-    /// Reads a key; `None` if it can't verify signatures here.
+    /// Parses a key; `None` if it cannot be used to verify signatures.
     fn read(key: &Value) -> Option<Self> {
         let text = |name: &str| key[name].as_str().unwrap_or_default();
         let bytes = |name: &str| URL_SAFE_NO_PAD.decode(text(name).trim_end_matches('=')).ok();

@@ -1,6 +1,6 @@
 //! The compact form of a token: a header, claims and a signature (RFC 7515, section 7.1; RFC 7519).
 //!
-//! Its content is untrusted until the signature is verified.
+//! The content is untrusted until the signature is verified.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,9 +15,9 @@ use super::{Algorithm, KeySet};
 
 /// The longest accepted token, in bytes.
 const MOST_BYTES: usize = 64 * 1024;
-/// The tolerance for `nbf` in the future, as upstream, since clocks differ.
+/// The tolerance for `nbf` in the future, as in upstream, since clocks differ.
 const LEEWAY: Duration = Duration::from_mins(5);
-/// The last second of the year 9999, the last that can be formatted. Later times never come.
+/// The last second of the year 9999, which is the last one that can be formatted. Later times are replaced by it.
 const LAST: u64 = 253_402_300_799;
 
 /// A parsed token whose signature has not been verified.
@@ -27,12 +27,12 @@ pub(crate) struct Token<'t> {
     signed: &'t str,
     signature: Vec<u8>,
     header: Value,
-    /// The claims: an object.
+    /// The claims, an object.
     pub(crate) claims: Value,
 }
 
 impl<'t> Token<'t> {
-    /// Parses a token; `None` for invalid ones.
+    /// Parses a token; `None` if it is invalid.
     pub(crate) fn read(token: &'t str) -> Option<Self> {
         if token.len() > MOST_BYTES {
             return None;
@@ -50,12 +50,12 @@ impl<'t> Token<'t> {
         Some(Self { signed, signature, header: object(header)?, claims: object(claims)? })
     }
 
-    /// The claimed issuer.
+    /// The issuer in the claims. It is unverified.
     pub(crate) fn issuer(&self) -> &str {
         self.claims["iss"].as_str().unwrap_or_default()
     }
 
-    /// Checks the types of the claims. Error texts are upstream's.
+    /// Checks the types of the claims. Messages are upstream's.
     pub(crate) fn check_types(&self) -> Result<(), String> {
         let wrong = |value: &Value, name: &str, wanted: &str| {
             let found = kind(value);
@@ -82,7 +82,7 @@ impl<'t> Token<'t> {
         }
     }
 
-    /// The claimed audiences.
+    /// The audiences in the claims.
     pub(crate) fn audiences(&self) -> Vec<&str> {
         match &self.claims["aud"] {
             Value::String(one) => vec![one],
@@ -91,12 +91,12 @@ impl<'t> Token<'t> {
         }
     }
 
-    /// The expiry. A token without one counts as expired.
+    /// The expiry; `None` if there is none, and then the token counts as expired.
     pub(crate) fn expires(&self) -> Option<SystemTime> {
         time(&self.claims["exp"])
     }
 
-    /// Checks that the token is valid now. Error texts are upstream's.
+    /// Checks that the token is valid now. Messages are upstream's.
     pub(crate) fn check_time(&self, now: SystemTime) -> Result<(), String> {
         match self.expires() {
             Some(expires) if now <= expires => {}
@@ -115,17 +115,17 @@ impl<'t> Token<'t> {
         }
     }
 
-    /// The claimed signature algorithm.
+    /// The signature algorithm in the header.
     pub(crate) fn algorithm(&self) -> &str {
         self.header["alg"].as_str().unwrap_or_default()
     }
 
-    /// Returns true if its header has no critical extensions (RFC 7515, section 4.1.11).
+    /// Returns true if the header has no critical extensions (RFC 7515, section 4.1.11).
     pub(crate) fn is_plain(&self) -> bool {
         self.header["crit"].is_null() && self.header["b64"].is_null()
     }
 
-    /// Returns true if one of these keys signed it.
+    /// Returns true if one of these keys signed the token.
     pub(crate) fn is_signed_by(&self, keys: &KeySet, algorithm: Algorithm) -> bool {
         let id = self.header["kid"].as_str().unwrap_or_default();
         keys.verifies(id, algorithm, self.signed.as_bytes(), &self.signature)

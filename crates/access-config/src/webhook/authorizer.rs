@@ -1,6 +1,6 @@
-//! Authorization by a webhook through subject access reviews.
+//! Authorization by a webhook, which gets a SubjectAccessReview.
 //!
-//! A webhook that does not answer has no opinion or denies, by its failure policy; it never allows. Answers are cached,
+//! If a webhook fails, its failure policy decides: no opinion, or a denial. It never allows then. Responses are cached,
 //! with different times for allowed and denied.
 
 use std::path::Path;
@@ -26,14 +26,15 @@ use crate::answers::{Answers, answer_key};
 use crate::authorization::{FailurePolicy, WebhookSettings};
 use crate::document::ConfigurationError;
 
-/// The most cached answers.
+/// The largest number of cached responses.
 const KEPT: usize = 8192;
-/// The length of names, in bytes, above which answers are not cached: such requests are an attack.
+/// The total length of names in bytes, above which responses are not cached. Otherwise clients could fill the memory
+/// with long names.
 const MOST_NAMED: usize = 10_000;
 
 /// The upper bounds of the duration buckets, in seconds: upstream's.
 const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
-/// The outcomes of a request, as in metrics.
+/// The results of calls, as labels of the metric.
 const RESULTS: [&str; 4] = ["success", "error", "timeout", "canceled"];
 const SUCCESS: usize = 0;
 const ERROR: usize = 1;
@@ -57,7 +58,7 @@ pub(crate) struct WebhookAuthorizer {
 /// The counts of a webhook. They survive a change of its settings.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// By outcome.
+    /// The durations of calls, by result.
     asked: [Times; RESULTS.len()],
     failed_open: [AtomicU64; RESULTS.len()],
     excluded: AtomicU64,
@@ -83,31 +84,31 @@ impl Times {
     }
 }
 
-/// The counts of requests with one outcome.
+/// The calls with one result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AskedCounts {
-    /// The outcome: `success`, `error`, `timeout`, `canceled`.
+    /// The result: `success`, `error`, `timeout` or `canceled`.
     pub result: &'static str,
-    /// The number of requests.
+    /// The number of calls.
     pub count: u64,
     /// The sum of durations in seconds.
     pub seconds: f64,
-    /// The upper bounds of buckets in seconds, each with its own number of requests (not cumulative).
+    /// The upper bounds of buckets in seconds, each with the number of calls in the bucket (not cumulative).
     pub buckets: Vec<(f64, u64)>,
-    /// The number of requests that went to the next authorizer because of it.
+    /// The number of these calls whose request went on to the next authorizer, because the webhook failed.
     pub failed_open: u64,
 }
 
 /// The counts of a webhook.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WebhookCounts {
-    /// Its name in the configuration.
+    /// The name of the webhook in the configuration.
     pub name: String,
-    /// The requests by outcome.
+    /// The calls, by result.
     pub asked: Vec<AskedCounts>,
-    /// The number of requests excluded by its conditions.
+    /// The number of requests that did not match the conditions.
     pub excluded: u64,
-    /// The number of requests whose conditions had no value.
+    /// The number of requests whose conditions failed.
     pub unmatched: u64,
 }
 
@@ -134,7 +135,7 @@ impl Counters {
     }
 }
 
-/// Counts a request whose caller has given up.
+/// A running call. If its caller cancels it, it is counted as canceled.
 struct Asking<'c> {
     counts: Option<&'c Counters>,
     begun: Instant,
@@ -149,7 +150,7 @@ impl Drop for Asking<'_> {
 }
 
 impl WebhookAuthorizer {
-    /// Creates the webhook of these settings at the address in its kubeconfig.
+    /// Creates a webhook from its settings. The address is in its kubeconfig.
     pub(crate) fn new(
         name: &str,
         file: &Path,
@@ -176,7 +177,7 @@ impl WebhookAuthorizer {
         })
     }
 
-    /// Follows the files with the webhook's address. Never ends.
+    /// Reloads the files with the webhook's address after changes. Never returns.
     pub(crate) async fn follow(&self) {
         self.client.follow().await;
     }
@@ -306,7 +307,7 @@ fn resource_fields(of: &ResourceAttributes<'_>, with_empty: bool) -> Map {
     stated.map(|(name, value)| (name.to_owned(), json!(value))).collect()
 }
 
-/// The request as conditions see it. Empty fields are present, so conditions need no test for presence.
+/// The variable `request` of conditions. Empty fields are present, so conditions need not test for them.
 fn condition_request(user: &User, attributes: &Attributes<'_>) -> Value {
     let mut request = Map::new();
     match attributes {
@@ -331,7 +332,7 @@ fn condition_request(user: &User, attributes: &Attributes<'_>) -> Value {
     Value::Object(request)
 }
 
-/// The requirements of a label selector. Invalid selectors are left out of a review, as upstream.
+/// The requirements of a label selector. Like upstream, invalid selectors are omitted from a review.
 fn label_requirements(selector: &str) -> Option<Value> {
     let selector = LabelSelector::parse(selector).ok().filter(|selector| !selector.is_empty())?;
     let requirements = selector.requirements().iter().filter_map(|requirement| {
@@ -340,7 +341,7 @@ fn label_requirements(selector: &str) -> Option<Value> {
             Operator::NotIn | Operator::NotEquals => "NotIn",
             Operator::Exists => "Exists",
             Operator::DoesNotExist => "DoesNotExist",
-            // Reviews can't express these. Without them the request is for more objects.
+            // Reviews cannot express these operators. Without them the review asks for access to more objects.
             Operator::GreaterThan | Operator::LessThan => return None,
         };
         let values: Vec<&str> = requirement.values().collect();
@@ -365,7 +366,7 @@ fn field_requirements(selector: &str) -> Option<Value> {
     Some(json!({ "requirements": requirements.collect::<Vec<_>>() }))
 }
 
-/// The length of all names that the client has chosen, in bytes.
+/// The total length of names that the client has chosen, in bytes.
 fn named_bytes(attributes: &Attributes<'_>) -> usize {
     match attributes {
         Attributes::Path { verb, path } => verb.len() + path.len(),

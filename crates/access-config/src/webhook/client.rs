@@ -1,7 +1,7 @@
-//! Sends reviews to a webhook and reads the answers.
+//! Sends reviews to a webhook and parses its responses.
 //!
-//! Temporary failures, such as a broken connection or a busy server, are retried as upstream: five attempts with
-//! growing waits. The caller limits the total time.
+//! Like upstream, temporary failures such as a broken connection or a busy server are retried: five attempts with
+//! growing delays. The caller limits the total time.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,22 +18,22 @@ use tokio::time::sleep;
 use super::connection::WebhookConnection;
 use crate::document::ConfigurationError;
 
-/// How long is waited before the second time, where settings do not say.
+/// The default delay before the second attempt.
 pub const RETRY_WAIT: Duration = Duration::from_millis(500);
-/// How many bytes an answer may have.
+/// The largest response in bytes.
 const MOST_BYTES: usize = 1024 * 1024;
 
-/// A version of review objects that a webhook understands.
+/// A version of review objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReviewVersion {
     /// `v1`.
     V1,
-    /// `v1beta1`, which has another name for groups.
+    /// `v1beta1`, in which the field for groups has another name.
     V1Beta1,
 }
 
 impl ReviewVersion {
-    /// The version of a name.
+    /// Parses the name of a version.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "v1" => Some(Self::V1),
@@ -50,11 +50,11 @@ impl ReviewVersion {
     }
 }
 
-/// A webhook that is sent reviews.
+/// The client of a webhook for reviews.
 pub struct ReviewClient {
     file: PathBuf,
     connection: WebhookConnection,
-    /// How long is waited before the second time.
+    /// The delay before the second attempt.
     wait: Duration,
     random: Arc<dyn Random>,
     failures: RepeatLog,
@@ -67,10 +67,10 @@ impl std::fmt::Debug for ReviewClient {
 }
 
 impl ReviewClient {
-    /// The webhook of a kubeconfig. One try may take so long.
+    /// Creates a client from a kubeconfig. `time` is the timeout of one attempt.
     ///
     /// # Errors
-    /// When the file can't be used.
+    /// The file is invalid.
     pub fn of_file(
         file: &Path,
         time: Duration,
@@ -81,21 +81,21 @@ impl ReviewClient {
         Ok(Self { file: file.to_owned(), connection, wait: RETRY_WAIT, random, failures: RepeatLog::new() })
     }
 
-    /// The same, which waits so long before the second try.
+    /// Sets the delay before the second attempt.
     #[must_use]
     pub fn waiting(self, wait: Duration) -> Self {
         Self { wait, ..self }
     }
 
-    /// Keeps up with the files that say where the webhook is. Never ends.
+    /// Reloads the files with the webhook's address after changes. Never returns.
     pub async fn follow(&self) {
         self.connection.follow().await;
     }
 
-    /// The answer to a review. A webhook that fails is logged, and when it answers again.
+    /// Sends a review and returns the response. The first failure of the webhook is logged, and its recovery.
     ///
     /// # Errors
-    /// The webhook can't be called, or does not answer as one does; the text is that of Kubernetes' own client.
+    /// The webhook cannot be called, or its response is invalid. The text is that of Kubernetes' own client.
     pub async fn ask(&self, review: &Value) -> Result<Value, String> {
         let answer = self.ask_repeatedly(review).await;
         let file = self.file.display();
@@ -127,7 +127,7 @@ impl ReviewClient {
         }
     }
 
-    /// Sends one attempt. A failure that a retry may cure comes with the shortest wait.
+    /// Makes one attempt. If a retry may help, the error has the shortest delay before it.
     async fn send(&self, body: Bytes) -> Result<Value, (String, Option<Duration>)> {
         let answer = self.connection.post(body, MOST_BYTES).await.map_err(|error| {
             let broke =

@@ -1,13 +1,13 @@
-//! The match conditions of an authorizing webhook: expressions about the request.
+//! The match conditions of an authorization webhook: CEL expressions about the request.
 //!
-//! One false condition excludes the request. A condition without a value leaves it undecided, unless another is false.
+//! If one condition is false, the webhook is not called. Otherwise, if a condition fails, the result is an error.
 
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::Value;
 
 use crate::expressions::{Expression, Variable, meter};
 
-/// The most conditions.
+/// The largest number of conditions.
 const MOST: usize = 64;
 
 /// Compiled conditions.
@@ -15,7 +15,7 @@ const MOST: usize = 64;
 pub(crate) struct MatchConditions(Vec<Expression>);
 
 impl MatchConditions {
-    /// Compiles conditions. `path` is that of their list.
+    /// Compiles conditions. `path` is the path of their list, for errors.
     pub(crate) fn compile(expressions: &[String], path: &str, faults: &mut Vec<FieldError>) -> Self {
         if expressions.len() > MOST {
             faults.push(FieldError::too_many(path, expressions.len(), MOST));
@@ -38,12 +38,12 @@ impl MatchConditions {
         Self(compiled)
     }
 
-    /// Returns true if there are none.
+    /// Returns true if there are no conditions.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Evaluates all conditions on a request: the `spec` of a review with all fields of its attributes.
+    /// Evaluates all conditions. `request` is the `spec` of a review with all fields of its attributes.
     pub(crate) fn hold(&self, request: &Value) -> Result<bool, String> {
         let mut meter = meter();
         let mut failed = Vec::new();

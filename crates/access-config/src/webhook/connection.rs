@@ -1,7 +1,8 @@
-//! The connection to a webhook by its current files: a kubeconfig, and the certificates, keys and tokens that it names.
+//! The connection to a webhook. Its files are a kubeconfig, and the certificates, keys and tokens that the kubeconfig
+//! names.
 //!
-//! All are read again when one of them changes. Unusable files, such as a certificate before its key, leave the
-//! previous version in force. Running requests end as they began.
+//! All files are reloaded when one of them changes. If they are invalid, for example a certificate without its new key,
+//! the previous version stays in force. Running requests keep their connection.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::document::ConfigurationError;
 /// A webhook that can be called.
 pub struct WebhookConnection {
     file: PathBuf,
-    /// The time limit of a request.
+    /// The timeout of a request.
     time: Duration,
     outbound: Arc<Outbound>,
     current: ArcSwap<Connected>,
@@ -31,10 +32,10 @@ struct Connected {
 }
 
 impl WebhookConnection {
-    /// The connection of a kubeconfig. Opens no connection yet.
+    /// Creates a connection from a kubeconfig. Does not connect yet.
     ///
     /// # Errors
-    /// The file, or one that it names, can't be used.
+    /// The kubeconfig, or a file that it names, is invalid.
     pub fn of_file(file: &Path, time: Duration, outbound: &Arc<Outbound>) -> Result<Self, ConfigurationError> {
         let current = ArcSwap::from_pointee(Connected::to(WebhookEndpoint::read(file)?, file, outbound)?);
         Ok(Self { file: file.to_owned(), time, outbound: outbound.clone(), current })
@@ -43,7 +44,7 @@ impl WebhookConnection {
     /// Posts JSON and reads a response of at most `response_bytes`.
     ///
     /// # Errors
-    /// No complete response in time.
+    /// The response was not complete before the timeout, or the call failed.
     pub async fn post(&self, body: Bytes, response_bytes: usize) -> Result<RestResponse, CallError> {
         let current = self.current.load_full();
         let request = RestRequest {
@@ -51,8 +52,8 @@ impl WebhookConnection {
             path: current.endpoint.path(self.time),
             headers: current.endpoint.headers(),
             body,
-            // Reviews have no side effects. Audit events are delivered at least once, and auditID and stage identify
-            // repeats.
+            // Repeating a call is safe. Reviews have no side effects. Audit events are delivered at least once, and
+            // receivers identify repeats by auditID and stage.
             effect: Effect::Idempotent,
             time: self.time,
             response_bytes,
@@ -60,12 +61,12 @@ impl WebhookConnection {
         current.client.send(request).await
     }
 
-    /// Follows the files. Never ends.
+    /// Reloads the files after changes. Never returns.
     pub async fn follow(&self) {
         loop {
             let files = self.current.load().endpoint.files().to_vec();
             let mut changes = FileChanges::of_all(files.clone()).await;
-            // The files may have changed since they were read, and may name other files now.
+            // The files may have changed since the last read, and the kubeconfig may name other files now.
             self.read_again().await;
             if self.current.load().endpoint.files() == files {
                 changes.changed().await;

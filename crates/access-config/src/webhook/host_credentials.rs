@@ -1,7 +1,8 @@
-//! Credentials for admission webhooks by host: the users of the kubeconfig in the webhook plugins' configuration.
+//! Credentials for admission webhooks, by host. They are the users in the kubeconfig of the webhook plugins'
+//! configuration.
 //!
-//! The name of a user is the host that the credentials are for. The kubeconfig and the files that it names are
-//! followed. An unusable version leaves the previous one in force. The rules for names are those of kube-apiserver.
+//! The name of a user is the host for its credentials. The kubeconfig and the files that it names are reloaded after
+//! changes. If they are invalid, the previous version stays in force. The rules for names are kube-apiserver's.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,12 +17,12 @@ use keelson_outbound::Credentials;
 use super::kubeconfig::{Kubeconfig, unusable};
 use crate::document::ConfigurationError;
 
-/// The port that a user's name may leave out.
+/// The port that the name of a user may omit.
 const DEFAULT_PORT: u16 = 443;
-/// The user for all hosts that no other name matches.
+/// The name of the user for all hosts without a user of their own.
 const EVERY_HOST: &str = "*";
 
-/// The credentials of a kubeconfig in its current version.
+/// The credentials of a kubeconfig, in their current version.
 pub struct HostCredentials {
     file: PathBuf,
     current: ArcSwap<WebhookUsers>,
@@ -33,7 +34,7 @@ pub struct WebhookUsers {
     /// The kubeconfig and the files that it names.
     files: Vec<PathBuf>,
     by_name: BTreeMap<String, Credentials>,
-    /// The user of the current context, for hosts that no name matches.
+    /// The user of the current context, for hosts without a user of their own.
     current: Option<String>,
 }
 
@@ -41,22 +42,22 @@ impl HostCredentials {
     /// Reads a kubeconfig.
     ///
     /// # Errors
-    /// The file, or one that it names, can't be used.
+    /// The kubeconfig, or a file that it names, is invalid.
     pub fn of_file(file: &Path) -> Result<Self, ConfigurationError> {
         Ok(Self { file: file.to_owned(), current: ArcSwap::from_pointee(WebhookUsers::read(file)?) })
     }
 
-    /// Returns the current users: the same value until a file changes.
+    /// Returns the current users. The value is the same until a file changes.
     pub fn current(&self) -> Arc<WebhookUsers> {
         self.current.load_full()
     }
 
-    /// Follows the files. Never ends.
+    /// Reloads the files after changes. Never returns.
     pub async fn follow(&self) {
         loop {
             let files = self.current().files.clone();
             let mut changes = FileChanges::of_all(files.clone()).await;
-            // The files may have changed since they were read, and may name other files now.
+            // The files may have changed since the last read, and the kubeconfig may name other files now.
             self.read_again().await;
             if self.current().files == files {
                 changes.changed().await;
@@ -92,15 +93,15 @@ impl WebhookUsers {
             let credentials = kubeconfig.credentials(user);
             let credentials = credentials.map_err(|why| unusable(file, &format!("user {name:?}: {why}")))?;
             files.extend(kubeconfig.named_files(&Value::Null, user));
-            // Of several users of a name the first one counts, as in client-go.
+            // Like client-go, the first of several users with one name applies.
             by_name.entry(name.to_owned()).or_insert(credentials);
         }
         files.dedup();
         Ok(Self { files, by_name, current: kubeconfig.current_user().map(str::to_owned) })
     }
 
-    /// Returns the credentials for a host and port. Candidates in order: the user with the host's name, the longest
-    /// matching `*.domain`, `*`, the current context. A name may leave out port 443.
+    /// Returns the credentials for a host and port. The first existing user applies: one with the name of the host, the
+    /// longest matching `*.domain`, `*`, and the user of the current context. A name may omit the port 443.
     pub fn for_host(&self, host: &str, port: u16) -> Option<&Credentials> {
         let with_port = self.matching(&host_port(host, port));
         let without = || self.matching(host).filter(|_| port == DEFAULT_PORT);
@@ -162,7 +163,7 @@ mod tests {
         check("hook.default.svc", 443, Some("from-file"));
         check("::1", 443, Some("six"));
         check("127.0.0.1", 9443, Some("four"));
-        // Similar hosts get no credentials.
+        // Hosts with similar names get no credentials.
         for host in ["example.com", "evilexample.com", "a.example.com.evil.org", "HOOK.default.svc", "a.example.com."] {
             check(host, 443, None);
         }

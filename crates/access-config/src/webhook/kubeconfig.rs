@@ -1,7 +1,7 @@
-//! Kubeconfig files of webhooks: the address, the server's certificate authorities and this server's credentials.
+//! Kubeconfig files of webhooks: the address, the authorities for its certificate, and this server's credentials.
 //!
-//! The current context counts. Files that it names are read too, relative paths from its directory, and returned so
-//! that they can be followed. Credential programs are not run.
+//! The current context applies. The files that it names are read too; relative paths start at the directory of the
+//! kubeconfig. Their paths are returned, so that changes can be detected. Credential plugins (`exec`) are not run.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,12 +23,12 @@ const MOST_BYTES: u64 = 4 * 1024 * 1024;
 /// The address of a webhook, with this server's credentials for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookEndpoint {
-    /// The kubeconfig, and the files that it names.
+    /// The kubeconfig and the files that it names.
     files: Vec<PathBuf>,
     config: ClientConfig,
     /// The path of the URL, without a trailing slash.
     path: String,
-    /// The server name in the certificate, if it differs from the URL's host.
+    /// The server name in the certificate, if it differs from the host of the URL.
     server_name: Option<String>,
     certificate: Option<ClientCertificate>,
     authorization: Option<HeaderValue>,
@@ -38,7 +38,7 @@ impl WebhookEndpoint {
     /// Reads a file.
     ///
     /// # Errors
-    /// The file can't be read, contradicts itself, or needs an unsupported feature.
+    /// The file cannot be read, contradicts itself, or uses a feature that is not supported.
     pub fn read(file: &Path) -> Result<Self, ConfigurationError> {
         let mut endpoint = Kubeconfig::read(file)?.endpoint().map_err(|why| unusable(file, &why))?;
         endpoint.files.insert(0, file.to_owned());
@@ -50,20 +50,20 @@ impl WebhookEndpoint {
         &self.files
     }
 
-    /// Creates a client through `outbound`. Opens no connection yet.
+    /// Creates a client with `outbound`. Does not connect yet.
     ///
     /// # Errors
-    /// Errors of [`Outbound::client_as`].
+    /// The errors of [`Outbound::client_as`].
     pub fn connect(&self, outbound: &Outbound) -> Result<RestClient, String> {
         outbound.client_as(&self.config, self.server_name.as_deref(), self.certificate.clone())
     }
 
-    /// The path of requests, with their timeout as a query parameter.
+    /// The path of requests, with the timeout as a query parameter.
     pub fn path(&self, time: Duration) -> String {
         format!("{}?timeout={}s", self.path, time.as_secs().max(1))
     }
 
-    /// The header fields of requests, whose bodies and responses are JSON.
+    /// The header fields of requests with JSON bodies and JSON responses.
     pub fn headers(&self) -> HeaderMap {
         let mut headers = HeaderMap::from_iter([
             (ACCEPT, HeaderValue::from_static("application/json, */*")),
@@ -74,7 +74,7 @@ impl WebhookEndpoint {
     }
 }
 
-/// A kubeconfig with the directory of relative paths.
+/// A parsed kubeconfig, with the directory for relative paths.
 pub(super) struct Kubeconfig<'f> {
     document: Value,
     directory: &'f Path,
@@ -84,7 +84,7 @@ impl<'f> Kubeconfig<'f> {
     /// Parses a kubeconfig file.
     ///
     /// # Errors
-    /// The file can't be read or is not YAML.
+    /// The file cannot be read or is not YAML.
     pub(super) fn read(file: &'f Path) -> Result<Self, ConfigurationError> {
         let bytes = read_bounded(file, MOST_BYTES)?;
         let document = yaml::parse(&bytes).map_err(|error| unusable(file, &error.to_string()))?.value;
@@ -127,7 +127,7 @@ impl<'f> Kubeconfig<'f> {
         })
     }
 
-    /// The users in their order, by name.
+    /// The users by name, in the order of the file.
     pub(super) fn users(&self) -> impl Iterator<Item = (&str, &Value)> {
         let users = self.document["users"].as_array().into_iter().flatten();
         users.map(|one| (one["name"].as_str().unwrap_or_default(), &one["user"]))
@@ -142,7 +142,7 @@ impl<'f> Kubeconfig<'f> {
     /// The credentials of a user.
     ///
     /// # Errors
-    /// They can't be read or used, or their kind is not supported.
+    /// The credentials cannot be read or are invalid, or their type is not supported.
     pub(super) fn credentials(&self, user: &Value) -> Result<Credentials, String> {
         check_supported(user)?;
         let mut headers = impersonation(user)?;
@@ -155,7 +155,7 @@ impl<'f> Kubeconfig<'f> {
         list.iter().find(|one| one["name"].as_str() == Some(name)).map(|one| &one[what])
     }
 
-    /// The files named for values that are not in the kubeconfig itself.
+    /// The files that are named for values outside of the kubeconfig.
     pub(super) fn named_files(&self, cluster: &Value, user: &Value) -> Vec<PathBuf> {
         let may_name = [
             (cluster, "certificate-authority", "certificate-authority-data"),
@@ -180,7 +180,7 @@ impl<'f> Kubeconfig<'f> {
         read_bounded(&self.path(path), MOST_BYTES).map_err(|error| error.to_string())
     }
 
-    /// The value of `NAME-data`, or else the content of the file `NAME`.
+    /// The value of `NAME-data`, or else the content of the file in the field `NAME`.
     fn data(&self, of: &Value, name: &str) -> Result<Option<Vec<u8>>, String> {
         if let Some(data) = of[format!("{name}-data").as_str()].as_str().filter(|data| !data.is_empty()) {
             return BASE64.decode(data).map(Some).map_err(|_| format!("its {name}-data is not base64"));
@@ -224,7 +224,7 @@ impl<'f> Kubeconfig<'f> {
     }
 }
 
-/// Refuses credentials made by a program.
+/// Refuses credentials from credential plugins.
 fn check_supported(user: &Value) -> Result<(), String> {
     match ["exec", "auth-provider"].into_iter().find(|kind| !user[*kind].is_null()) {
         Some(kind) => Err(format!("credentials by {kind} are not supported")),
@@ -254,7 +254,7 @@ fn impersonation(user: &Value) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
-/// The key of an extra value as a header field name: other characters become `%` and their code.
+/// The key of an extra value as the name of a header field. Other characters become `%` and their code.
 fn escaped(key: &str) -> String {
     let mut escaped = String::new();
     for byte in key.bytes() {

@@ -1,6 +1,6 @@
-//! Process-wide counts of the token webhooks' cache, for metrics.
+//! Counts of the token webhook's cache, for the metrics of this process.
 //!
-//! Families and labels are those of kube-apiserver's token cache.
+//! Metrics and labels are those of kube-apiserver's token cache.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -13,7 +13,7 @@ static BUCKETS: Buckets = Buckets::of_durations(&[
     5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000,
 ]);
 
-/// The counts.
+/// The counts of this process.
 pub static TOKEN_CACHE: LazyLock<TokenCacheCounts> = LazyLock::new(|| TokenCacheCounts {
     hits: AtomicHistogram::new(&BUCKETS),
     misses: AtomicHistogram::new(&BUCKETS),
@@ -25,13 +25,13 @@ pub static TOKEN_CACHE: LazyLock<TokenCacheCounts> = LazyLock::new(|| TokenCache
 /// The counts of cached answers.
 #[derive(Debug)]
 pub struct TokenCacheCounts {
-    /// The durations of tokens with a cached answer.
+    /// The durations of authentications with a cached response.
     pub hits: AtomicHistogram,
-    /// The durations of tokens that needed a call.
+    /// The durations of authentications that needed a call.
     pub misses: AtomicHistogram,
-    /// Calls that were answered.
+    /// The number of calls with a response.
     pub fetched: Count,
-    /// Calls that failed.
+    /// The number of failed calls.
     pub failed: Count,
     fetching: AtomicI64,
 }

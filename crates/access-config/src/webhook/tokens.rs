@@ -1,6 +1,7 @@
 //! Token reviews by a webhook (`--authentication-token-webhook-config-file`).
 //!
-//! It gets the expected audiences, and is called after all other authenticators. Answers are cached, failures are not.
+//! The review has the expected audiences. The webhook is called after all other authenticators. Responses are cached,
+//! failed calls are not.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,11 +20,11 @@ use crate::answers::{Answers, answer_key};
 use crate::authentication::claims::with_group_of_all;
 use crate::document::ConfigurationError;
 
-/// The time limit of a review.
+/// The timeout of a review.
 const TIME: Duration = Duration::from_secs(30);
-/// The most cached answers.
+/// The largest number of cached responses.
 const KEPT: usize = 4096;
-/// The longest token that is sent, in bytes.
+/// The longest token that is sent to the webhook, in bytes.
 const MOST_BYTES: usize = 64 * 1024;
 
 /// A webhook that authenticates tokens.
@@ -32,16 +33,16 @@ pub struct WebhookTokens {
     client: ReviewClient,
     version: ReviewVersion,
     keep: Duration,
-    /// The audiences of this server. An answer without audiences counts as an answer for these.
+    /// The audiences of this server. A response without audiences applies to them.
     own: Vec<String>,
     kept: Answers<TokenAnswer>,
 }
 
 impl WebhookTokens {
-    /// Creates the webhook of a kubeconfig. `keep` is the cache time of answers.
+    /// Creates a webhook from a kubeconfig. `keep` is the time for which responses are cached.
     ///
     /// # Errors
-    /// The file can't be used.
+    /// The file is invalid.
     pub fn of_file(
         file: &Path,
         version: ReviewVersion,
@@ -54,7 +55,7 @@ impl WebhookTokens {
         Ok(Self { client, version, keep, own, kept: Answers::new(KEPT) })
     }
 
-    /// Follows the files with the webhook's address. Never ends.
+    /// Reloads the files with the webhook's address after changes. Never returns.
     pub async fn follow(&self) {
         self.client.follow().await;
     }

@@ -1,9 +1,9 @@
 //! The auditor: applies the policy to requests and passes their events to the backends.
 //!
-//! Each backend has a bounded queue. In the mode `batch` no request waits, and events without room are lost and
-//! counted. In the other modes the request waits for the write of its event; in `blocking-strict` it is refused if the
-//! write of the first event fails. Events without objects are serialized by the request itself, which has the texts at
-//! hand: passing them on would take longer.
+//! Each backend has a bounded queue. In the mode `batch` requests never wait; events that do not fit into the queue are
+//! lost and counted. In the other modes a request waits until its event is written. In `blocking-strict` it is refused
+//! if writing the first event fails. The request itself serializes events without objects, since sending the parts to
+//! another thread would take longer.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -28,27 +28,27 @@ use crate::user::User;
 
 /// The interval between log lines about lost events.
 const TELL_EVERY: Duration = Duration::from_secs(10);
-/// The parts that lose events, as labels of the metric.
+/// The components that lose events, as labels of the metric.
 const PARTS: [&str; 4] = [BUFFERED, "log", "truncate", "webhook"];
-/// The most bytes that a thread keeps for serialization.
+/// The largest serialization buffer that a thread keeps, in bytes.
 const KEPT_BYTES: usize = 64 << 10;
-/// The reason of a loss after the request stopped waiting for room.
+/// The reason of a loss if the client disconnected while its event waited for the queue.
 const LEFT: &str = "the client has gone before there was room for its event";
-/// The part for events without room in a queue.
+/// The component for events that did not fit into a queue.
 const BUFFERED: &str = "buffered";
 
-/// The mode in which a request waits for a backend.
+/// The time for which a request waits for a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuditMode {
-    /// No wait.
+    /// Requests do not wait.
     Batch,
-    /// Until its events are written.
+    /// Requests wait until their events are written.
     Blocking,
-    /// As `Blocking`, and the request is refused if its first event can't be written.
+    /// Like `Blocking`, and a request is refused if its first event cannot be written.
     BlockingStrict,
 }
 
-/// A queue of events for a worker.
+/// The queue of one backend. Its worker takes the events.
 pub struct Backend {
     mode: AuditMode,
     queue: Arc<EventQueue>,
@@ -64,12 +64,12 @@ pub struct AuditCounts {
     untold: Mutex<Untold>,
 }
 
-/// Lost events that are not logged yet.
+/// Lost events that were not logged yet.
 #[derive(Debug, Default)]
 struct Untold {
     /// The time of the last log line.
     told: Option<Instant>,
-    /// The number of events lost by each part since then, with the latest reason.
+    /// The number of lost events by component since then, with the latest reason.
     parts: [Option<(usize, Cow<'static, str>)>; PARTS.len()],
 }
 
@@ -84,12 +84,12 @@ impl AuditCounts {
         Level::ALL.into_iter().zip(&self.levels).map(|(level, count)| (level.as_str(), count.load(Ordering::Relaxed)))
     }
 
-    /// The number of lost events by part.
+    /// The number of lost events by component.
     pub fn lost(&self) -> impl Iterator<Item = (&'static str, u64)> {
         PARTS.into_iter().zip(&self.lost).map(|(part, count)| (part, count.load(Ordering::Relaxed)))
     }
 
-    /// Counts events that a part has lost. Logs losses at most every [`TELL_EVERY`].
+    /// Counts lost events of a component. Logs losses at most every [`TELL_EVERY`].
     pub(super) fn lose(&self, part: &'static str, events: usize, why: impl Into<Cow<'static, str>>) {
         let Some(at) = PARTS.iter().position(|known| *known == part).filter(|_| events > 0) else { return };
         self.lost[at].fetch_add(events as u64, Ordering::Relaxed);
@@ -127,10 +127,10 @@ pub struct Auditor {
     clock: Arc<dyn Clock>,
 }
 
-/// A thread's buffers for serialization.
+/// The serialization buffers of a thread.
 #[derive(Default)]
 struct Desk {
-    /// The common members of a request's events.
+    /// The members that all events of a request share.
     shown: Shown,
     lines: Vec<u8>,
 }
@@ -160,7 +160,7 @@ impl Auditor {
         self.backends.first().map_or(0, |backend| backend.queue.told())
     }
 
-    /// The time for events.
+    /// The current time, for events.
     pub fn now(&self) -> SystemTime {
         self.clock.now()
     }
@@ -177,20 +177,20 @@ impl Auditor {
         self.backends.iter().any(|backend| backend.mode != AuditMode::Batch)
     }
 
-    /// Passes an event on if its stage is recorded. Does not wait.
+    /// Passes on the event if the policy records its stage. Does not wait.
     pub fn tell(&self, record: &AuditRecord, occurred: &Occurrence) {
         Self::hand_on(record.telling(occurred).as_slice(), &self.backends);
     }
 
-    /// Passes on both events of a request that was answered at once. Does not wait.
+    /// Passes on both events of a request that was answered immediately. Does not wait.
     pub fn tell_both(&self, record: &AuditRecord, begun: &Occurrence, complete: &Occurrence) {
-        // Only the second one locks the recorded details.
+        // Only the second event locks the recorded details.
         debug_assert_eq!(begun.stage, Stage::RequestReceived, "nothing is noted yet when a request has come");
         let told = [record.telling(begun), record.telling(complete)];
         Self::hand_on(&told.into_iter().flatten().collect::<SmallVec<[Telling<'_>; 2]>>(), &self.backends);
     }
 
-    /// Passes on events of one request.
+    /// Passes events of one request to backends.
     fn hand_on<'b>(told: &[Telling<'_>], backends: impl IntoIterator<Item = &'b Backend>) {
         let Some(first) = told.first() else { return };
         DESK.with_borrow_mut(|desk| {
@@ -205,8 +205,8 @@ impl Auditor {
         });
     }
 
-    /// Passes on the first event of a request, and waits if a backend needs it. Returns false if the request must be
-    /// refused.
+    /// Passes on the first event of a request, and waits if the mode of a backend requires it. Returns false if the
+    /// request must be refused.
     pub async fn begin(&self, record: &AuditRecord, occurred: &Occurrence) -> bool {
         let goes_on = self.tell_and_wait(record, occurred).await;
         if !goes_on {
@@ -215,8 +215,8 @@ impl Auditor {
         goes_on
     }
 
-    /// Passes on an event if its stage is recorded, and waits if a backend needs it. Returns false if a required write
-    /// failed.
+    /// Passes on the event if the policy records its stage, and waits if the mode of a backend requires it. Returns
+    /// false if a required write failed.
     pub async fn tell_and_wait(&self, record: &AuditRecord, occurred: &Occurrence) -> bool {
         if !self.waits() {
             self.tell(record, occurred);
@@ -268,7 +268,7 @@ impl Backend {
         (Self { mode, queue, forms }, worker)
     }
 
-    /// Queues events of one request, as far as there is room.
+    /// Queues events of one request, as far as they fit.
     fn offer(&self, told: &[Telling<'_>], desk: &mut Desk) {
         let Desk { shown, lines } = desk;
         lines.clear();
@@ -285,8 +285,8 @@ impl Backend {
         }
     }
 
-    /// The form of an event in the queue; its line is appended to `lines`. `None` for an event that was too long, which
-    /// has been counted.
+    /// The form of an event in the queue. Appends its line to `lines`. Returns `None` for an event above the size
+    /// limit, and counts it as lost.
     fn form(&self, telling: &Telling<'_>, shown: &Shown, lines: &mut Vec<u8>) -> Option<OfferedForm> {
         if telling.is_heavy() {
             return Some(telling.held());
@@ -296,7 +296,7 @@ impl Backend {
     }
 }
 
-/// An event that waits for room. If dropped, it counts as lost for this reason.
+/// An event that waits for room in the queue. If it is dropped while waiting, it counts as lost with this reason.
 struct Untaken<'b> {
     forms: &'b Forms,
     why: Option<&'static str>,

@@ -1,5 +1,5 @@
-//! Audit events and their formats: JSON as upstream's `audit.k8s.io/v1`, member for member, and the line of its older
-//! format.
+//! Audit events and their two formats: JSON equal to upstream's `audit.k8s.io/v1`, with the same order of members, and
+//! the text line of upstream's legacy format.
 //!
 //! An event borrows from its request and is copied only when it is written. Objects keep their wire bytes until then,
 //! so that the request does not wait for the conversion.
@@ -23,13 +23,13 @@ use crate::authorize::{Attributes, ResourceAttributes};
 use crate::shared_text::SharedText;
 use crate::user::User;
 
-/// Annotations in the order of their names, which end in a domain.
+/// Annotations sorted by name. Names start with a domain.
 pub(super) type Annotations = Vec<(Cow<'static, str>, SharedText)>;
 
 /// The annotations with the authorization decision and its reason.
 pub(super) const DECISION: &str = "authorization.k8s.io/decision";
 pub(super) const REASON: &str = "authorization.k8s.io/reason";
-/// The annotation of an event without its objects because of their size.
+/// The annotation of an event whose objects were removed because of their size.
 const TRUNCATED: &str = "audit.k8s.io/truncated";
 
 /// The status of a response.
@@ -41,7 +41,7 @@ pub struct AuditStatus {
     pub status: Option<Arc<Status>>,
 }
 
-/// An object as it was sent.
+/// An object in the bytes that were sent or received.
 #[derive(Clone)]
 pub struct Body {
     bytes: Bytes,
@@ -49,8 +49,8 @@ pub struct Body {
 }
 
 impl Body {
-    /// Creates a body of bytes and their conversion to compact JSON. The conversion's second argument omits managed
-    /// fields. It returns `None` for unreadable bytes.
+    /// Creates a body from bytes and their conversion to compact JSON. If the second argument of the conversion is
+    /// true, it omits managed fields. It returns `None` for invalid bytes.
     pub fn new(bytes: Bytes, to_json: fn(&[u8], bool) -> Option<Vec<u8>>) -> Self {
         Self { bytes, to_json }
     }
@@ -62,25 +62,25 @@ impl fmt::Debug for Body {
     }
 }
 
-/// The recorded details of a request.
+/// The details of a request that are recorded while it runs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Noted {
     /// The impersonated user, if any.
     pub(super) impersonated: Option<Arc<User>>,
     /// The verb that allowed a constrained impersonation.
     pub(super) constraint: Option<&'static str>,
-    /// The names in the sent object, where the path lacks them.
+    /// Names from the sent object that the path does not have.
     pub(super) named: Option<Box<SentNames>>,
     /// The sent object.
     pub(super) request_object: Option<Body>,
-    /// The decision with its reason. For nearly every request these are the only annotations.
+    /// The authorization decision with its reason. Most requests have no other annotations.
     pub(super) decided: Option<(&'static str, SharedText)>,
     /// Further annotations.
     pub(super) annotations: Annotations,
 }
 
 impl Noted {
-    /// The size of all annotations in bytes, names included.
+    /// The size of all annotations in bytes, including their names.
     pub(super) fn annotation_bytes(&self) -> usize {
         let decided = self.decided.as_ref();
         let decided =
@@ -106,7 +106,7 @@ impl Noted {
     }
 }
 
-/// The names in an object. Empty ones are left out.
+/// The names in a sent object. Empty ones are omitted.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SentNames {
     pub(super) namespace: String,
@@ -128,17 +128,17 @@ pub struct Occurrence {
     pub response_object: Option<Body>,
 }
 
-/// One event: the details of a request at a stage.
+/// One audit event: the details of a request at a stage.
 #[derive(Clone, Debug)]
 pub struct AuditEvent<'e> {
     pub(super) request: &'e AuditRequest,
     pub(super) noted: Cow<'e, Noted>,
     pub(super) occurred: Cow<'e, Occurrence>,
-    /// The serialized common members, if prepared.
+    /// The serialized shared members, if prepared.
     pub(super) shown: Option<&'e Shown>,
 }
 
-/// A `Status` in an event: without its type.
+/// The `Status` in an event, without kind and apiVersion.
 #[derive(Serialize)]
 struct WireStatus<'a> {
     metadata: Empty,
@@ -156,7 +156,7 @@ struct WireStatus<'a> {
 struct Empty {}
 
 impl AuditEvent<'_> {
-    /// Its approximate size in bytes.
+    /// The approximate size of the event in bytes.
     pub(super) fn weight(&self) -> usize {
         const BARE: usize = 1024;
         let body = |body: &Option<Body>| body.as_ref().map_or(0, |body| body.bytes.len());
@@ -170,7 +170,7 @@ impl AuditEvent<'_> {
         self.request.audited.level
     }
 
-    /// The event without its objects, marked as truncated.
+    /// The event without its objects, and with the annotation for truncated events.
     #[must_use]
     pub(super) fn truncated(&self) -> Self {
         let mut bare = self.clone();
@@ -182,7 +182,7 @@ impl AuditEvent<'_> {
         bare
     }
 
-    /// Appends the event as JSON, optionally with its type.
+    /// Appends the event as JSON, optionally with kind and apiVersion.
     pub fn write_json(&self, with_type: bool, out: &mut Vec<u8>) {
         let Self { request, noted, occurred, shown } = self;
         let put_together;
@@ -234,7 +234,7 @@ impl AuditEvent<'_> {
         event.end();
     }
 
-    /// Appends the event as a line of upstream's older format, without the line end.
+    /// Appends the event as a line of the legacy format, without the line end.
     pub fn write_legacy(&self, out: &mut Vec<u8>) {
         let Self { request, noted, occurred, .. } = self;
         let list = |texts: &[String]| texts.iter().map(|text| quote(text)).collect::<Vec<_>>().join(",");
@@ -270,19 +270,19 @@ impl AuditEvent<'_> {
     }
 }
 
-/// Inserts an annotation by its name, unless the name exists. Returns true if it was inserted.
+/// Inserts an annotation in sorted order, unless the name exists. Returns true if it was inserted.
 pub(super) fn put(annotations: &mut Annotations, key: Cow<'static, str>, value: SharedText) -> bool {
     let Err(place) = annotations.binary_search_by(|(known, _)| known.cmp(&key)) else { return false };
     annotations.insert(place, (key, value));
     true
 }
 
-/// The common members of a request's events as JSON, in order. Members of single events are inserted between its parts.
+/// The members that all events of a request share, as JSON. Members of single events are inserted between its sections.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shown {
     text: Vec<u8>,
-    /// The ends of its parts: level and id; path and user; addresses and user agent; the object reference. The rest is
-    /// the time of arrival.
+    /// The ends of the sections: level and id; path and user; addresses and user agent; the object reference. The last
+    /// section is the time of arrival.
     head: usize,
     user: usize,
     client: usize,
@@ -293,14 +293,14 @@ impl Shown {
     /// The initial capacity, enough for most requests.
     const BYTES: usize = 1024;
 
-    /// The common members of a request's events.
+    /// Serializes the shared members of the events of a request.
     fn of(request: &AuditRequest) -> Self {
         let mut shown = Self { text: Vec::with_capacity(Self::BYTES), ..Self::default() };
         shown.put_together(request);
         shown
     }
 
-    /// Replaces the content by the common members of another request.
+    /// Replaces the content with the shared members of another request.
     pub(super) fn put_together(&mut self, request: &AuditRequest) {
         self.text.clear();
         let mut event = Members { out: &mut self.text, first: true };
@@ -329,14 +329,14 @@ impl Shown {
         event.time("requestReceivedTimestamp", request.received);
     }
 
-    /// Releases memory beyond this many bytes.
+    /// Frees memory beyond this many bytes.
     pub(super) fn shrink_to(&mut self, bytes: usize) {
         self.text.shrink_to(bytes);
     }
 }
 
-/// Appends the object reference of a request as JSON: from the path, whose texts may need no escapes, and from the sent
-/// object.
+/// Appends the object reference of a request as JSON. Names come from the path and from the sent object. `is_plain` is
+/// true if those of the path need no escapes.
 fn write_object(about: &ResourceAttributes<'_>, sent: &SentNames, is_plain: bool, out: &mut Vec<u8>) {
     let mut names = Members::begin(out);
     let mut name = |member, in_path: &str, sent: &str| match (in_path, is_plain) {
@@ -376,8 +376,8 @@ impl AuditStatus {
     }
 }
 
-/// Writes the members of an object in order. Nearly every request has two events, so this writes text directly instead
-/// of through a serializer.
+/// Writes the members of a JSON object in order. Nearly every request has two events, so this writes text directly,
+/// without a serializer.
 struct Members<'o> {
     out: &'o mut Vec<u8>,
     first: bool,
@@ -426,7 +426,7 @@ impl<'o> Members<'o> {
         }
     }
 
-    /// Writes a member whose name is untrusted.
+    /// Writes a member whose name may need escapes.
     fn foreign(&mut self, name: &str, value: &str) {
         self.foreign_name(name);
         write_string(value, self.out);

@@ -12,20 +12,20 @@ use crate::user::User;
 
 const GROUP_VERSION: &str = "audit.k8s.io/v1";
 const KIND: &str = "Policy";
-/// The group of a rule that names resources of all groups.
+/// The group of a rule for resources of all groups.
 const ALL_GROUPS: &str = "*";
 
 /// The level of detail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Nothing.
+    /// No events.
     #[default]
     None,
-    /// User, request and outcome.
+    /// User, request metadata and status.
     Metadata,
-    /// Also the sent object.
+    /// Also the object in the request.
     Request,
-    /// Also the response.
+    /// Also the object in the response.
     RequestResponse,
 }
 
@@ -33,7 +33,7 @@ impl Level {
     /// All levels in order.
     pub const ALL: [Self; 4] = [Self::None, Self::Metadata, Self::Request, Self::RequestResponse];
 
-    /// Its name.
+    /// The name in policies and events.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::None => "None",
@@ -44,10 +44,10 @@ impl Level {
     }
 }
 
-/// The stage of a request at which an event is written.
+/// The stage of a request at which an event may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// The user is known, and nothing else has happened.
+    /// The request is authenticated, and no handler has run.
     RequestReceived,
     /// The response has started: for long-running requests, and for requests refused before authentication.
     ResponseStarted,
@@ -60,7 +60,7 @@ pub enum Stage {
 impl Stage {
     const ALL: [Self; 4] = [Self::RequestReceived, Self::ResponseStarted, Self::ResponseComplete, Self::Panic];
 
-    /// Its name.
+    /// The name in policies and events.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::RequestReceived => "RequestReceived",
@@ -118,10 +118,10 @@ struct GroupResources {
 }
 
 impl Policy {
-    /// Parses a policy. Unknown fields are ignored, as upstream.
+    /// Parses a policy. Like upstream, ignores unknown fields.
     ///
     /// # Errors
-    /// The fault, in upstream's words.
+    /// The fault, with upstream's message.
     pub fn of(document: &Value) -> Result<Self, String> {
         let text = |key: &str| document[key].as_str().unwrap_or_default();
         if document.is_null() {
@@ -217,8 +217,8 @@ impl GroupResources {
     }
 }
 
-/// Returns true if `known` matches a resource. Forms: `*`, `resource`, `resource/subresource`, `resource/*`,
-/// `*/subresource`.
+/// Returns true if the entry `known` of a rule matches a resource. Forms: `*`, `resource`, `resource/subresource`,
+/// `resource/*`, `*/subresource`.
 fn resource_fits(known: &str, asked: &ResourceAttributes<'_>) -> bool {
     match (known.split_once('/'), asked.subresource) {
         (None, _) if known == "*" => true,
@@ -297,7 +297,7 @@ fn stage_faults(stages: &Value, place: &str) -> Vec<FieldError> {
     unknown.map(|(at, stage)| FieldError::invalid(format!("{place}[{at}]"), stage, why.clone())).collect()
 }
 
-/// The bits of validated stages.
+/// The bits of stages whose names were validated.
 fn stages(stages: &Value) -> u8 {
     let named = |stage: &Stage| texts(stages).iter().any(|name| name == stage.as_str());
     Stage::ALL.into_iter().filter(named).fold(0, |bits, stage| bits | stage.bit())

@@ -1,7 +1,7 @@
-//! The queue of a backend: events in batches.
+//! The queue of a backend, which collects events in batches.
 //!
-//! Events without objects are lines in one buffer. A request appends its line by a copy, and the worker takes whole
-//! batches. So hundreds of events move between threads as one allocation. The worker wakes up when a batch starts and
+//! Events without objects are lines in one buffer. A request copies its line to the end, and the worker takes the whole
+//! buffer. So hundreds of events move between threads in one allocation. The worker wakes up when a batch starts and
 //! when it is full, not for each event.
 
 use std::collections::VecDeque;
@@ -13,21 +13,21 @@ use tokio::time::Instant;
 
 use super::record::HeldEvent;
 
-/// The most bytes of queued events, in addition to the configured number of events.
+/// The limit of queued bytes, in addition to the configured limit of events.
 const QUEUED_BYTES: usize = 64 << 20;
-/// The most bytes reserved in advance for a batch.
+/// The largest capacity in bytes that is reserved for a batch in advance.
 const LARGE_BATCH: usize = 1 << 20;
 
 /// The queue.
 pub(super) struct EventQueue {
     waiting: Mutex<Waiting>,
-    /// Notified when a batch starts, when one is full, and at the end.
+    /// Notified when a batch starts, when one is full, and when the queue is closed.
     changed: Notify,
-    /// Notified when there is room again, and at the end.
+    /// Notified when there is room again, and when the queue is closed.
     room: Notify,
-    /// The most queued events.
+    /// The largest number of queued events.
     most: usize,
-    /// The most events of a batch.
+    /// The largest number of events in a batch.
     most_of_batch: usize,
     /// The separator after each line.
     between: &'static [u8],
@@ -42,7 +42,7 @@ struct Waiting {
     /// The number of queued events and their bytes.
     events: usize,
     bytes: usize,
-    /// The number of all events so far.
+    /// The number of all events so far, including those that did not fit.
     told: u64,
     is_closed: bool,
 }
@@ -59,30 +59,30 @@ pub(super) struct Batch {
 /// An event of a batch.
 pub(super) struct Queued {
     pub(super) form: QueuedForm,
-    /// Receives true once the request may count the event as written.
+    /// Receives true once the event is written, or false if it is lost.
     pub(super) written: Option<oneshot::Sender<bool>>,
 }
 
 /// The form of a queued event.
 pub(super) enum QueuedForm {
-    /// The next bytes of the lines.
+    /// A line, as the number of its bytes. Lines follow each other in the batch.
     Line(usize),
-    /// An event to be serialized.
+    /// An event that the worker serializes.
     Held(Box<HeldEvent>),
 }
 
 /// An event offered to the queue.
 pub(super) struct Offered {
     pub(super) form: OfferedForm,
-    /// Receives true once the request may count the event as written.
+    /// Receives true once the event is written, or false if it is lost.
     pub(super) written: Option<oneshot::Sender<bool>>,
 }
 
 /// The form of an offered event.
 pub(super) enum OfferedForm {
-    /// A range of the lines that come with it.
+    /// A range of the lines that are offered with the event.
     Line(Range<usize>),
-    /// An event to be serialized, with its approximate size in bytes.
+    /// An event that the worker serializes, with its approximate size in bytes.
     Held(Box<HeldEvent>, usize),
 }
 
@@ -116,7 +116,8 @@ impl EventQueue {
         }
     }
 
-    /// Queues events without waiting, some of them parts of `lines`. Returns the number without room.
+    /// Queues events without waiting; `lines` has the bytes of those that are lines. Returns the number that did not
+    /// fit.
     pub(super) fn offer(&self, lines: &[u8], events: impl IntoIterator<Item = OfferedForm>) -> usize {
         let (mut refused, mut is_news) = (0, false);
         {
@@ -134,7 +135,8 @@ impl EventQueue {
         refused
     }
 
-    /// Queues an event, possibly a part of `lines`, once there is room. Returns false if the queue was closed before.
+    /// Queues an event once there is room; `lines` has its bytes if it is a line. Returns false if the queue is closed
+    /// first.
     pub(super) async fn push(&self, lines: &[u8], mut event: Offered) -> bool {
         self.waiting.lock().told += 1;
         loop {
@@ -156,13 +158,13 @@ impl EventQueue {
         }
     }
 
-    /// Returns true if the worker must be woken, or the event if there is no room.
+    /// Returns true if the worker must be woken. Returns the event if there is no room.
     fn put(&self, waiting: &mut Waiting, lines: &[u8], event: Offered) -> Result<bool, Offered> {
         let bytes = match &event.form {
             OfferedForm::Line(line) => line.len() + self.between.len(),
             OfferedForm::Held(_, weight) => *weight,
         };
-        // An event larger than the limit must wait alone.
+        // An event above the limit is only queued if the queue is empty.
         let has_room = waiting.events == 0 || waiting.bytes + bytes <= QUEUED_BYTES;
         if waiting.events >= self.most || !has_room {
             return Err(event);
@@ -198,7 +200,7 @@ impl EventQueue {
         }
     }
 
-    /// Takes the oldest batch, full or not.
+    /// Takes the oldest batch, whether it is full or not.
     pub(super) fn take(&self) -> Option<Batch> {
         let mut waiting = self.waiting.lock();
         let batch = match waiting.full.pop_front() {
@@ -218,7 +220,7 @@ impl EventQueue {
         Outlook { is_full: !waiting.full.is_empty(), since: waiting.since, is_closed: waiting.is_closed }
     }
 
-    /// Waits until the state may have changed.
+    /// Waits for a change of the state. May return without one.
     pub(super) async fn changed(&self) {
         self.changed.notified().await;
     }
@@ -236,14 +238,14 @@ impl EventQueue {
         self.waiting.lock().events
     }
 
-    /// The number of all events so far, including those without room.
+    /// The number of all events so far, including those that did not fit.
     pub(super) fn told(&self) -> u64 {
         self.waiting.lock().told
     }
 }
 
 impl Waiting {
-    /// Takes the open batch. Reserves the same size for the next.
+    /// Takes the open batch. Reserves the same capacity for the next.
     fn take_open(&mut self) -> Batch {
         self.since = None;
         let lines = Vec::with_capacity(self.open.lines.len().min(LARGE_BATCH));

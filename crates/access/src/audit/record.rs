@@ -1,7 +1,8 @@
-//! The record of one request: the content of its events.
+//! The audit record of one request, with the content of its events.
 //!
-//! Filters add the user, handlers the sent object, authorization and admission their decisions. A caller carries the
-//! record ([`AuditRecord`]). Without auditing it is empty, and nothing is recorded, copied or looked up.
+//! Filters add the user, handlers the sent object, authorization and admission their decisions. The context of a
+//! request holds the record ([`AuditRecord`]). If the request is not audited, the record is empty and its methods do
+//! nothing.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,10 +18,10 @@ use crate::authorize::{Attributes, ResourceAttributes};
 use crate::shared_text::SharedText;
 use crate::user::User;
 
-/// The most bytes of a request's annotations, names included. Further ones are dropped.
+/// The limit of a request's annotations in bytes, including names. Annotations beyond it are dropped.
 const ANNOTATION_BYTES: usize = 64 << 10;
 
-/// A shared handle to a request's record. Clones share it, and the default is empty.
+/// A shared handle to the record of a request. Clones share the record. The default is empty.
 #[derive(Clone, Default)]
 pub struct AuditRecord(Option<Arc<Noting>>);
 
@@ -29,15 +30,15 @@ struct Noting {
     noted: Mutex<Noted>,
 }
 
-/// The record, locked while an event is passed on.
+/// An event that is passed on, with the locked details of its record.
 pub(super) struct Telling<'r> {
     noting: &'r Arc<Noting>,
-    /// `None` for a request that has just arrived, without details.
+    /// The details; `None` at the first stage, when there are none.
     noted: Option<MutexGuard<'r, Noted>>,
     occurred: &'r Occurrence,
 }
 
-/// An event that is serialized later.
+/// An event that the worker serializes later.
 pub(super) struct HeldEvent {
     noting: Arc<Noting>,
     noted: Noted,
@@ -70,8 +71,8 @@ impl AuditRecord {
         self.0.as_ref().is_some_and(|noting| noting.request.audited.has(stage))
     }
 
-    /// Adds an annotation to all later events, such as `authorization.k8s.io/reason`. The first value of a key stays,
-    /// as upstream. Names end in a domain.
+    /// Adds an annotation to all later events, such as `authorization.k8s.io/reason`. Like upstream, the first value of
+    /// a name stays. Names start with a domain.
     pub fn annotate(&self, key: impl Into<Cow<'static, str>>, value: impl Into<SharedText>) {
         let Some(noting) = &self.0 else { return };
         let (key, value) = (key.into(), value.into());
@@ -83,9 +84,9 @@ impl AuditRecord {
         event::put(&mut noted.annotations, key, value);
     }
 
-    /// Records the decision, `allow` or `forbid`, and its reason.
+    /// Records the authorization decision, `allow` or `forbid`, and its reason.
     pub fn decides(&self, decision: &'static str, reason: SharedText) {
-        // A reason beyond the limit is dropped like any annotation.
+        // A reason beyond the size limit is dropped, like other annotations.
         if event::DECISION.len() + decision.len() + event::REASON.len() + reason.len() > ANNOTATION_BYTES {
             return self.annotate(event::DECISION, decision);
         }
@@ -102,7 +103,7 @@ impl AuditRecord {
         }
     }
 
-    /// Records the names in the sent object, where the path lacks them.
+    /// Records names from the sent object that the path does not have.
     pub fn names<'a>(&self, namespace: &'a str, name: &'a str, uid: &'a str, resource_version: &'a str) {
         let Some(noting) = &self.0 else { return };
         let Attributes::Resource(about) = noting.request.attributes() else { return };
@@ -122,7 +123,7 @@ impl AuditRecord {
         }
     }
 
-    /// Records the sent object if the level includes it. `body` runs only then.
+    /// Records the sent object, if the level includes it. `body` is called only then.
     pub fn sent(&self, body: impl FnOnce() -> Body) {
         if self.level() < Level::Request {
             return;
@@ -132,7 +133,7 @@ impl AuditRecord {
         }
     }
 
-    /// The event of a stage; `None` if it is not recorded.
+    /// The event of a stage; `None` if the policy does not record the stage.
     pub(super) fn telling<'r>(&'r self, occurred: &'r Occurrence) -> Option<Telling<'r>> {
         let noting = self.0.as_ref().filter(|_| self.has(occurred.stage))?;
         let noted = (occurred.stage != Stage::RequestReceived).then(|| noting.noted.lock());
@@ -141,7 +142,7 @@ impl AuditRecord {
 }
 
 impl Telling<'_> {
-    /// The event with the common members of its request.
+    /// The event, with the shared members of its request.
     pub(super) fn event<'e>(&'e self, shown: &'e Shown) -> AuditEvent<'e> {
         AuditEvent {
             shown: Some(shown),
@@ -151,17 +152,17 @@ impl Telling<'_> {
         }
     }
 
-    /// The request. All events passed on together belong to it.
+    /// The request of the event. All events that are passed on together have the same one.
     pub(super) fn request(&self) -> &AuditRequest {
         &self.noting.request
     }
 
-    /// Returns true if the event has an object that takes time to serialize.
+    /// Returns true if the event has an object, so that serializing it takes long.
     pub(super) fn is_heavy(&self) -> bool {
         is_heavy(self.noted.as_deref(), self.occurred)
     }
 
-    /// The event for later serialization.
+    /// Copies the event for later serialization.
     pub(super) fn held(&self) -> OfferedForm {
         let noted = self.noted.as_deref().cloned().unwrap_or_default();
         let held = HeldEvent { noting: self.noting.clone(), noted, occurred: self.occurred.clone() };
@@ -175,7 +176,7 @@ fn is_heavy(noted: Option<&Noted>, occurred: &Occurrence) -> bool {
 }
 
 impl HeldEvent {
-    /// Returns true if it has an object that takes time to serialize.
+    /// Returns true if the event has an object, so that serializing it takes long.
     pub(super) fn is_heavy(&self) -> bool {
         is_heavy(Some(&self.noted), &self.occurred)
     }
@@ -207,7 +208,7 @@ mod tests {
         AuditRecord::of(request(level))
     }
 
-    /// The JSON of the request's last event.
+    /// The JSON of the last event of a request.
     fn told(record: &AuditRecord) -> String {
         let occurred = Occurrence { response_object: None, ..occurrence() };
         let OfferedForm::Held(held, _) = record.telling(&occurred).unwrap().held() else { unreachable!() };

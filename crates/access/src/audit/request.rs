@@ -1,6 +1,6 @@
-//! The facts of an audited request that are known when it arrives.
+//! The parts of an audited request that are known when it arrives.
 //!
-//! All texts share one allocation. Every audited request has them, and separate allocations would cost more than
+//! All texts share one allocation. With separate allocations, creating them for every request would cost more than
 //! writing the event.
 
 use std::fmt::Write as _;
@@ -25,13 +25,13 @@ pub struct AuditRequest {
     pub received: SystemTime,
     texts: String,
     ends: [usize; PARTS],
-    /// True for a request for a resource.
+    /// True for a resource request.
     is_for_resource: bool,
-    /// True if no text needs escaping in JSON.
+    /// True if no text needs JSON escapes.
     pub(super) is_plain: bool,
 }
 
-/// The texts in order.
+/// The texts, in the order of their storage.
 #[derive(Clone, Copy)]
 enum Part {
     Id,
@@ -39,7 +39,7 @@ enum Part {
     UserAgent,
     Addresses,
     Verb,
-    /// The path of a request that is for no resource. The next parts belong to resource requests.
+    /// The path of a non-resource request. The parts below belong to resource requests.
     Path,
     Group,
     Version,
@@ -50,12 +50,12 @@ enum Part {
 }
 
 const PARTS: usize = Part::Name as usize + 1;
-/// The length of an address in most requests, in bytes.
+/// The typical length of an address, in bytes.
 const ADDRESS_BYTES: usize = 24;
 
 impl AuditRequest {
-    /// Creates a request with its id, path and query, attributes, user agent and addresses, the client's own first. It
-    /// is not recorded until it is decided.
+    /// Creates a request from its id, path and query, attributes, user agent and addresses. The address of the client
+    /// is first. Nothing is recorded before the policy has decided.
     pub fn new(
         (id, uri): (&str, &str),
         (user_agent, addresses): (&str, &[IpAddr]),
@@ -92,7 +92,7 @@ impl AuditRequest {
         Self { audited, user: None, received, texts, ends, is_for_resource, is_plain }
     }
 
-    /// Adds the policy's decision, and the user if known.
+    /// Adds the policy's decision, and the user if authenticated.
     #[must_use]
     pub fn decided(mut self, audited: Audited, user: Option<Arc<User>>) -> Self {
         (self.audited, self.user) = (audited, user);
@@ -109,7 +109,7 @@ impl AuditRequest {
         self.text(Part::Id)
     }
 
-    /// Path and query as they were sent.
+    /// Path and query, unchanged.
     pub fn uri(&self) -> &str {
         self.text(Part::Uri)
     }
@@ -119,7 +119,7 @@ impl AuditRequest {
         self.text(Part::Verb)
     }
 
-    /// The addresses of client and proxies, the client's own first.
+    /// The addresses of the client and of proxies; the client's is first.
     pub fn addresses(&self) -> impl Iterator<Item = &str> {
         let addresses = self.text(Part::Addresses);
         addresses.split(',').filter(|address| !address.is_empty())
@@ -154,7 +154,7 @@ impl AuditRequest {
     }
 }
 
-/// Appends an address. Nearly all are IPv4, which is written without a formatter.
+/// Appends an address. Most addresses are IPv4, which is written without the slower formatter.
 fn push_address(address: IpAddr, texts: &mut String) {
     let IpAddr::V4(address) = address else {
         return write!(texts, "{address}").expect("memory takes every text");

@@ -1,8 +1,8 @@
-//! The worker of a backend: takes batches from its queue and has them written or sent.
+//! The worker of a backend: takes batches from the queue, and writes or sends them.
 //!
-//! A batch goes out when it is full or its time is over, within the throttle's rate and the sink's concurrency. Events
-//! with objects are serialized here, so that their requests don't wait. The worker ends after the last auditor is
-//! dropped, or soon after the server stops.
+//! A batch is sent when it is full or its time has passed, within the throttle's rate and the sink's concurrency.
+//! Events with objects are serialized by the worker, so that requests do not wait for that. The worker ends after the
+//! last auditor is dropped, or soon after the server stops.
 
 use std::borrow::Cow;
 use std::pin::pin;
@@ -34,25 +34,25 @@ pub trait Sink: Send + Sync + 'static {
     /// The bytes before, between and after the events of a batch.
     fn frame(&self) -> [&'static [u8]; 3];
 
-    /// Appends an event in the sink's format.
+    /// Appends an event in the format of the sink.
     fn write(&self, event: &AuditEvent<'_>, out: &mut Vec<u8>);
 
-    /// Writes or sends a batch. The error is the reason of the loss.
+    /// Writes or sends a batch. The error is the reason why its events are lost.
     fn send(&self, batch: Vec<u8>) -> BoxFuture<'_, Result<(), String>>;
 }
 
 /// The settings of batches.
 #[derive(Clone, Copy, Debug)]
 pub struct Batching {
-    /// The most queued events.
+    /// The largest number of queued events.
     pub buffer: usize,
-    /// The most events of a batch.
+    /// The largest number of events in a batch.
     pub most: usize,
     /// The longest time that a batch waits for more events.
     pub wait: Duration,
     /// The rate limit of batches.
     pub throttle: Option<Throttle>,
-    /// The most batches in flight.
+    /// The largest number of batches in flight.
     pub at_once: usize,
 }
 
@@ -61,16 +61,16 @@ pub struct Batching {
 pub struct Throttle {
     /// Batches per second.
     pub rate: f32,
-    /// The most batches at once after a pause.
+    /// The largest number of batches sent at once after a pause.
     pub burst: usize,
 }
 
 /// The size limits of events and batches.
 #[derive(Clone, Copy, Debug)]
 pub struct Truncation {
-    /// A larger event, in bytes, loses its objects, and is lost if that is not enough.
+    /// The largest event in bytes. A larger event loses its objects, and is lost if that does not suffice.
     pub event: usize,
-    /// A larger batch in bytes is split.
+    /// The largest batch in bytes. A larger batch is split.
     pub batch: usize,
 }
 
@@ -101,7 +101,7 @@ impl AuditWorker {
         Self { queue, batching, forms }
     }
 
-    /// Works until the last auditor is gone. After `stopped` it writes the queued events within [`LAST_TIME`].
+    /// Runs until the last auditor is dropped. After `stopped` it writes the queued events within [`LAST_TIME`].
     pub async fn run(self, stopped: impl Future<Output = ()>) {
         let mut stopped = pin!(stopped);
         let mut sending = FuturesUnordered::new();
@@ -112,7 +112,7 @@ impl AuditWorker {
             if seen.is_closed && seen.is_empty() && sending.is_empty() {
                 break;
             }
-            // No wait at the end.
+            // At the end, batches do not wait for more events.
             let due = if seen.is_closed {
                 (!seen.is_empty()).then_some(now)
             } else {
@@ -141,7 +141,7 @@ impl AuditWorker {
                 }
             }
         }
-        // Dropped sends count their unwritten events as lost.
+        // Dropping a send counts its unwritten events as lost.
         drop(sending);
         while let Some(batch) = self.queue.take() {
             self.forms.lose(batch.events.len(), STOPPED);
@@ -155,10 +155,10 @@ impl AuditWorker {
     }
 }
 
-/// The number of batches that the throttle allows.
+/// The batches that the throttle currently allows.
 struct Allowance {
     throttle: Option<Throttle>,
-    /// The allowance, as of a time.
+    /// The number of allowed batches, and the time of that number.
     allowed: (f64, Instant),
 }
 
@@ -168,14 +168,14 @@ impl Allowance {
         Self { throttle, allowed: (whole(burst), Instant::now()) }
     }
 
-    /// The time when the next batch may go out.
+    /// The time from which the next batch may be sent.
     fn at(&self, now: Instant) -> Instant {
         let Some(throttle) = self.throttle else { return now };
         let missing = 1.0 - self.now(throttle, now);
         if missing <= 0.0 {
             return now;
         }
-        // A rate of 0 or NaN lets no batch out before the end.
+        // With a rate of 0 or NaN no batch is sent before the end.
         let wait = Duration::try_from_secs_f64(missing / f64::from(throttle.rate)).unwrap_or(LONGEST_WAIT);
         now + wait.min(LONGEST_WAIT)
     }
@@ -198,7 +198,7 @@ fn whole(number: usize) -> f64 {
     f64::from(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// Events without a known outcome. When dropped they count as lost, although bytes already handed to the system may
+/// Events whose outcome is unknown. When dropped they count as lost, although bytes that the system already has may
 /// still be written.
 struct Unsettled {
     forms: Forms,
@@ -222,16 +222,17 @@ impl Drop for Unsettled {
 }
 
 impl Forms {
-    /// Counts events that left the queue and are lost.
+    /// Counts events that were taken from the queue and lost.
     pub(super) fn lose(&self, events: usize, why: impl Into<Cow<'static, str>>) {
         self.counts.lose(self.sink.name(), events, why);
     }
 
-    /// Sends a batch. Unwritten events count as lost, even if the future is dropped before or during its run.
+    /// Sends a batch. If the future is dropped, unwritten events count as lost.
     fn send(self, batch: Batch) -> impl Future<Output = ()> + Send {
         let mut unsettled = Unsettled { events: batch.events.len(), forms: self.clone() };
         async move {
-            // Objects may be megabytes in another format, and these threads serve requests.
+            // Converting objects may take long if they are megabytes in another format, and this thread also serves
+            // requests.
             let is_heavy = |queued: &Queued| matches!(&queued.form, QueuedForm::Held(held) if held.is_heavy());
             let framed = if batch.events.iter().any(is_heavy) {
                 let forms = self.clone();
@@ -243,14 +244,14 @@ impl Forms {
                 Ok(batches) => batches,
                 Err(error) => return unsettled.settle(unsettled.events, Some(error.to_string())),
             };
-            // Events too long for a batch are settled already.
+            // Events too long for a batch are already counted.
             unsettled.events = batches.iter().map(|batch| batch.events).sum();
             for batch in batches {
                 let sent = self.sink.send(batch.bytes).await;
                 let is_sent = sent.is_ok();
                 unsettled.settle(batch.events, sent.err());
                 for waiting in batch.waiting {
-                    // The waiting request may have gone away.
+                    // The waiting request may have been cancelled.
                     let _ = waiting.send(is_sent);
                 }
             }
@@ -263,7 +264,7 @@ impl Forms {
         let bound = self.truncation.map_or(usize::MAX, |bounds| bounds.batch);
         let is_line = |queued: &Queued| matches!(queued.form, QueuedForm::Line(_));
         if opening.is_empty() && between == closing && batch.lines.len() <= bound && batch.events.iter().all(is_line) {
-            // The lines are the batch already.
+            // The queued lines already are the batch.
             let (events, lines) = (batch.events.len(), batch.lines);
             let waiting = batch.events.into_iter().filter_map(|queued| queued.written).collect();
             return vec![Framed { bytes: lines, events, waiting }];
@@ -280,7 +281,7 @@ impl Forms {
                 QueuedForm::Held(held) => {
                     written.clear();
                     if !self.write(&held.event(), &mut written) {
-                        // It is counted, and as upstream no request is refused for its size.
+                        // The loss is counted. Like upstream, no request is refused because its event is too large.
                         let _ = told.map(|told| told.send(true));
                         continue;
                     }
@@ -308,8 +309,8 @@ impl Forms {
         batches
     }
 
-    /// Appends an event, without its objects if it is too long. Returns false and appends nothing if it is still too
-    /// long.
+    /// Appends an event, without its objects if it is too long. If it is still too long, returns false and appends
+    /// nothing.
     pub(super) fn write(&self, event: &AuditEvent<'_>, out: &mut Vec<u8>) -> bool {
         let begin = out.len();
         self.sink.write(event, out);
@@ -346,7 +347,7 @@ mod tests {
     use super::super::record::AuditRecord;
     use super::*;
 
-    /// A sink that takes one batch for each permit, and refuses batches on demand.
+    /// A sink that accepts one batch for each permit, and fails on demand.
     struct Taking {
         batches: Mutex<Vec<String>>,
         permits: Semaphore,
@@ -489,7 +490,7 @@ mod tests {
         assert_eq!(lost(&auditor), [("webhook", 6)], "those of the batch under way and those that waited");
     }
 
-    /// A rate of 0 is a valid setting: queued events are written at the end.
+    /// A rate of 0 is a valid setting: queued events are written when the server stops.
     #[tokio::test(start_paused = true)]
     async fn a_rate_of_nothing_keeps_events_until_the_end_and_no_request_that_waits_for_its_event() {
         for rate in [0.0, -1.0, 1e-20, f32::NAN, f32::INFINITY] {

@@ -1,7 +1,7 @@
 //! Name constraints (RFC 5280, section 4.2.1.10): the names that an authority may sign.
 //!
-//! As in Go they apply to alternative names, not to subjects. Constraints on email addresses and URIs can't be checked:
-//! an authority with one may sign no such name.
+//! As in Go they apply to alternative names, not to subjects. Constraints on email addresses and URIs are not
+//! supported: an authority with such a constraint may not sign any email address or URI.
 
 use std::net::IpAddr;
 
@@ -18,7 +18,7 @@ fn subtrees<'l, 'a>(limits: &'l NameConstraints<'a>) -> impl Iterator<Item = &'l
     limits.permitted_subtrees.iter().chain(&limits.excluded_subtrees).flatten()
 }
 
-/// Checks that an authority may sign the names of a certificate below it.
+/// Checks that an authority may sign the names in a certificate below it.
 pub(super) fn check(authority: &Certificate<'_>, certificate: &Certificate<'_>) -> Result<(), PathError> {
     let limits = authority.read.name_constraints().map_err(|_| PathError::Unreadable)?;
     let Some(limits) = limits else { return Ok(()) };
@@ -45,7 +45,7 @@ fn is_same_kind(one: &GeneralName<'_>, other: &GeneralName<'_>) -> bool {
     is_checked(one) && std::mem::discriminant(one) == std::mem::discriminant(other)
 }
 
-/// Returns true if a name is in a subtree; `None` if that can't be checked.
+/// Returns true if a name is within a subtree; `None` if this type of constraint is not supported.
 fn covers(subtree: &GeneralName<'_>, name: &GeneralName<'_>) -> Option<bool> {
     match (subtree, name) {
         (GeneralName::DNSName(subtree), GeneralName::DNSName(name)) => Some(covers_domain(subtree, name)),

@@ -1,6 +1,6 @@
-//! Tests of paths that Go accepts, and of those that it refuses.
+//! Tests of certificate paths that Go accepts or refuses.
 //!
-//! Certificates of version 1 and with unusual algorithms are written byte by byte, since no library makes them.
+//! Certificates of version 1 and with unusual algorithms are encoded here, since no library creates them.
 
 use rcgen::{
     BasicConstraints, CertificateParams, CustomExtension, DnType, ExtendedKeyUsagePurpose, GeneralSubtree, IsCa,
@@ -255,7 +255,7 @@ fn weak_signatures_and_short_keys_are_refused() {
 #[test]
 fn a_client_can_not_have_many_signatures_verified() {
     let root = Signing::new();
-    // Authorities with one name and one key. Each may have signed each other.
+    // Authorities with the same name and key: each could have signed each other.
     let key = || KeyPair::try_from(root.key.serialize_der()).unwrap();
     let ring: Vec<_> = (0..MOST_SENT)
         .map(|_| Signing::root(authority_params("ring"), key()).sign(&authority_params("ring"), &key()))

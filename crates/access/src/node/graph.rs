@@ -1,7 +1,7 @@
-//! The graph of nodes and related objects.
+//! A graph of nodes and the objects related to them.
 //!
-//! Pods lead to nodes. The objects that pods use are counted by node, so a question is one lookup however many pods use
-//! the object. A claim leads to its volume, and a volume to the secrets needed to mount it.
+//! A pod has one node. For each object, the graph counts the pods that use it by node. So a decision is one lookup,
+//! however many pods use the object. A claim has a volume, and a volume has the secrets that are needed to mount it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use keelson_meta::json::Value;
 use super::references;
 use crate::follow::{self, decoded};
 
-/// The source collections of the graph.
+/// The collections that the graph is built from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     Pods,
@@ -22,7 +22,7 @@ pub(super) enum Source {
     Slices,
 }
 
-/// A kind of namespaced object that pods use.
+/// A kind of object that pods use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) enum Used {
     Secret,
@@ -32,16 +32,16 @@ pub(super) enum Used {
     ServiceAccount,
 }
 
-/// `<namespace>/<name>`, or `<name>` without a namespace, as in the cache.
+/// The key in the cache: `<namespace>/<name>`, or `<name>` without a namespace.
 type Key = Arc<str>;
 /// The name of a node.
 type Node = Arc<str>;
 
-/// Objects with their related nodes.
+/// Objects and their related nodes.
 #[derive(Default)]
 pub(super) struct Graph {
     pods: HashMap<Key, Pod>,
-    /// The number of pods that use it, by node.
+    /// The number of pods that use an object, by node.
     used: HashMap<(Used, Key), HashMap<Node, usize>>,
     volumes: HashMap<Key, Volume>,
     /// The volumes that need a secret.
@@ -81,7 +81,7 @@ impl Graph {
         self.volumes.get(name).is_some_and(|volume| self.counts(&(Used::Claim, volume.claim.clone()), node))
     }
 
-    /// Returns true if an attachment or slice names this node.
+    /// Returns true if the attachment or slice names the node.
     pub(super) fn is_of(&self, source: Source, name: &str, node: &str) -> bool {
         let nodes = if source == Source::Slices { &self.slices } else { &self.attachments };
         nodes.get(name).is_some_and(|of| &**of == node)
@@ -164,7 +164,7 @@ impl follow::Index for Graph {
 
     fn put(&mut self, source: Source, entry: &Entry) {
         match source {
-            // An unbound pod need not be read.
+            // A pod that is not bound need not be decoded.
             Source::Pods if entry.field_named("spec.nodeName").is_empty() => self.remove_pod(&entry.key),
             Source::Pods => self.put_pod(&entry.key, &decoded(entry)),
             Source::Volumes => self.put_volume(&entry.key, &decoded(entry)),
@@ -182,8 +182,8 @@ impl follow::Index for Graph {
         }
     }
 
-    /// Returns true if a change of a pod leaves its objects the same, as most writes of its status by kubelets do. Once
-    /// a pod is bound, only resource claims in its status and ephemeral containers add objects.
+    /// Returns true if a change of a pod does not change the objects that it uses. That holds for most status writes of
+    /// kubelets. Once a pod is bound, only resource claims in its status and ephemeral containers can add objects.
     fn is_same(source: Source, before: &Entry, after: &Entry) -> bool {
         let node = |entry: &'_ Entry| entry.field_named("spec.nodeName").to_owned();
         let may_use_more = |entry: &Entry| {

@@ -1,6 +1,6 @@
 //! References of pods and volumes to other objects.
 //!
-//! In a pod's volume a `secretRef` of any source names a secret, and some sources have other fields for it.
+//! A field `secretRef` of any volume source names a secret. Some sources have other fields for secrets.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use keelson_meta::json::Value;
 
 use super::graph::Used;
 
-/// The annotation of mirror pods. They grant their node nothing, since a node could create them.
+/// The annotation of mirror pods. They grant no rights to their node, since a node can create them.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 const CONTAINERS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
@@ -43,7 +43,7 @@ pub(super) fn of_pod(pod: &Object) -> BTreeSet<(Used, String)> {
     }
     for claim in each(&spec["resourceClaims"]) {
         add(Used::ResourceClaim, claim["resourceClaimName"].as_str());
-        // The status has the name of a claim made from a template.
+        // The name of a claim that was created from a template is in the status.
         let statuses = pod.get(&["status", "resourceClaimStatuses"]).unwrap_or(&Value::Null);
         for status in each(statuses).filter(|status| status["name"] == claim["name"]) {
             add(Used::ResourceClaim, status["resourceClaimName"].as_str());
@@ -73,7 +73,7 @@ fn of_volume(pod: &str, volume: &Value, add: &mut impl FnMut(Used, Option<&str>)
     }
 }
 
-/// The secrets that a node needs to mount a volume, with their namespaces, by default the claim's.
+/// The secrets that a node needs to mount a volume, with their namespaces. The default is the namespace of the claim.
 pub(super) fn secrets_of_volume(volume: &Object, claim_namespace: &str) -> Vec<(String, String)> {
     let mut secrets = Vec::new();
     let mut add = |namespace: Option<&str>, name: Option<&str>| {
@@ -83,7 +83,7 @@ pub(super) fn secrets_of_volume(volume: &Object, claim_namespace: &str) -> Vec<(
     let spec = volume.get(&["spec"]).unwrap_or(&Value::Null);
     let azure = &spec["azureFile"];
     add(azure["secretNamespace"].as_str(), azure["secretName"].as_str());
-    // Secrets for controllers only (`controllerPublishSecretRef` and the like) are left out.
+    // Secrets for controllers only (such as `controllerPublishSecretRef`) are omitted.
     let csi = &spec["csi"];
     let of_csi = [&csi["nodePublishSecretRef"], &csi["nodeStageSecretRef"], &csi["nodeExpandSecretRef"]];
     let of_others = spec.as_object().into_iter().flatten().map(|(_, source)| &source["secretRef"]);

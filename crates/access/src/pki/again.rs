@@ -1,8 +1,8 @@
 //! Reloads keys and certificates while a server runs: its own, and those that it trusts.
 //!
-//! Nothing is created here. Missing files keep their known content, and one unusable file keeps all of it, since a
-//! certificate and its key are written one after the other. Only the front proxy authority stays that of the start: it
-//! signs nothing then.
+//! No files are created. For a missing file the loaded content stays. If one file is invalid, all loaded content stays,
+//! since a certificate and its key are written one after the other. The front proxy authority stays that of the start,
+//! because a running server signs nothing with it.
 
 use std::path::{Path, PathBuf};
 
@@ -11,9 +11,9 @@ use super::{
     read_authorities, service_account,
 };
 
-/// The files that are read again.
+/// The files to reload.
 pub(super) struct Files {
-    /// The authority and its key.
+    /// The certificate and key of the authority.
     ca: Option<(PathBuf, PathBuf)>,
     /// The files with service account keys.
     service_account: service_account::Paths,
@@ -34,7 +34,7 @@ impl Files {
                 options,
             ),
             front_proxy_ca: own("front-proxy-ca.crt").filter(|_| is_own_proxy),
-            // A server without a directory generates its certificates.
+            // Without a data directory the server generates its certificates in memory.
             serving: data_dir.and_then(|_| options.serving.clone()).or_else(|| pair("apiserver")),
             front_proxy: options.front_proxy.client.clone().or_else(|| pair(super::FRONT_PROXY_NAME)),
         }
@@ -42,7 +42,7 @@ impl Files {
 }
 
 impl Pki {
-    /// The files of a server with these settings, existing or not.
+    /// The files of a server with these settings, whether they exist or not.
     pub fn files(data_dir: Option<&Path>, options: &PkiOptions) -> Vec<PathBuf> {
         let files = Files::of(data_dir, options);
         let pairs = [files.ca, files.serving, files.front_proxy];
@@ -51,17 +51,17 @@ impl Pki {
         pairs.chain(files.service_account.all()).chain(authorities.into_iter().flatten()).collect()
     }
 
-    /// Reads all files again.
+    /// Reloads all files.
     ///
     /// # Errors
-    /// One of them can't be used.
+    /// A file is invalid.
     pub fn read_again(&self, data_dir: Option<&Path>, options: &PkiOptions) -> Result<Self, PkiError> {
         let files = Files::of(data_dir, options);
         let mut next = self.clone();
         if let Some((certificate, key)) = &files.ca {
             next.read_authority(certificate, key)?;
         }
-        // A missing file changes nothing: tokens of other keys stay valid.
+        // A missing file changes nothing, so that tokens of earlier keys stay valid.
         next.service_account = files.service_account.read_again(&self.service_account)?;
         if let Some(path) = files.front_proxy_ca {
             next.front_proxy.own_ca_pem = bundle(&path, &self.front_proxy.own_ca_pem)?;
@@ -79,7 +79,7 @@ impl Pki {
         Ok(next)
     }
 
-    /// Reads the authority with further trusted ones. Its key must match.
+    /// Reads the authority with further trusted ones. The key must match.
     fn read_authority(&mut self, certificate: &Path, key: &Path) -> Result<(), PkiError> {
         // A missing file changes nothing.
         let (Some(_), Some(key_pem)) = (load(certificate)?, load(key)?) else { return Ok(()) };
@@ -92,7 +92,7 @@ impl Pki {
     }
 }
 
-/// Reads a file of authorities, of which the first must not change.
+/// Reads a file of authorities. The first one must not change.
 fn bundle(path: &Path, known: &str) -> Result<String, PkiError> {
     // A missing file changes nothing.
     let Some(pem) = load(path)? else { return Ok(known.to_owned()) };

@@ -1,6 +1,6 @@
-//! The expiry of a server's certificates, for its log and metrics.
+//! The expiry of a server's certificates, for logs and metrics.
 //!
-//! Nothing is renewed here, and no object is read.
+//! This file renews no certificates and reads no objects.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,14 +9,14 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::{Pki, PkiOptions, issue};
 
-/// The expiry of a certificate, or the earliest of several.
+/// The expiry of one certificate, or the earliest of several.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateEnd {
-    /// The certificate's name: a fixed short one, or the object that holds it.
+    /// The name of the certificate: a fixed short name, or the object that contains it.
     pub name: String,
     /// The expiry.
     pub not_after: SystemTime,
-    /// True if the server renews it.
+    /// True if the server renews the certificate.
     pub is_renewed: bool,
 }
 
@@ -33,7 +33,7 @@ impl Pki {
         };
         let others = self.client_ca_pem.strip_prefix(&self.ca_pem).unwrap_or_default();
         [
-            // The first of several signs. The others belong to a rotation.
+            // The first certificate signs. The others belong to a rotation.
             of("ca", &self.ca_pem, false),
             of("serving", &self.serving.certificate_pem, options.serving.is_none()),
             of("admin", &self.admin.certificate_pem, true),
@@ -47,7 +47,7 @@ impl Pki {
     }
 }
 
-/// The earliest expiry of the certificates in a text; `None` without a readable one.
+/// The earliest expiry of the certificates in a text; `None` if the text has no valid certificate.
 pub fn first_end(pem: &str) -> Option<SystemTime> {
     let end = |block: Pem| {
         let (_, certificate) = X509Certificate::from_der(&block.contents).ok()?;
@@ -56,7 +56,7 @@ pub fn first_end(pem: &str) -> Option<SystemTime> {
     Pem::iter_from_buffer(pem.as_bytes()).filter_map(Result::ok).filter_map(end).min()
 }
 
-/// The latest start of validity of the certificates in a text; `None` without a readable one.
+/// The latest start of validity of the certificates in a text; `None` if the text has no valid certificate.
 pub fn last_begin(pem: &str) -> Option<SystemTime> {
     let begin = |block: Pem| {
         let (_, certificate) = X509Certificate::from_der(&block.contents).ok()?;
@@ -65,7 +65,7 @@ pub fn last_begin(pem: &str) -> Option<SystemTime> {
     Pem::iter_from_buffer(pem.as_bytes()).filter_map(Result::ok).filter_map(begin).max()
 }
 
-/// The certificates that expire within this time, the earliest first.
+/// The certificates that expire within this time, sorted by expiry.
 pub fn ending_within(ends: &[CertificateEnd], time: Duration, now: SystemTime) -> Vec<CertificateEnd> {
     let mut found: Vec<_> = ends.iter().filter(|end| end.not_after < now + time).cloned().collect();
     found.sort_by_key(|end| end.not_after);

@@ -1,7 +1,7 @@
-//! Private files and directories, for the owner alone. A file is written completely or not at all.
+//! Private files and directories, readable only by their owner. A file is written completely or not at all.
 //!
-//! A file is written beside its place and renamed, so a crash leaves the old or the new one. Access by others is
-//! removed.
+//! The content goes to a temporary file, which is then renamed. So a crash leaves the old or the new file. Permissions
+//! of other users are removed.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -13,7 +13,8 @@ const FILE_MODE: u32 = 0o600;
 /// The largest file that is read, in bytes.
 const MOST_BYTES: u64 = 1024 * 1024;
 
-/// Creates a directory and its parents for the owner alone. Closes an existing one to others.
+/// Creates a directory and its parents, accessible only by the owner. Removes permissions of others from an existing
+/// one.
 ///
 /// # Errors
 /// Errors of the file system.
@@ -22,16 +23,16 @@ pub fn ensure_directory(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(DIRECTORY_MODE))
 }
 
-/// The effect of a power failure on a file.
+/// The effect of a power failure on a written file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// None: the old or the new content is there.
+    /// The file has the old or the new content.
     Durable,
-    /// The file may be lost, because it can be made again. Saves a wait for the disk.
+    /// The file may be lost, because it can be created again. Avoids a wait for the disk.
     Replaceable,
 }
 
-/// Writes a file for the owner alone. Readers see the old content or the new, never a part.
+/// Writes a file that only the owner can read. Readers see the old or the new content, never a part.
 ///
 /// # Errors
 /// Errors of the file system.
@@ -39,14 +40,14 @@ pub fn write_private(path: &Path, content: &[u8], durability: Durability) -> io:
     let directory = path.parent().unwrap_or(Path::new("."));
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(".new");
-    // A file left by a crash may have other permissions.
+    // A temporary file of a crashed server may have other permissions.
     match fs::remove_file(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(&temporary)?;
     if let Err(error) = file.write_all(content) {
-        // Leaves nothing behind on a full disk.
+        // Removes the temporary file, for example after a full disk.
         let _ = fs::remove_file(&temporary);
         return Err(error);
     }
@@ -61,10 +62,11 @@ pub fn write_private(path: &Path, content: &[u8], durability: Durability) -> io:
     }
 }
 
-/// Reads a file if it is there. It has to be a regular file: reading a named pipe would wait for a writer for ever.
+/// Reads a file if it exists. It must be a regular file, since reading a named pipe could block forever.
 ///
 /// # Errors
-/// Those of the file system, except that it does not exist. What is no such file, or is larger than [`MOST_BYTES`].
+/// Errors of the file system, except that the file does not exist. Also if it is not a regular file, or is larger than
+/// [`MOST_BYTES`].
 pub fn read_if_exists(path: &Path) -> io::Result<Option<String>> {
     let found = match fs::metadata(path) {
         Ok(found) => found,

@@ -1,7 +1,7 @@
-//! Makes certificates and keys, all ECDSA on P-256: fast to generate at the first start, and accepted by every client.
-//! An operator's authority may have another kind of key.
+//! Creates certificates and keys. All are ECDSA on P-256, which is fast to generate and which every client accepts. An
+//! operator's authority may have another type of key.
 //!
-//! Also holds lifetimes and times of renewal. The names in certificates are in `names`.
+//! This file also has lifetimes and renewal times. The names in certificates are in `names`.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
@@ -22,23 +22,23 @@ use crate::certificate_path::is_signed_by;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The lifetime of an authority.
 const CA_LIFETIME: Duration = DAY.saturating_mul(3650);
-/// The lifetime of other certificates. They are renewed within [`RENEW_BEFORE`] of their end.
+/// The lifetime of other certificates. They are renewed within [`RENEW_BEFORE`] of their expiry.
 const LEAF_LIFETIME: Duration = DAY.saturating_mul(365);
-/// The time before its expiry from which a certificate is replaced.
+/// The remaining lifetime from which a certificate is renewed.
 pub(super) const RENEW_BEFORE: Duration = DAY.saturating_mul(30);
-/// The tolerance for slow clocks of clients.
+/// The tolerance for clients whose clock is slow.
 const CLOCK_SKEW: Duration = Duration::from_secs(5 * 60);
 
 /// A certificate and its key, in PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub struct KeyAndCertificate {
-    /// The certificate; its chain may follow.
+    /// The certificate, optionally followed by its chain.
     pub certificate_pem: String,
     /// The private key.
     pub key_pem: String,
 }
 
-/// Keys must never be logged.
+/// Omits the key, which must never be logged.
 impl std::fmt::Debug for KeyAndCertificate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("KeyAndCertificate").field("certificate_pem", &self.certificate_pem).finish_non_exhaustive()
@@ -59,7 +59,7 @@ pub(super) enum Purpose<'a> {
     },
 }
 
-/// Makes a self-signed certificate authority.
+/// Creates a self-signed certificate authority.
 pub(super) fn authority(
     common_name: &str,
     now: SystemTime,
@@ -70,7 +70,7 @@ pub(super) fn authority(
     Ok(KeyAndCertificate { certificate_pem, key_pem: key.serialize_pem() })
 }
 
-/// Makes a self-signed certificate authority with an existing key.
+/// Creates a self-signed certificate authority with an existing key.
 pub(super) fn authority_of(
     key_pem: String,
     common_name: &str,
@@ -88,7 +88,7 @@ fn self_signed(key: &KeyPair, common_name: &str, now: SystemTime, random: &dyn R
     Ok(params.self_signed(key)?.pem())
 }
 
-/// Makes a certificate signed by `ca`.
+/// Creates a certificate signed by `ca`.
 pub(super) fn leaf(
     ca: &KeyAndCertificate,
     common_name: &str,
@@ -117,13 +117,13 @@ pub(super) fn leaf(
     Ok(KeyAndCertificate { certificate_pem: certificate.pem(), key_pem: key.serialize_pem() })
 }
 
-/// A key pair without a certificate, as (private, public) PEM.
+/// A new key pair without a certificate: private and public key in PEM.
 pub(super) fn signing_key() -> Result<(String, String), PkiError> {
     let key = key()?;
     Ok((key.serialize_pem(), key.public_key_pem()))
 }
 
-/// The public half of a private key.
+/// The public key of a private key.
 pub(super) fn public_key(key_pem: &str) -> Result<String, PkiError> {
     Ok(key_pair(key_pem)?.public_key_pem())
 }
@@ -158,7 +158,7 @@ pub(super) fn is_current(pair: &KeyAndCertificate, ca_pem: &str, names: &[String
         && names.iter().all(|name| known.contains(name))
 }
 
-/// The validity of the first certificate in a text; `None` without a readable one.
+/// The validity period of the first certificate in a text; `None` if it is invalid.
 pub(super) fn validity(pem: &str) -> Option<(SystemTime, SystemTime)> {
     let (_, pem) = parse_x509_pem(pem.as_bytes()).ok()?;
     let (_, certificate) = X509Certificate::from_der(&pem.contents).ok()?;
@@ -172,7 +172,7 @@ pub(super) fn instant(unix_seconds: i64) -> SystemTime {
     if unix_seconds < 0 { SystemTime::UNIX_EPOCH - distance } else { SystemTime::UNIX_EPOCH + distance }
 }
 
-/// A unique name for a new authority, so that clients can report the one that they don't know.
+/// A unique name for a new authority, so that clients can tell authorities apart in errors.
 pub(super) fn authority_name(prefix: &str, random: &dyn Random) -> String {
     format!("{prefix}-{:08x}", random.u64() >> 32)
 }
@@ -202,7 +202,8 @@ fn key() -> Result<KeyPair, PkiError> {
 fn params(common_name: &str, now: SystemTime, lifetime: Duration, random: &dyn Random) -> CertificateParams {
     let mut serial = [0u8; 16];
     random.fill(&mut serial);
-    // RFC 5280 section 4.1.2.2: positive, so the top bit is clear; not zero, so some bit is set.
+    // RFC 5280 section 4.1.2.2: the serial number is positive, so the top bit is clear, and not zero, so one bit is
+    // set.
     serial[0] = (serial[0] & 0x7f) | 0x40;
     let mut params = CertificateParams::default();
     params.serial_number = Some(SerialNumber::from_slice(&serial));

@@ -1,8 +1,8 @@
-//! Detects keys that are missing from a used data directory. They are not silently recreated.
+//! Detects keys that are missing from a used data directory, which the server does not recreate silently.
 //!
-//! Authorities and the token key are written before everything made with them. So if a certificate that they signed or
-//! the administrator's kubeconfig exists, they existed too, and clients rely on them. The server's own leaf
-//! certificates are recreated when missing, since no client relies on one by itself.
+//! Authorities and the token key are written before everything that is created from them. So if a certificate signed by
+//! them or the administrator's kubeconfig exists, they existed too, and clients rely on them. Missing leaf certificates
+//! of the server are recreated, since no client relies on a single one.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,19 +13,19 @@ use rustls::pki_types::pem::PemObject as _;
 
 use super::PkiError;
 
-/// The permission bits for reads by others than the owner.
+/// The permission bits of users other than the owner.
 const OTHERS: u32 = 0o077;
-/// The private keys of a server, in the directory of keys.
+/// The private keys of a server, in the directory `pki`.
 const PRIVATE: [&str; 6] =
     ["ca.key", "sa.key", "front-proxy-ca.key", "front-proxy-client.key", "apiserver.key", "admin.key"];
-/// Files that are written after the authority's key, in the data directory. The note about the store is one, so an emptied `pki/` is
-/// noticed where the kubeconfig is elsewhere.
+/// Files in the data directory that are written after the key of the authority. One of them is the record of the store.
+/// So an emptied `pki/` is detected even if the kubeconfig is elsewhere.
 const OF_AUTHORITY: [&str; 6] =
     ["pki/admin.crt", "pki/admin.key", "pki/apiserver.crt", "pki/apiserver.key", "kubeconfig", "keelson.store"];
-/// Files that are made of the key of the authority of front proxies, in the data directory.
+/// Files in the data directory that are written after the key of the front proxy authority.
 const OF_FRONT_PROXY_AUTHORITY: [&str; 2] = ["pki/front-proxy-client.crt", "pki/front-proxy-client.key"];
 
-/// The keys that a directory must have.
+/// The keys that a data directory must have.
 pub(super) struct Losses {
     authority: Option<PathBuf>,
     front_proxy_authority: Option<PathBuf>,
@@ -39,10 +39,10 @@ impl Losses {
         Self { authority: first(&OF_AUTHORITY), front_proxy_authority: first(&OF_FRONT_PROXY_AUTHORITY), accept }
     }
 
-    /// Refuses to recreate files that others depend on, unless the loss is accepted.
+    /// Refuses to recreate files that others depend on, unless the operator accepts the loss.
     ///
     /// # Errors
-    /// A server has used them.
+    /// A server has used the files.
     pub(super) fn check(&self, missing: &[&Path], is_front_proxy: bool) -> Result<(), PkiError> {
         let witness = if is_front_proxy { &self.front_proxy_authority } else { &self.authority };
         let Some(witness) = witness else { return Ok(()) };
@@ -56,7 +56,7 @@ impl Losses {
         self.authority.is_some()
     }
 
-    /// Refuses a loss, or logs that it is accepted.
+    /// Returns the loss as an error, or logs it if the operator accepts it.
     ///
     /// # Errors
     /// The loss, unless it is accepted.
@@ -72,7 +72,7 @@ impl Losses {
 /// Refuses a truncated file of public keys.
 ///
 /// # Errors
-/// The file.
+/// The file is truncated.
 pub(super) fn check_public_keys(path: &Path, pem: &str) -> Result<(), PkiError> {
     let unusable = |reason: String| PkiError::Unusable { path: path.to_owned(), reason };
     if !pem.contains("-----BEGIN ") {
@@ -82,7 +82,7 @@ pub(super) fn check_public_keys(path: &Path, pem: &str) -> Result<(), PkiError> 
     keys.try_for_each(|key| key.map(drop).map_err(|error| unusable(error.to_string())))
 }
 
-/// Logs a warning for each private key in a data directory that others than its owner may read.
+/// Logs a warning for each private key in a data directory that users other than the owner can read.
 pub(super) fn warn_of_readable_keys(data_dir: &Path) {
     let keys = PRIVATE.iter().map(|name| data_dir.join("pki").join(name));
     for path in keys.chain([data_dir.join("kubeconfig")]) {

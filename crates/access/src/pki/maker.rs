@@ -1,6 +1,6 @@
-//! Loads each pair of files of a data directory, or makes it where nothing is lost with it.
+//! Loads each pair of files of a data directory, or creates it if that loses nothing.
 //!
-//! Nothing is written here. New files wait in [`Unsaved`], in the order in which they must reach the disk.
+//! Nothing is written yet. New files are added to [`Unsaved`], in the order in which they must reach the disk.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::user::MASTERS;
 
-/// Loads or makes each pair of files.
+/// Loads or creates each pair of files.
 pub(super) struct Maker<'a> {
     directory: PathBuf,
     names: Vec<String>,
@@ -57,7 +57,7 @@ impl<'a> Maker<'a> {
                 let missing = PkiError::KeyMissing { key: key.clone(), certificate: certificate.clone() };
                 self.losses.accepting(missing)?;
                 let mut pair = self.new_authority(common_name)?;
-                // Certificates of the lost key stay valid.
+                // Certificates signed by the lost key stay valid.
                 pair.certificate_pem = losses::joined(&pair.certificate_pem, &lost_pem);
                 self.keep_authority((key, certificate), pair)
             }
@@ -68,8 +68,8 @@ impl<'a> Maker<'a> {
                 let Some(key_pem) = key_pem else {
                     return self.keep_authority((key, certificate), self.new_authority(common_name)?);
                 };
-                // A key alone is the result of a crash between the two writes, or given by an operator. It is never
-                // overwritten.
+                // A key without a certificate results from a crash between the two writes, or comes from the operator.
+                // It is never overwritten.
                 let name = issue::authority_name(common_name, self.random);
                 let pair = issue::authority_of(key_pem, &name, self.now, self.random)?;
                 self.keep(certificate, &pair.certificate_pem, Durability::Durable)?;
@@ -83,7 +83,7 @@ impl<'a> Maker<'a> {
         (key, certificate): (PathBuf, PathBuf),
         pair: KeyAndCertificate,
     ) -> Result<KeyAndCertificate, PkiError> {
-        // ORDER: the key first, so that a certificate never exists without it.
+        // ORDER: the key is written first, so that a certificate never exists without its key.
         self.keep(key, &pair.key_pem, Durability::Durable)?;
         self.keep(certificate, &pair.certificate_pem, Durability::Durable)?;
         Ok(pair)
@@ -97,7 +97,7 @@ impl<'a> Maker<'a> {
         self.leaf(ca, "apiserver", SERVING_NAME, &self.names, &issue::Purpose::Server { names: &self.names })
     }
 
-    /// Loads a leaf certificate, or makes it again if anything about it is wrong: no client relies on one by itself.
+    /// Loads a leaf certificate, or creates a new one if anything is wrong with it. No client relies on a single one.
     pub(super) fn leaf(
         &self,
         ca: &KeyAndCertificate,
@@ -149,7 +149,7 @@ impl<'a> Maker<'a> {
             }
             (None, Some(lost_pem)) => {
                 self.losses.accepting(PkiError::KeyMissing { key: private.clone(), certificate: public.clone() })?;
-                // Tokens that the lost key has signed stay valid.
+                // Tokens signed by the lost key stay valid.
                 self.new_service_account((private, public), lost_pem, &keys)
             }
             (None, None) => {
@@ -167,13 +167,13 @@ impl<'a> Maker<'a> {
     ) -> Result<SigningKey, PkiError> {
         let made = SigningKey::made()?;
         self.keep(private, &made.private_pem, Durability::Durable)?;
-        // For programs that verify tokens. The server derives its own from the private key.
+        // The file is for programs that verify tokens. The server derives its public key from the private one.
         self.keep(public, &losses::joined(&made.public_pem, &lost_pem), Durability::Durable)?;
         Ok(SigningKey { also_verified_by: keys.also_verified_by(lost_pem)?, ..made })
     }
 }
 
-/// Adds the path of the file with the unusable key.
+/// Adds the path of the file to the error.
 fn unusable(path: &Path) -> impl FnOnce(PkiError) -> PkiError {
     let path = path.to_owned();
     move |error| PkiError::Unusable { path, reason: error.to_string() }

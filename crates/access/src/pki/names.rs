@@ -1,6 +1,6 @@
 //! The names in the serving certificate.
 //!
-//! A name that no client can request is refused: it is a mistake in a setting that would only show when a client fails.
+//! Invalid names are refused. Otherwise such a mistake in the settings would only show when a client fails.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use rustls::pki_types::DnsName;
 
 use super::{PkiError, PkiOptions};
 
-/// The names of every server.
+/// The names in the serving certificate of every server.
 const DEFAULT_NAMES: [&str; 7] = [
     "localhost",
     "kubernetes",
@@ -19,10 +19,10 @@ const DEFAULT_NAMES: [&str; 7] = [
     "::1",
 ];
 
-/// The default names and the operator's, each once, with addresses in canonical form.
+/// The default names and the operator's, without duplicates, with addresses in canonical form.
 ///
 /// # Errors
-/// One is neither an address nor a DNS name.
+/// A name is neither an address nor a DNS name.
 pub(super) fn of(options: &PkiOptions) -> Result<Vec<String>, PkiError> {
     let mut names: Vec<String> = Vec::new();
     for name in DEFAULT_NAMES.into_iter().chain(options.extra_names.iter().map(String::as_str)) {
@@ -38,7 +38,7 @@ fn normal(name: &str) -> Result<String, PkiError> {
     if let Ok(address) = name.parse::<IpAddr>() {
         return Ok(address.to_string());
     }
-    // A wildcard covers all names one label below (RFC 6125 section 6.4.3).
+    // A wildcard matches one additional label (RFC 6125 section 6.4.3).
     let host = name.strip_prefix("*.").unwrap_or(name);
     if DnsName::try_from(host).is_ok() && !host.ends_with('.') {
         Ok(name.to_owned())

@@ -1,8 +1,8 @@
-//! Renews the certificates that a running server has signed for itself.
+//! Renews the certificates that a server has signed for itself, while it runs.
 //!
-//! Authorities and the operator's certificates stay. A certificate is renewed thirty days before its expiry, or after
-//! two thirds of its life if that is later. Each server subtracts a random time, so that servers started together do
-//! not renew at the same moment.
+//! Authorities and the operator's certificates are not renewed. A certificate is renewed thirty days before its expiry,
+//! or after two thirds of its lifetime if that is later. Each server renews earlier by a random time, so that servers
+//! that were started together do not renew at the same moment.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -17,21 +17,21 @@ use super::{
 use crate::pki::files::Durability;
 use crate::user::MASTERS;
 
-/// The most random time that a server subtracts.
+/// The largest random time by which a server renews earlier.
 const MOST_EARLY: Duration = Duration::from_secs(3 * 24 * 60 * 60);
 
-/// The renewal time of one server.
+/// A random time for one server. It renews certificates earlier by this time.
 #[derive(Clone, Copy, Debug)]
 pub struct RenewalTime {
     early: Duration,
 }
 
-/// New certificates in place of expiring ones.
+/// New certificates that replace expiring ones.
 #[derive(Clone, Debug)]
 pub struct Renewal<P> {
     /// All keys and certificates of the server after the renewal.
     pub pki: P,
-    /// The names of the renewed ones.
+    /// The names of the renewed certificates.
     pub renewed: Vec<&'static str>,
     pairs: Vec<(&'static str, KeyAndCertificate)>,
 }
@@ -42,7 +42,7 @@ impl RenewalTime {
         Self { early: Duration::from_secs(random.u64() % MOST_EARLY.as_secs()) }
     }
 
-    /// The time from which a certificate is renewed; `None` if it can't be parsed.
+    /// The time from which a certificate is renewed; `None` if it cannot be parsed.
     fn renews_from(self, pair: &KeyAndCertificate) -> Option<SystemTime> {
         let (not_before, not_after) = issue::validity(&pair.certificate_pem)?;
         let lifetime = not_after.duration_since(not_before).unwrap_or_default();
@@ -58,7 +58,7 @@ impl Pki {
     /// Renews the certificates that are due; `None` if there are none.
     ///
     /// # Errors
-    /// One can't be made.
+    /// A certificate cannot be created.
     pub fn renewed(
         &self,
         options: &PkiOptions,
@@ -85,7 +85,7 @@ impl ServingPki {
     /// Renews the certificate if it is due.
     ///
     /// # Errors
-    /// It can't be made.
+    /// The certificate cannot be created.
     pub fn renewed(
         &self,
         options: &PkiOptions,
@@ -131,7 +131,7 @@ impl<'r, P: Clone> Renewing<'r, P> {
         Ok(())
     }
 
-    /// Renews a client certificate by its file stem, name and groups, if it is due.
+    /// Renews a client certificate with this file name, user name and groups, if it is due.
     fn client(
         &mut self,
         ca: &KeyAndCertificate,
@@ -158,7 +158,7 @@ impl<'r, P: Clone> Renewing<'r, P> {
         self.renewal.pairs.push((stem, pair));
     }
 
-    /// The renewal; `None` if nothing was renewed.
+    /// The result; `None` if nothing was renewed.
     fn made(self) -> Option<Renewal<P>> {
         (!self.renewal.renewed.is_empty()).then_some(self.renewal)
     }
@@ -168,12 +168,12 @@ impl<P> Renewal<P> {
     /// The files to write to the data directory.
     ///
     /// # Errors
-    /// A file to be replaced can't be read.
+    /// A file to be replaced cannot be read.
     pub fn unsaved(&self, data_dir: &Path) -> Result<Unsaved, PkiError> {
         let keys: PathBuf = data_dir.join("pki");
         let mut unsaved = Unsaved::below(data_dir, &keys);
         for (stem, pair) in &self.pairs {
-            // ORDER: the key first. After a crash between the two files, the next start makes a new pair.
+            // ORDER: the key is written first. After a crash between the two writes, the next start creates a new pair.
             unsaved.keep(keys.join(format!("{stem}.key")), &pair.key_pem, Durability::Replaceable)?;
             unsaved.keep(keys.join(format!("{stem}.crt")), &pair.certificate_pem, Durability::Replaceable)?;
         }

@@ -1,7 +1,7 @@
-//! The keys of service account tokens: one signs, and others are accepted too.
+//! The keys of service account tokens: one key signs, and further keys are accepted.
 //!
-//! They are `sa.key` and `sa.pub` of the data directory, or files of the operator, as kubeadm has. The keys of `sa.pub`
-//! count in both cases, so a server may move from its own key to another and back.
+//! The keys are in `sa.key` and `sa.pub` of the data directory, or in files of the operator, as with kubeadm. The keys
+//! in `sa.pub` are always accepted. So an operator can replace the server's own key, and return to it.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ pub struct TokenKeyFiles {
 
 /// The files with the keys of a server.
 pub(super) struct Paths {
-    /// The private key, with true for the operator's, which must exist.
+    /// The private key. The flag is true if it is the operator's, which must exist.
     private: Option<(PathBuf, bool)>,
     /// Further accepted keys in the data directory.
     own_public: Option<PathBuf>,
@@ -26,7 +26,7 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    /// The files of a directory of keys, and of the operator.
+    /// The files in the directory of keys, and those of the operator.
     pub(super) fn of(keys: Option<&Path>, options: &PkiOptions) -> Self {
         let TokenKeyFiles { signing, verifying } = options.service_account.clone();
         let own = |name: &str| keys.map(|keys| keys.join(name));
@@ -34,13 +34,13 @@ impl Paths {
         Self { private, own_public: own("sa.pub"), verifying }
     }
 
-    /// All of them.
+    /// All these files.
     pub(super) fn all(self) -> impl Iterator<Item = PathBuf> {
         let private = self.private.map(|(path, _)| path);
         private.into_iter().chain(self.own_public).chain(self.verifying)
     }
 
-    /// The keys that are accepted beside the signing one: these of the data directory, and the operator's.
+    /// The accepted keys besides the signing key: `own` from the data directory, and the operator's.
     pub(super) fn also_verified_by(&self, own: String) -> Result<String, PkiError> {
         let mut pem = own;
         for path in &self.verifying {
@@ -50,14 +50,14 @@ impl Paths {
         Ok(pem)
     }
 
-    /// Reads all keys where the operator names the signing one.
+    /// Reads all keys, if the operator gives the signing key.
     pub(super) fn read_given(&self) -> Result<Option<SigningKey>, PkiError> {
         let Some((path, true)) = &self.private else { return Ok(None) };
         let own = self.own_public_pem()?.unwrap_or_default();
         SigningKey::read(read(path)?, self.also_verified_by(own)?).map(Some)
     }
 
-    /// Reads all keys again. A missing or empty file of the data directory changes nothing.
+    /// Reloads all keys. A missing or empty file of the data directory changes nothing.
     pub(super) fn read_again(&self, known: &SigningKey) -> Result<SigningKey, PkiError> {
         let private_pem = match &self.private {
             Some((path, true)) => Some(read(path)?),
@@ -76,7 +76,7 @@ impl Paths {
     }
 }
 
-/// The public keys in a file; `None` where it is missing or empty.
+/// The public keys in a file; `None` if it is missing or empty.
 pub(super) fn load_public(path: &Path) -> Result<Option<String>, PkiError> {
     Ok(load(path)?.filter(|pem| !pem.trim().is_empty()))
 }

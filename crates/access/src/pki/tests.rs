@@ -1,6 +1,6 @@
-//! Tests of keys and certificates: kept over starts, made again, and given by operators.
+//! Tests of keys and certificates: kept over restarts, recreated, and given by operators.
 //!
-//! Each test has a data directory and a clock of its own.
+//! Each test has its own data directory and clock.
 
 mod lost;
 

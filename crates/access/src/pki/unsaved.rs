@@ -1,7 +1,7 @@
 //! Key and certificate files as one transaction: written when a start succeeds, and removed again when it fails.
 //!
-//! A refused start leaves nothing behind, however late it is refused. Of servers that create keys in one directory at
-//! the same moment the first keeps its own: under a lock, each checks that the files are as it found them.
+//! A failed start leaves no files behind, however late it fails. If servers create keys in one directory at the same
+//! moment, the first one succeeds: under a lock, each checks that the files are unchanged since it read them.
 
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 use super::files::{self, Durability};
 use super::{PkiError, file_error, load, write};
 
-/// Files that are not written yet.
+/// Files that are not yet written.
 #[derive(Default)]
 #[must_use = "keys that are not saved are lost with the process"]
 pub struct Unsaved {
-    /// The data directory and its directory of keys; empty where nothing is kept.
+    /// The data directory and its directory of keys; empty for servers in memory.
     directories: Vec<PathBuf>,
-    /// In the order of writing.
+    /// The files in the order of writing.
     files: Vec<Made>,
 }
 
@@ -25,11 +25,11 @@ struct Made {
     path: PathBuf,
     content: String,
     durability: Durability,
-    /// The content that it replaces.
+    /// The content that the new one replaces.
     before: Option<String>,
 }
 
-/// Written files, until it is certain that the server keeps running.
+/// The written files. They can be removed until the start has succeeded.
 #[derive(Default)]
 #[must_use = "of a start that is refused nothing is to be left"]
 pub struct Saved {
@@ -51,10 +51,10 @@ impl Unsaved {
         Ok(())
     }
 
-    /// Adds a file that can be made again, unless it has the same content already.
+    /// Adds a file that can be recreated, unless it already has this content.
     ///
     /// # Errors
-    /// The existing file can't be read.
+    /// The existing file cannot be read.
     pub fn keep_note(&mut self, path: PathBuf, content: &str) -> Result<(), PkiError> {
         if load(&path)?.as_deref() == Some(content) {
             return Ok(());
@@ -65,7 +65,8 @@ impl Unsaved {
     /// Writes the files.
     ///
     /// # Errors
-    /// A directory or file can't be made, or another server has made keys meanwhile. Nothing is left behind then.
+    /// A directory or file cannot be created, or another server has created keys meanwhile. Nothing is left behind
+    /// then.
     pub fn save(self) -> Result<Saved, PkiError> {
         let mut saved = Saved::default();
         match self.write(&mut saved) {
@@ -82,7 +83,7 @@ impl Unsaved {
         self.files.iter().any(|made| made.durability == Durability::Durable && made.before.is_none())
     }
 
-    /// Sorts keys before everything made with them.
+    /// Sorts keys before the files that are created from them.
     fn sort(&mut self) {
         self.files.sort_by_key(|made| made.durability == Durability::Replaceable);
     }
@@ -96,7 +97,7 @@ impl Unsaved {
     }
 
     fn write(mut self, saved: &mut Saved) -> Result<(), PkiError> {
-        // ORDER: a certificate without its authority would count as a sign of a loss.
+        // ORDER: keys come first. A certificate without its authority would look like a lost key.
         self.sort();
         for directory in self.directories.iter().filter(|directory| !directory.exists()) {
             saved.directories.push(directory.clone());
@@ -104,7 +105,8 @@ impl Unsaved {
         for directory in &self.directories {
             files::ensure_directory(directory).map_err(|source| file_error(directory, source))?;
         }
-        // ORDER: the lock excludes other writers from the check to the last file.
+        // ORDER: the lock is held from the check until the last file is written, so that no other server writes in
+        // between.
         let _lock = self.directories.last().map(|keys| lock(keys)).transpose()?;
         for Made { path, before, .. } in self.files.iter().filter(|made| made.durability == Durability::Durable) {
             if load(path)? != *before {
@@ -114,7 +116,7 @@ impl Unsaved {
         for made in self.files {
             match write(&made.path, &made.content, made.durability) {
                 Ok(()) => saved.files.push(made),
-                // A server must be able to start on a full disk, so that objects can be deleted.
+                // A server must be able to start with a full disk, so that objects can be deleted.
                 Err(PkiError::File { path, source })
                     if made.durability == Durability::Replaceable && source.kind() == ErrorKind::StorageFull =>
                 {
@@ -128,7 +130,7 @@ impl Unsaved {
 }
 
 impl Saved {
-    /// Removes the written files and restores replaced ones.
+    /// Removes the new files and restores the replaced ones.
     pub fn take_back(self) {
         for Made { path, content, durability, before } in self.files.into_iter().rev() {
             let undone = match (load(&path), before) {
@@ -141,8 +143,8 @@ impl Saved {
                 tracing::warn!(%error, "a file of a server that does not start is left behind");
             }
         }
-        // ORDER: under the lock, so that no other server is about to write into the directories. Directories with files
-        // stay.
+        // ORDER: the lock is held, so that no other server starts to write into the directories. Directories that are
+        // not empty stay.
         if let Some(Ok(_lock)) = self.directories.last().map(|last| lock(last)) {
             for directory in self.directories.iter().rev() {
                 let _ = fs::remove_dir(directory);
@@ -151,7 +153,7 @@ impl Saved {
     }
 }
 
-/// Locks the directory of keys against other servers. On file systems without locks it has no effect.
+/// Locks the directory of keys against other servers. Has no effect on file systems without locks.
 fn lock(keys: &Path) -> Result<File, PkiError> {
     let opened = File::open(keys).map_err(|source| file_error(keys, source))?;
     match opened.try_lock() {

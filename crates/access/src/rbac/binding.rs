@@ -1,6 +1,6 @@
 //! A binding: its role and its subjects.
 //!
-//! Bound roles need not exist. The messages about missing ones are here too, in upstream's words.
+//! Bound roles need not exist. This file has upstream's messages about missing roles.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -10,21 +10,21 @@ use keelson_meta::Object;
 use keelson_meta::go_format::quote;
 use keelson_meta::json::Value;
 
-/// The most faults that a text tells of.
+/// The largest number of faults in one message.
 const MOST_FAULTS: usize = 100;
 
-/// A role that is bound.
+/// A reference to a role.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RoleRef {
     /// True for a cluster role, false for a role of the binding's namespace.
     pub is_cluster_role: bool,
-    /// Its name.
+    /// The name of the role.
     pub name: String,
 }
 
 /// A binding of users, groups and service accounts to a role.
 pub(super) struct Binding {
-    /// `<namespace>/<name>`, or `<name>` of a cluster role binding.
+    /// `<namespace>/<name>`, or `<name>` for a cluster role binding.
     pub(super) key: Arc<str>,
     pub(super) role: RoleRef,
     /// The key of the role, from [`RoleRef::key`].
@@ -32,7 +32,7 @@ pub(super) struct Binding {
     pub(super) subjects: Vec<Subject>,
 }
 
-/// Whom a binding binds.
+/// A subject of a binding.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Subject {
     User(Box<str>),
@@ -47,12 +47,12 @@ impl RoleRef {
         Self { is_cluster_role: text("kind") == "ClusterRole", name: text("name").to_owned() }
     }
 
-    /// The plural name of its resource.
+    /// The plural name of the role's resource.
     pub fn plural(&self) -> &'static str {
         if self.is_cluster_role { "clusterroles" } else { "roles" }
     }
 
-    /// The role's key in the cache, for a binding in a namespace or a cluster role binding.
+    /// The key of the role in the cache. `namespace` is that of the binding; `None` for a cluster role binding.
     pub fn key(&self, namespace: Option<&str>) -> Cow<'_, str> {
         match namespace {
             Some(namespace) if !self.is_cluster_role => Cow::Owned(format!("{namespace}/{}", self.name)),
@@ -60,19 +60,19 @@ impl RoleRef {
         }
     }
 
-    /// The message of a missing role after a read from the store.
+    /// The message about a missing role that was read from the store.
     pub(super) fn not_found(&self) -> String {
         format!("{}.rbac.authorization.k8s.io {} not found", self.plural(), quote(&self.name))
     }
 
-    /// The message of a missing role from an authorizer.
+    /// The message about a missing role in a decision.
     pub(super) fn not_found_by_authorizer(&self) -> String {
         let singular = if self.is_cluster_role { "clusterrole" } else { "role" };
         format!("{singular}.rbac.authorization.k8s.io {} not found", quote(&self.name))
     }
 }
 
-/// Several faults as one text, as upstream writes them, each once; `None` where there is none. The first hundred are told.
+/// Joins the first hundred faults in upstream's form, without duplicates; `None` if there are none.
 pub(super) fn aggregated(faults: impl Iterator<Item = String>) -> Option<String> {
     let mut texts: Vec<String> = Vec::new();
     for fault in faults {
@@ -92,11 +92,12 @@ pub(super) fn aggregated(faults: impl Iterator<Item = String>) -> Option<String>
 }
 
 impl Binding {
-    /// The binding in an object, for a namespace or everywhere.
+    /// Parses a binding of a namespace, or a cluster role binding.
     pub(super) fn of(key: &Arc<str>, namespace: Option<&str>, object: &Object) -> Self {
         let subjects = object.get(&["subjects"]).and_then(Value::as_array).into_iter().flatten();
         let mut seen = HashSet::new();
-        // A subject that is stated again gives nothing more, and a binding of thousands would be sorted in as often.
+        // A repeated subject has no effect. Without this, a binding with thousands of them would be added thousands of
+        // times.
         let subjects = subjects.filter_map(|subject| Subject::of(subject, namespace));
         let subjects = subjects.filter(|subject| seen.insert(subject.clone())).collect();
         let role = RoleRef::of(object);
@@ -105,8 +106,8 @@ impl Binding {
 }
 
 impl Subject {
-    /// Parses a subject; `None` for an unknown kind, and for a service account without a namespace. Within a namespaced
-    /// binding, the namespace defaults to the binding's.
+    /// Parses a subject. Returns `None` for an unknown kind, and for a service account without a namespace. The
+    /// namespace defaults to that of the binding.
     fn of(subject: &Value, namespace: Option<&str>) -> Option<Self> {
         let text = |field: &str| subject.get(field).and_then(Value::as_str).filter(|text| !text.is_empty());
         let name = text("name").unwrap_or_default().into();
@@ -118,7 +119,7 @@ impl Subject {
         }
     }
 
-    /// The user or group name of the subject.
+    /// The name of the user or group.
     pub(super) fn user_or_group(&self) -> Cow<'_, str> {
         match self {
             Self::User(name) | Self::Group(name) => Cow::Borrowed(name),

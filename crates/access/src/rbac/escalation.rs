@@ -1,7 +1,7 @@
-//! Escalation: rights that a user would grant without holding them.
+//! Privilege escalation: finds rights that a user would grant without having them.
 //!
-//! Upstream's rule: the author of a role must hold all its rights, and the author of a binding all rights of its role,
-//! unless the author may `escalate` or `bind`. The refusal lists each missing right.
+//! Upstream's rule: the author of a role must have all its rights, and the author of a binding must have all rights of
+//! the role. Authors with the verb `escalate` or `bind` are exempt. The refusal lists each missing right.
 
 use std::borrow::Borrow;
 use std::collections::hash_map::Entry;
@@ -16,18 +16,19 @@ use crate::rbac::texts::{RuleSet, Texts};
 use crate::rbac::{HeldRules, RoleRef};
 use crate::user::User;
 
-/// The most rights, one verb each, in rules that no single held rule covers.
+/// The largest number of rights, each with one verb, in rules that no single held rule covers.
 const MOST_RIGHTS: usize = 1 << 20;
-/// The most comparisons of a text with a held rule for that.
+/// The largest number of comparisons between a string and a held rule.
 const MOST_COMPARISONS: usize = 1 << 26;
-/// How many texts a held rule for everything may have, and how many of these rules are compared text by text with each rule.
+/// The largest number of strings in a rule that counts as plain, and the number of plain rules that are compared with
+/// each wanted rule directly.
 const PLAIN_TEXTS: usize = 16;
 const MOST_PLAIN: usize = 16;
-/// How many of the missing rights are told, each with its verbs, and of how many bytes of texts.
+/// The largest number of missing rights in a message, each with all its verbs, and their largest size in bytes.
 const MOST_TOLD: usize = 1000;
 const MOST_TOLD_BYTES: usize = 256 << 10;
 
-/// Rights that a user would grant without holding them.
+/// The rights that a user would grant without having them.
 #[derive(Debug)]
 pub struct Missing<'h> {
     user: &'h User,
@@ -43,11 +44,11 @@ enum Found {
     TooMany,
 }
 
-/// The rights of these rules that a user with the held ones lacks; `None` if there are none.
+/// The rights in `wanted` that the user does not have by the rules `held`; `None` if there are none.
 ///
-/// Cost: that of their texts, and a few nanoseconds for each comparison of a text with a held rule and for each right that they state.
-/// Rules that need more than [`MOST_COMPARISONS`] or state more than [`MOST_RIGHTS`] are said to be missing, unless they are stated in
-/// the same way by a held rule or allowed by one for everything.
+/// Cost: proportional to the strings, plus a few nanoseconds for each comparison with a held rule and for each right.
+/// If `wanted` needs more than [`MOST_COMPARISONS`] or has more than [`MOST_RIGHTS`], its rules count as missing. Rules
+/// that equal a held rule, or that a held rule for everything covers, are not counted.
 pub fn missing_rights<'h>(user: &'h User, held: &'h HeldRules, wanted: &[PolicyRule]) -> Option<Missing<'h>> {
     let missing = |found| Some(Missing { user, found, unresolved: &held.missing });
     let rules: HashSet<&PolicyRule> = held.rules.iter().map(|rule| &**rule).collect();
@@ -68,7 +69,8 @@ pub fn missing_rights<'h>(user: &'h User, held: &'h HeldRules, wanted: &[PolicyR
     if told.rights.is_empty() { None } else { missing(Found::Rights(told.rights, !told_all)) }
 }
 
-/// Returns true for a rule of few texts that allows any verb on any resource or any path, as those of `cluster-admin`.
+/// Returns true for a rule with few strings that allows all verbs on all resources or paths, like those of
+/// `cluster-admin`.
 fn is_plain(rule: &PolicyRule) -> bool {
     let any = |texts: &[String]| texts.iter().any(|text| text == ALL);
     let texts = [&rule.verbs, &rule.api_groups, &rule.resources, &rule.resource_names, &rule.non_resource_urls];
@@ -78,7 +80,7 @@ fn is_plain(rule: &PolicyRule) -> bool {
         && (of_resources || any(&rule.non_resource_urls))
 }
 
-/// The rights that rules give and held ones do not, each as a rule with one verb on one resource or path.
+/// The rights in `wanted` that no rule in `held` covers, each as a rule with one verb on one resource or path.
 pub fn rights_beyond<R: Borrow<PolicyRule>>(held: &[R], wanted: &[PolicyRule]) -> Vec<PolicyRule> {
     let index = HeldIndex::of(held);
     let mut rights = Vec::new();
@@ -91,12 +93,12 @@ pub fn rights_beyond<R: Borrow<PolicyRule>>(held: &[R], wanted: &[PolicyRule]) -
     rights
 }
 
-/// The number of comparisons of a text of these rules with a held rule, at the most.
+/// The largest number of comparisons between a string of `wanted` and a held rule.
 fn comparisons(wanted: &[&PolicyRule], held: &HashSet<&PolicyRule>) -> usize {
     let (mut texts, mut paths) = (0usize, 0usize);
     for rule in wanted {
         let fields = [&rule.verbs, &rule.api_groups, &rule.resources, &rule.resource_names];
-        // A rule of a role has one field of its own for names that it does not state.
+        // A rule without resource names counts as one string for that field.
         texts = texts.saturating_add(fields.into_iter().map(Vec::len).sum::<usize>() + 1);
         paths = paths.saturating_add(rule.non_resource_urls.len());
     }
@@ -105,7 +107,7 @@ fn comparisons(wanted: &[&PolicyRule], held: &HashSet<&PolicyRule>) -> usize {
     texts.saturating_mul(held.len()).saturating_add(on_paths)
 }
 
-/// The number of rights with one verb that these rules state.
+/// The number of rights, each with one verb, in these rules.
 fn rights(wanted: &[&PolicyRule]) -> usize {
     let of_rule = |rule: &&PolicyRule| {
         let lengths = [&rule.api_groups, &rule.resources].map(Vec::len);
@@ -115,7 +117,7 @@ fn rights(wanted: &[&PolicyRule]) -> usize {
     wanted.iter().map(of_rule).fold(0, usize::saturating_add)
 }
 
-/// One verb on one resource, for all names or one, or on a path.
+/// A verb on a resource (all objects, or one name), or on a path.
 #[derive(Clone, Copy)]
 enum Right<'r> {
     Resource { verb: &'r str, group: &'r str, resource: &'r str, name: Option<&'r str> },
@@ -149,10 +151,10 @@ impl Right<'_> {
     }
 }
 
-/// A resource of a group, with the name of an object.
+/// The group, the resource and the name of an object.
 type Named<'r> = (&'r str, &'r str, Option<&'r str>);
 
-/// Missing rights, grouped by resource with their verbs. Rights on paths are not grouped.
+/// Missing rights. Rights on the same resource are one entry with several verbs. Rights on paths are not grouped.
 #[derive(Default)]
 struct Told<'r> {
     rights: Vec<PolicyRule>,
@@ -161,7 +163,7 @@ struct Told<'r> {
 }
 
 impl<'r> Told<'r> {
-    /// Adds a right. Breaks after the last one that fits.
+    /// Adds a right. Breaks once the size limit is reached.
     fn add(&mut self, right: Right<'r>) -> ControlFlow<()> {
         // At least one is listed.
         if self.bytes > MOST_TOLD_BYTES {
@@ -187,14 +189,14 @@ impl<'r> Told<'r> {
     }
 }
 
-/// The held rules by the texts in them, so that a right costs no comparison of texts.
+/// The held rules, indexed by their strings, so that checking a right compares no strings.
 struct HeldIndex<'h> {
     rules: Vec<&'h PolicyRule>,
     verbs: Texts<&'h str>,
     groups: Texts<&'h str>,
     resources: Texts<&'h str>,
     names: Texts<&'h str>,
-    /// Those that hold for all names.
+    /// The held rules without resource names.
     unnamed: RuleSet,
 }
 
@@ -217,7 +219,7 @@ impl<'h> HeldIndex<'h> {
         }
     }
 
-    /// Passes each right of a rule that no held rule covers to `tell`, until that breaks.
+    /// Calls `tell` for each right of `wanted` that no held rule covers, until it breaks.
     fn each_missing<'r>(
         &self,
         wanted: &'r PolicyRule,
@@ -249,7 +251,8 @@ impl<'h> HeldIndex<'h> {
         ControlFlow::Continue(())
     }
 
-    /// Returns true if one of the rules allows everything that a rule allows. Cost: for each of its texts a walk over the held rules.
+    /// Returns true if one held rule covers the whole rule. Cost: one pass over the held rules for each string of
+    /// `wanted`.
     fn covers(&self, wanted: &PolicyRule) -> bool {
         let held = self.rules.len();
         let verbs = wanted.verbs.iter().map(|verb| self.verbs.having(held, &[verb, ALL]));
@@ -289,7 +292,7 @@ impl<'h> HeldIndex<'h> {
     }
 }
 
-/// The text is kube-apiserver's.
+/// The message is kube-apiserver's.
 impl fmt::Display for Missing<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let lines: Vec<String> = match &self.found {
@@ -355,7 +358,7 @@ mod tests {
         assert!(text.len() < 3 * MOST_TOLD_BYTES && text.ends_with("\nand more"), "{}", text.len());
     }
 
-    /// Rules as a role of 16,000 has them, which differ in names alone.
+    /// 16,000 rules that differ only in a name, as in a large role.
     fn many(start: &str) -> Vec<PolicyRule> {
         let one = |number: usize| PolicyRule { resource_names: vec![format!("{start}{number}")], ..rule(2, 1, 1, 0) };
         (0..16_000).map(one).collect()
@@ -366,14 +369,14 @@ mod tests {
         let begun = std::time::Instant::now();
         let held = many("n");
         assert_eq!(told(&held, &held), None, "a user gives what it has");
-        // A cover is found without a comparison of texts.
+        // A covering rule is found without comparing strings.
         let parts: Vec<_> =
             held.iter().take(500).map(|rule| PolicyRule { verbs: vec!["v1".to_owned()], ..rule.clone() }).collect();
         assert_eq!(told(&held, &parts), None);
         let text = told(&held, &many("m")).unwrap();
         assert!(text.contains("which are not compared one by one"), "{text}");
         assert_eq!(told(&PolicyRule::everything(), &many("m")), None);
-        // One rule of many texts each: comparing each with each would take minutes.
+        // One rule with many strings on each side. Comparing all pairs would take minutes.
         let (one, other) =
             (rule(40_000, 1, 1, 0), PolicyRule { api_groups: vec!["h".to_owned()], ..rule(40_000, 1, 1, 0) });
         assert!(told(&[one], &[other]).is_some());

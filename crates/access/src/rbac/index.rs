@@ -1,7 +1,7 @@
-//! Roles by name, and bindings by subject.
+//! Indexes roles by name and bindings by subject.
 //!
-//! A decision looks up the bindings of the user and of each of its groups, those that count everywhere and those of the namespace, so
-//! it costs what these bind, however many others there are. A role that several of them bind is looked at once.
+//! A decision looks up the bindings of the user and of each of its groups: the cluster-wide ones and those of the
+//! namespace. So its cost depends on these bindings only. A role that several of them bind is checked once.
 
 use std::sync::{Arc, OnceLock};
 
@@ -26,10 +26,10 @@ pub(super) enum Kind {
     RoleBinding,
 }
 
-/// `<namespace>/<name>`, or `<name>` of what has no namespace, as in the cache.
+/// The key in the cache: `<namespace>/<name>`, or `<name>` for cluster-scoped objects.
 type Key = Arc<str>;
 
-/// A large role that has to be read before a question about it can be answered.
+/// A large role that must be decoded before the decision.
 #[derive(Clone)]
 pub(super) struct Unread(pub(super) Arc<Role>);
 
@@ -39,11 +39,11 @@ pub(super) struct Index {
     cluster_roles: HashMap<Key, Arc<Role>>,
     roles: HashMap<Key, Arc<Role>>,
     everywhere: Bindings,
-    /// By namespace.
+    /// The bindings in namespaces, by namespace.
     within: HashMap<Box<str>, Bindings>,
 }
 
-/// The bindings of one scope.
+/// The bindings of a namespace, or the cluster-wide ones.
 #[derive(Default)]
 struct Bindings {
     known: HashMap<Key, Arc<Binding>>,
@@ -51,12 +51,12 @@ struct Bindings {
     groups: HashMap<Box<str>, Vec<Bound>>,
 }
 
-/// A binding, with the subject that matched.
+/// A binding, with the subject for which it is in the index.
 #[derive(Clone)]
 struct Bound {
     binding: Arc<Binding>,
     subject: usize,
-    /// The reason text, after the first use.
+    /// The text of the reason, built at its first use.
     reason: OnceLock<Arc<str>>,
 }
 
@@ -107,7 +107,7 @@ impl Index {
         }
     }
 
-    /// Forgets an object.
+    /// Removes an object.
     fn remove(&mut self, kind: Kind, key: &str) {
         match kind {
             Kind::ClusterRole => drop(self.cluster_roles.remove(key)),
@@ -125,13 +125,13 @@ impl Index {
         }
     }
 
-    /// Decides about a request. Cluster-wide rules come before those of the namespace.
+    /// Decides about a request. Cluster-wide bindings come before those of the namespace.
     ///
-    /// Cost: two hash look-ups for the user and for each of its groups, one for each binding of them, and for each rule of their roles a
-    /// comparison of bits, or a few nanoseconds in a large role.
+    /// Cost: two hash lookups for the user and for each of its groups, and one for each of their bindings. Each rule of
+    /// the bound roles costs a comparison of bits, or a few nanoseconds in a large role.
     ///
     /// # Errors
-    /// A large role has to be read first.
+    /// A large role must be decoded first.
     pub(super) fn decide(&self, user: &User, attributes: &Attributes<'_>) -> Result<Verdict, Unread> {
         let (mut missing, request) = (Vec::new(), Sieve::of_request(attributes));
         let mut denying = Distinct::default();
@@ -154,15 +154,15 @@ impl Index {
         Ok(Verdict { decision: Decision::NoOpinion, reason: reason.into() })
     }
 
-    /// The rules that a user has in a namespace, or everywhere. Those of a role that is bound more than once are told once.
+    /// The rules of a user in a namespace, or cluster-wide. A role that is bound more than once is listed once.
     ///
     /// # Errors
-    /// A large role has to be read first.
+    /// A large role must be decoded first.
     pub(super) fn rules_of(&self, user: &User, namespace: Option<&str>) -> Result<HeldRules, Unread> {
         let mut held = HeldRules::default();
         let (mut bindings, mut roles) = (HashSet::new(), Distinct::default());
         for (bound, namespace) in self.bound(user, namespace) {
-            // Who is bound as a user and as a member of a group has the rules once.
+            // A user that is bound both by name and by group gets the rules once.
             if !bindings.insert(Arc::as_ptr(&bound.binding)) {
                 continue;
             }
@@ -178,7 +178,7 @@ impl Index {
         Ok(held)
     }
 
-    /// The bindings of a user, cluster-wide and in a namespace, with the namespace of the latter.
+    /// The bindings of a user: cluster-wide ones, and those of a namespace with its name.
     fn bound<'i>(
         &'i self,
         user: &'i User,
@@ -238,13 +238,13 @@ impl Bindings {
 }
 
 impl Bound {
-    /// The reason text for the binding's namespace, the only one that it is used with, in kube-apiserver's words. Built
-    /// once, since that takes longer than the decision.
+    /// The text of the reason, in kube-apiserver's form. A binding is always used with the same namespace. The text is
+    /// kept, since building it takes longer than the decision.
     fn reason(&self, namespace: Option<&str>) -> Arc<str> {
         self.reason.get_or_init(|| self.told(namespace).into()).clone()
     }
 
-    /// Names are quoted as in Go.
+    /// Quotes names like Go.
     fn told(&self, namespace: Option<&str>) -> String {
         let Self { binding, subject, .. } = self;
         let quote = keelson_meta::go_format::quote;
@@ -264,7 +264,7 @@ impl Bound {
     }
 }
 
-/// Roles that were looked at.
+/// The roles that were already checked.
 #[derive(Default)]
 struct Distinct {
     first: Option<*const Role>,
@@ -272,7 +272,7 @@ struct Distinct {
 }
 
 impl Distinct {
-    /// Returns true for a role at its first time. Nothing is allocated for one role.
+    /// Returns true at the first call for a role. Allocates nothing for a single role.
     fn is_new(&mut self, role: &Arc<Role>) -> bool {
         let role = Arc::as_ptr(role);
         match self.first {

@@ -1,7 +1,7 @@
-//! A role as decisions use it: its rules, and for many of them an index over their texts.
+//! A decoded role: its rules, and an index over their strings if there are many.
 //!
-//! A decision by an index walks over lists of numbers, at most a few nanoseconds for each rule. Reading the rules of a large role takes
-//! milliseconds, so it waits for the first decision by it, and is done off the threads that serve requests.
+//! A decision by the index scans lists of numbers, at most a few nanoseconds for each rule. Decoding a large role takes
+//! milliseconds. So it happens at the first decision that needs the role, on a thread that serves no requests.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,14 +13,14 @@ use super::sieve::Sieve;
 use super::texts::{RuleSet, Texts};
 use crate::authorize::{Attributes, ResourceAttributes};
 
-/// Roles with more bytes are read at the first decision by them.
+/// Larger roles are decoded at the first decision that needs them.
 const LARGE_BYTES: usize = 64 * 1024;
 /// Roles with more rules have an index.
 const INDEXED_RULES: usize = 64;
 
-/// A role, read or not.
+/// A role, decoded or not.
 pub(super) struct Role {
-    /// A large role that waits to be read.
+    /// The object of a large role that is not decoded yet.
     source: Option<(StoredObject, Revision)>,
     rules: OnceLock<RoleRules>,
 }
@@ -34,24 +34,24 @@ pub(super) struct RoleRules {
 /// A rule of a role.
 struct RoleRule {
     sieve: Sieve,
-    /// Shared with the rules of users.
+    /// The rule, shared with lists of a user's rules.
     rule: Arc<PolicyRule>,
 }
 
-/// The texts of the rules, and the rules by them.
+/// The strings of the rules, each with the rules that have it.
 struct RuleIndex {
     verbs: Texts<Box<str>>,
     groups: Texts<Box<str>>,
     resources: Texts<Box<str>>,
     names: Texts<Box<str>>,
-    /// The rules for all names.
+    /// The rules without resource names.
     unnamed: RuleSet,
     /// The rules for paths.
     on_paths: RuleSet,
 }
 
 impl Role {
-    /// The role of a stored object.
+    /// Creates the role of a stored object.
     pub(super) fn stored(object: &StoredObject, revision: Revision) -> Self {
         if object.size() > LARGE_BYTES {
             return Self { source: Some((object.clone(), revision)), rules: OnceLock::new() };
@@ -59,17 +59,17 @@ impl Role {
         Self::read(&object.decode(revision))
     }
 
-    /// The role of an object, read at once.
+    /// Creates the role of an object, and decodes it immediately.
     pub(super) fn read(object: &Object) -> Self {
         Self { source: None, rules: OnceLock::from(RoleRules::of(object)) }
     }
 
-    /// The rules; `None` for a large role that waits to be read.
+    /// The rules; `None` for a large role that is not decoded yet.
     pub(super) fn rules(&self) -> Option<&RoleRules> {
         self.rules.get()
     }
 
-    /// The rules, which are read if they were not. Takes milliseconds for a large role.
+    /// The rules. Decodes them if needed, which takes milliseconds for a large role.
     pub(super) fn read_rules(&self) -> &RoleRules {
         self.rules.get_or_init(|| match &self.source {
             Some((object, revision)) => RoleRules::of(&object.decode(*revision)),
@@ -87,12 +87,12 @@ impl RoleRules {
         Self { rules, index }
     }
 
-    /// The rules as they are stated.
+    /// The rules in the order of the object.
     pub(super) fn stated(&self) -> impl Iterator<Item = &Arc<PolicyRule>> {
         self.rules.iter().map(|one| &one.rule)
     }
 
-    /// Returns true if a rule allows a request, whose sieve is given.
+    /// Returns true if a rule allows the request. `request` has the bits of the request.
     pub(super) fn allow(&self, attributes: &Attributes<'_>, request: Sieve) -> bool {
         match &self.index {
             Some(index) => index.allows(&self.rules, attributes),
@@ -125,7 +125,7 @@ impl RuleIndex {
         }
     }
 
-    /// As [`PolicyRule::allows`] of any of the rules.
+    /// Returns true if [`PolicyRule::allows`] is true for one of the rules.
     fn allows(&self, rules: &[RoleRule], attributes: &Attributes<'_>) -> bool {
         let count = rules.len();
         match attributes {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     proptest! {
-        /// The index decides as the rules themselves do.
+        /// The index decides like the rules themselves.
         #[test]
         fn an_index_decides_as_its_rules(
             rules in prop::collection::vec(rule(), 0..130),

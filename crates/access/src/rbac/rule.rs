@@ -1,6 +1,6 @@
 //! One rule of a role: matching of requests, coverage of other rules, and its text form.
 //!
-//! Texts are compared exactly. The only pattern is `*`, alone or at the end of a path.
+//! Strings are compared exactly. The only pattern is `*`, alone or at the end of a path.
 
 use std::fmt;
 
@@ -10,24 +10,24 @@ use keelson_meta::json::{Map, Value, json};
 
 use crate::authorize::{Attributes, ResourceAttributes};
 
-/// Any verb, group, resource or path.
+/// Matches any verb, group, resource or path.
 pub(super) const ALL: &str = "*";
 
-/// A rule: verbs on resources of API groups, for all or some names, or verbs on paths.
+/// A rule: verbs on resources of API groups, optionally for some names only, or verbs on paths.
 ///
 /// Source: `rbac.authorization.k8s.io/v1`, `PolicyRule`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PolicyRule {
     /// The verbs; `*` for any.
     pub verbs: Vec<String>,
-    /// The API groups; `*` for any, empty for the core group.
+    /// The API groups; `*` for any, an empty string for the core group.
     pub api_groups: Vec<String>,
-    /// Resources, or `<resource>/<subresource>`; `*` for any of both, `*/<subresource>` for a subresource of any
+    /// Resources, or `<resource>/<subresource>`. `*` matches all, and `*/<subresource>` matches the subresource of any
     /// resource.
     pub resources: Vec<String>,
     /// The names of the objects; empty for all.
     pub resource_names: Vec<String>,
-    /// Paths; a `*` at the end matches any rest.
+    /// Paths; a `*` at the end matches all paths with that prefix.
     pub non_resource_urls: Vec<String>,
 }
 
@@ -37,12 +37,12 @@ impl PolicyRule {
         Self::each(role.get(&["rules"]).and_then(Value::as_array).map_or(&[][..], Vec::as_slice))
     }
 
-    /// The rules of a list.
+    /// The rules in a list.
     pub fn each(rules: &[Value]) -> impl Iterator<Item = Self> {
         rules.iter().map(Self::of)
     }
 
-    /// Reads a rule. Values of the wrong type are ignored.
+    /// Parses a rule. Values of the wrong type are ignored.
     fn of(rule: &Value) -> Self {
         let texts = |field: &str| {
             let texts = rule.get(field).and_then(Value::as_array).into_iter().flatten();
@@ -73,7 +73,7 @@ impl PolicyRule {
         Value::Object(rule)
     }
 
-    /// Rules that allow everything.
+    /// Two rules that allow everything.
     pub fn everything() -> [Self; 2] {
         let all = || vec![ALL.to_owned()];
         [
@@ -82,7 +82,7 @@ impl PolicyRule {
         ]
     }
 
-    /// Returns true if it allows a request. Cost: comparisons with its texts, without copies.
+    /// Returns true if the rule allows a request. Cost: comparisons with its strings, without copies.
     pub(super) fn allows(&self, attributes: &Attributes<'_>) -> bool {
         match attributes {
             Attributes::Resource(asked) => {
@@ -99,9 +99,9 @@ impl PolicyRule {
         self.resource_names.is_empty() || self.resource_names.iter().any(|allowed| allowed == name)
     }
 
-    /// Returns true if it matches this path.
+    /// Returns true if the rule matches this path.
     pub(super) fn allows_path(&self, path: &str) -> bool {
-        // Several stars at the end equal one.
+        // Several stars at the end have the same meaning as one.
         let is_under = |allowed: &str| allowed.ends_with('*') && path.starts_with(allowed.trim_end_matches('*'));
         self.non_resource_urls.iter().any(|allowed| allowed == path || is_under(allowed))
     }

@@ -1,7 +1,7 @@
-//! The verbs and resources of a rule as bits: a prefilter that skips most rules without a text comparison.
+//! The verbs and resources of a rule as bits: a prefilter that skips most rules without comparing strings.
 //!
-//! Several verbs or resources may share a bit. Matching bits don't imply that the rule allows a request; different bits
-//! imply that it does not.
+//! Several verbs or resources may share a bit. If the bits match, the rule may allow the request; if they differ, it
+//! does not.
 
 use super::rule::{ALL, PolicyRule};
 use crate::authorize::Attributes;
@@ -22,7 +22,7 @@ pub(super) struct Sieve {
 impl Sieve {
     pub(super) fn of_rule(rule: &PolicyRule) -> Self {
         let verb = |verb: &String| if verb == ALL { u64::MAX } else { 1 << (hash(verb) % VERB_BITS) };
-        // Also for `*/scale`, which matches any resource.
+        // Also for `*/scale`, which matches any resource with that subresource.
         let resource = |resource: &String| if resource.starts_with(ALL) { ALL_RESOURCES } else { bit(resource) };
         let paths = if rule.non_resource_urls.is_empty() { 0 } else { PATHS };
         let resources = rule.resources.iter().map(resource).fold(paths, |all, one| all | one);
@@ -37,7 +37,7 @@ impl Sieve {
         Self { verbs: 1 << (hash(verb) % VERB_BITS), resources }
     }
 
-    /// Returns false if a rule can't allow a request.
+    /// Returns false if the rule cannot allow the request.
     pub(super) fn lets_through(self, request: Self) -> bool {
         self.verbs & request.verbs != 0 && self.resources & request.resources != 0
     }
@@ -49,7 +49,7 @@ fn bit(resource: &str) -> u64 {
     1 << (hash(resource) % RESOURCE_BITS)
 }
 
-/// FNV-1a: the texts are short, and a collision only costs a comparison.
+/// FNV-1a. Strings are short, and a collision only costs a comparison.
 fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }

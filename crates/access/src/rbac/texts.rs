@@ -1,22 +1,22 @@
-//! The rules that have a text in one of their fields, and sets of rules as bits.
+//! Maps strings to the rules that have them in a field, and has sets of rules as bits.
 //!
-//! A lookup over many rules walks lists of numbers, and compares no texts.
+//! A lookup over many rules scans lists of numbers, and compares no strings.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Some of the rules of a list: a bit for each.
+/// A subset of a list of rules, with one bit for each rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RuleSet(Vec<u64>);
 
 impl RuleSet {
-    /// No rule of so many.
+    /// The empty subset of a list of this length.
     pub(super) fn none(rules: usize) -> Self {
         Self(vec![0; rules.div_ceil(64)])
     }
 
-    /// All rules of so many.
+    /// The whole list, for a list of this length.
     pub(super) fn all(rules: usize) -> Self {
         let mut all = Self::none(rules);
         (0..rules).for_each(|rule| all.add(rule));
@@ -31,7 +31,7 @@ impl RuleSet {
         self.0.iter_mut().zip(&other.0).for_each(|(one, other)| *one |= other);
     }
 
-    /// Keeps the rules that are in another set too.
+    /// Intersects the set with another one.
     pub(super) fn keep(&mut self, other: &Self) {
         self.0.iter_mut().zip(&other.0).for_each(|(one, other)| *one &= other);
     }
@@ -44,7 +44,7 @@ impl RuleSet {
         self.0.iter().all(|bits| *bits == 0)
     }
 
-    /// Returns true if a rule is in all three.
+    /// Returns true if some rule is in all three sets.
     pub(super) fn meets(&self, second: &Self, third: &Self) -> bool {
         self.0.iter().zip(&second.0).zip(&third.0).any(|((one, two), three)| one & two & three != 0)
     }
@@ -59,18 +59,18 @@ impl RuleSet {
     }
 }
 
-/// The numbers of the rules that have a text in one of their fields.
+/// For each string, the numbers of the rules that have it in one field.
 #[derive(Debug)]
 pub(super) struct Texts<K>(HashMap<K, Vec<u32>>);
 
 impl<K: Borrow<str> + Hash + Eq> Texts<K> {
-    /// Reads the texts of each rule, in the order of the rules.
+    /// Indexes the strings of each rule, in the order of the rules.
     pub(super) fn of(texts: impl Iterator<Item = impl Iterator<Item = K>>) -> Self {
         let mut rules: HashMap<K, Vec<u32>> = HashMap::new();
         for (number, texts) in (0u32..).zip(texts) {
             for text in texts {
                 let having = rules.entry(text).or_default();
-                // A rule may state a text more than once.
+                // A rule may have a string more than once.
                 if having.last() != Some(&number) {
                     having.push(number);
                 }
@@ -79,7 +79,7 @@ impl<K: Borrow<str> + Hash + Eq> Texts<K> {
         Self(rules)
     }
 
-    /// The rules, of so many, that have one of these texts.
+    /// The rules, out of `rules`, that have one of these strings.
     pub(super) fn having(&self, rules: usize, texts: &[&str]) -> RuleSet {
         let mut having = RuleSet::none(rules);
         texts.iter().filter_map(|text| self.0.get(*text)).flatten().for_each(|rule| having.add(*rule as usize));

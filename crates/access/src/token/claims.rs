@@ -1,6 +1,6 @@
-//! The claims of a token, and their JSON with sorted members, as kube-apiserver writes them.
+//! The claims of a token, and their JSON with sorted members, like kube-apiserver's.
 //!
-//! Parsing is strict, since the claims identify the client. Signatures are in `key`.
+//! Parsing is strict, because the claims identify the client. Signatures are in `key`.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -19,9 +19,9 @@ pub struct Claims {
     pub not_before: i64,
     /// `jti`: the unique id of the token.
     pub id: String,
-    /// The namespace of the account.
+    /// The namespace of the service account.
     pub namespace: String,
-    /// The account.
+    /// The service account.
     pub account: ObjectRef,
     /// The pod that the token is bound to.
     pub pod: Option<ObjectRef>,
@@ -29,20 +29,20 @@ pub struct Claims {
     pub secret: Option<ObjectRef>,
     /// The node of the pod, or the node that the token is bound to.
     pub node: Option<ObjectRef>,
-    /// The time from which its use triggers a warning, in seconds since 1970.
+    /// The time from which requests with the token get a warning, in seconds since 1970.
     pub warn_after: Option<i64>,
 }
 
-/// An object by name and uid.
+/// The name and uid of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectRef {
-    /// Its name.
+    /// The name.
     pub name: String,
     /// The uid; empty for a node that did not exist.
     pub uid: String,
 }
 
-/// A time in the form of claims: whole seconds since 1970.
+/// A time in whole seconds since 1970, the form of claims.
 pub fn seconds(time: SystemTime) -> i64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
 }
@@ -77,7 +77,8 @@ impl Claims {
         .to_string()
     }
 
-    /// Parses claims. `None` when one is missing or of the wrong type, or when the subject differs from the account.
+    /// Parses claims. Returns `None` if a claim is missing or has the wrong type, or if the subject and the account
+    /// differ.
     pub(super) fn from_json(payload: &Value) -> Option<Self> {
         let time = |name: &str| payload.get(name)?.as_i64();
         let private = payload.get("kubernetes.io")?;
@@ -117,7 +118,7 @@ impl ObjectRef {
     }
 }
 
-/// The bound object of this kind. `Some(None)` without one, `None` for an invalid reference.
+/// The bound object of this kind. `Some(None)` if there is none, `None` if the reference is invalid.
 fn bound(private: &Value, name: &str) -> Option<Option<ObjectRef>> {
     match private.get(name) {
         None | Some(Value::Null) => Some(None),

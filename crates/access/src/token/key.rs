@@ -1,7 +1,8 @@
-//! The keys of tokens: one signs, and others verify too. RSA with PKCS #1 and SHA-256, or ECDSA on one of three curves
-//! with its hash, in the fixed form of tokens (RFC 7518, section 3).
+//! The keys of tokens: one key signs, and further keys verify. Keys are RSA (PKCS #1 with SHA-256), or ECDSA on one of
+//! three curves with its hash. Signatures have the fixed-size form of tokens (RFC 7518, section 3).
 //!
-//! A token names the id of its key: the hash of the `SubjectPublicKeyInfo`, as upstream. Claims are in `claims`.
+//! A token has the id of its key. Like upstream, the id is the hash of the `SubjectPublicKeyInfo`. Claims are in
+//! `claims`.
 
 use aws_lc_rs::digest;
 use aws_lc_rs::rand::SystemRandom;
@@ -26,18 +27,18 @@ const RSA_BYTES: std::ops::RangeInclusive<usize> = 256..=1024;
 /// The reason why a key can't sign or verify tokens.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The private key can't be read.
+    /// The private key cannot be parsed.
     #[error("the key that signs service-account tokens can't be used: {0}")]
     Private(KeyTextError),
-    /// Its kind can't sign tokens.
+    /// The private key is of a type that cannot sign tokens.
     #[error(
         "the key that signs service-account tokens is neither RSA of 2048 to 8192 bits nor ECDSA on P-256, P-384 or P-521"
     )]
     Kind,
-    /// The public keys can't be read.
+    /// The public keys cannot be parsed.
     #[error("the public keys by which service-account tokens are verified can't be used: {0}")]
     Public(KeyTextError),
-    /// The kind of a public key can't verify tokens.
+    /// A public key is of a type that cannot verify tokens.
     #[error(
         "a public key by which service-account tokens are verified is neither RSA of 2048 to 8192 bits nor ECDSA on P-256, P-384 \
          or P-521"
@@ -57,7 +58,7 @@ enum Algorithm {
     Rs256,
 }
 
-/// The algorithms of the curves, each with its hash.
+/// The algorithms by curve, each with its hash.
 const CURVES: [&EcdsaSigningAlgorithm; 3] =
     [&ECDSA_P256_SHA256_FIXED_SIGNING, &ECDSA_P384_SHA384_FIXED_SIGNING, &ECDSA_P521_SHA512_FIXED_SIGNING];
 
@@ -72,7 +73,7 @@ impl Algorithm {
         }
     }
 
-    /// The name of its curve, and the length of a coordinate in bytes.
+    /// The name of the curve, and the length of a coordinate in bytes.
     const fn curve(self) -> Option<(&'static str, usize)> {
         match self {
             Self::Es256 => Some(("P-256", 32)),
@@ -94,7 +95,7 @@ impl Algorithm {
 
 pub(super) struct TokenKey {
     pair: Pair,
-    /// Its own public key, and the others that are accepted.
+    /// The public key of the signing key, and the other accepted keys.
     verifying: Vec<VerifyingKey>,
 }
 
@@ -105,9 +106,9 @@ enum Pair {
 
 struct VerifyingKey {
     algorithm: Algorithm,
-    /// An uncompressed point (a mark and two coordinates), or the numbers of an RSA key (PKCS #1).
+    /// An uncompressed point (a prefix byte and two coordinates), or the numbers of an RSA key (PKCS #1).
     public: Vec<u8>,
-    /// The id: a hash of the public key.
+    /// The id, a hash of the public key.
     id: String,
 }
 
@@ -153,7 +154,7 @@ impl TokenKey {
         Ok(Self { pair, verifying })
     }
 
-    /// The ids of the accepted keys, the signing one first.
+    /// The ids of the accepted keys; the signing key is first.
     pub(super) fn ids(&self) -> impl Iterator<Item = &str> {
         self.verifying.iter().map(|key| key.id.as_str())
     }
@@ -168,7 +169,8 @@ impl TokenKey {
         self.pair.sign(message)
     }
 
-    /// Returns true if the key of this id, or any key without an id, verifies the signature under this algorithm.
+    /// Returns true if the key with this id verifies the signature with this algorithm. Without an id, all keys are
+    /// tried.
     pub(super) fn verifies(&self, id: Option<&str>, algorithm: &str, message: &[u8], signature: &[u8]) -> bool {
         self.verifying.iter().filter(|key| id.is_none_or(|id| id == key.id) && key.algorithm.name() == algorithm).any(
             |key| UnparsedPublicKey::new(key.algorithm.verification(), &key.public).verify(message, signature).is_ok(),
@@ -180,7 +182,7 @@ impl TokenKey {
         self.verifying.iter().map(VerifyingKey::public).collect()
     }
 
-    /// The algorithms of the keys, each once, sorted by name.
+    /// The algorithms of the keys, without duplicates, sorted by name.
     pub(super) fn algorithms(&self) -> Vec<&'static str> {
         let mut names: Vec<_> = self.verifying.iter().map(|key| key.algorithm.name()).collect();
         names.sort_unstable();
@@ -250,7 +252,7 @@ fn rsa_numbers(public: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     Some((trimmed(key.modulus), trimmed(key.exponent)))
 }
 
-/// The encoding of bytes in tokens.
+/// Encodes bytes as in tokens (base64url).
 pub(super) fn encode(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }

@@ -1,12 +1,12 @@
-//! Legacy service account tokens, which kube-controller-manager puts into secrets of type
-//! `kubernetes.io/service-account-token`. They have no expiry and no audience, and are valid while their secret holds
-//! them.
+//! Legacy service account tokens. kube-controller-manager puts them into secrets of type
+//! `kubernetes.io/service-account-token`. They have no expiry and no audience, and are valid while their secret
+//! contains them.
 
 use keelson_meta::json::Value;
 
 use super::{TokenError, TokenIssuer};
 
-/// The issuer that all of them name, whatever key signed them.
+/// The issuer in all legacy tokens, whatever key signed them.
 const ISSUER: &str = "kubernetes/serviceaccount";
 const PREFIX: &str = "kubernetes.io/serviceaccount/";
 
@@ -15,33 +15,33 @@ const PREFIX: &str = "kubernetes.io/serviceaccount/";
 pub struct LegacyClaims {
     /// The namespace of the account and the secret.
     pub namespace: String,
-    /// The secret that holds the token.
+    /// The secret that contains the token.
     pub secret: String,
-    /// The account.
+    /// The service account.
     pub account: String,
-    /// Its uid.
+    /// The uid of the service account.
     pub uid: String,
 }
 
-/// The reason why a legacy token is rejected. The texts are kube-apiserver's.
+/// The reason why a legacy token is rejected. The messages are kube-apiserver's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LegacyTokenError {
-    /// It is not a legacy token, or its signature is wrong.
+    /// The token is not a legacy token, or its signature is invalid.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// It lacks a claim.
+    /// A claim is missing.
     #[error("{0} claim is missing")]
     Missing(&'static str),
-    /// Its subject differs from its account.
+    /// The subject and the account differ.
     #[error("sub claim is invalid")]
     Subject,
 }
 
 impl TokenIssuer {
-    /// Parses a legacy token and verifies its signature. The caller compares it with its secret.
+    /// Parses a legacy token and verifies its signature. The caller must compare it with the secret.
     ///
     /// # Errors
-    /// The reason for a rejection; [`TokenError::Foreign`] for any other token.
+    /// The reason why the token is rejected; [`TokenError::Foreign`] for any other token.
     pub fn verify_legacy(&self, token: &str) -> Result<LegacyClaims, LegacyTokenError> {
         let payload = self.payload(token, ISSUER)?;
         let claim = |name: &str, told: &'static str| {

@@ -1,6 +1,7 @@
-//! Refuses everything: for tests, and to close a server for writes.
+//! Refuses all writes: for tests, and to make a server read-only.
 //!
-//! This is upstream's plugin AlwaysDeny. Only the writes that a server needs to become ready pass ([`keelson_registry::Caller::upkeep`]).
+//! This is upstream's plugin AlwaysDeny. Only the writes that a server needs to become ready pass
+//! ([`keelson_registry::Caller::upkeep`]).
 
 use futures::future::BoxFuture;
 use keelson_meta::{ApiError, Object};

@@ -1,5 +1,5 @@
-//! Upstream's plugin LimitPodHardAntiAffinityTopology: a pod may keep other pods away from its node, and from nothing larger such
-//! as a zone.
+//! Upstream's plugin LimitPodHardAntiAffinityTopology: required anti-affinity of a pod may use the topology key of a
+//! node, but not of anything larger, such as a zone.
 //!
 //! Preferred anti-affinity is not checked.
 
@@ -13,7 +13,7 @@ use super::reading::{is_written, items};
 const HOST: &str = "kubernetes.io/hostname";
 const REQUIRED: [&str; 4] = ["spec", "affinity", "podAntiAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
 
-/// Refuses pods that require to be alone in more than a node.
+/// Refuses pods whose required anti-affinity has another topology key than the node's host name.
 #[derive(Debug)]
 pub(crate) struct LimitPodHardAntiAffinityTopology;
 

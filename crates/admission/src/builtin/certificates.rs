@@ -1,7 +1,8 @@
-//! Rules for certificate signing requests: approving and signing take a right on the signer, and no client becomes a member of
-//! `system:masters` by a request.
+//! Rules for certificate signing requests. Approving and signing need a right on the signer. A request cannot make a
+//! client a member of `system:masters`.
 //!
-//! These are upstream's plugins CertificateApproval, CertificateSigning and CertificateSubjectRestriction, with their texts.
+//! These are upstream's plugins CertificateApproval, CertificateSigning and CertificateSubjectRestriction, with their
+//! texts.
 
 use futures::future::BoxFuture;
 use keelson_access::user::MASTERS;
@@ -12,17 +13,17 @@ use keelson_meta::{ApiError, Object};
 use keelson_registry::{Admission, AdmissionAttributes, Caller, Interest, Operation};
 
 pub(super) const GROUP: &str = "certificates.k8s.io";
-/// The signer whose certificates make clients of this server.
+/// The signer of client certificates for this server.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
-/// Checks the rights of writers of certificate signing requests.
+/// Checks the rights of users who write certificate signing requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CertificateRules {
-    /// The approval.
+    /// Checks the right to approve.
     Approval,
-    /// The signing.
+    /// Checks the right to sign.
     Signing,
-    /// Whose name they may ask for.
+    /// Checks the subject of the requested certificate.
     Subject,
 }
 
@@ -65,7 +66,7 @@ impl Admission for CertificateRules {
     }
 }
 
-/// A client's certificate may say that it is of any group but this.
+/// Refuses a request for a client certificate in the group `system:masters`.
 fn check_subject(attributes: &AdmissionAttributes<'_>, object: &Object) -> Result<(), ApiError> {
     if text(object, "signerName") != CLIENT_SIGNER {
         return Ok(());
@@ -76,14 +77,14 @@ fn check_subject(attributes: &AdmissionAttributes<'_>, object: &Object) -> Resul
         let message = format!("use of {CLIENT_SIGNER} signer with {MASTERS} group is not allowed");
         return Err(attributes.refused(message));
     }
-    // A part that cannot be parsed here may name that group too.
+    // Other programs may read another subject from an ambiguous request, with that group.
     if let Some(ambiguity) = request.ambiguity() {
         return Err(attributes.refused(format!("use of {CLIENT_SIGNER} signer is not allowed: {ambiguity}")));
     }
     Ok(())
 }
 
-/// Refuses who may not do this with what the signer signs.
+/// Refuses the write unless the user has the right `verb` on the signer of the request.
 async fn check_signer(attributes: &AdmissionAttributes<'_>, request: &Object, verb: &str) -> Result<(), ApiError> {
     let signer = text(request, "signerName");
     if may_use_signer(attributes.caller, verb, signer).await {
@@ -92,7 +93,7 @@ async fn check_signer(attributes: &AdmissionAttributes<'_>, request: &Object, ve
     Err(attributes.refused(format!("user not permitted to {verb} requests with signerName \"{signer}\"")))
 }
 
-/// Returns true if a caller has the right to a verb on a signer: by the signer's name, or on all of its domain.
+/// Returns true if the user has the right `verb` on the signer, or on all signers of its domain (`<domain>/*`).
 pub(super) async fn may_use_signer(caller: &Caller, verb: &str, signer: &str) -> bool {
     let domain = signer.split_once('/').map_or(signer, |(domain, _)| domain);
     for name in [signer, &format!("{domain}/*")] {
@@ -111,7 +112,7 @@ pub(super) async fn may_use_signer(caller: &Caller, verb: &str, signer: &str) ->
     false
 }
 
-/// Returns true for a change that only a signer makes.
+/// Returns true for a change that only signers make: of the certificate or the conditions.
 fn hands_out(old: &Object, new: &Object) -> bool {
     let part = |object: &Object, field: &str| object.get(&["status", field]).cloned().unwrap_or_default();
     ["certificate", "conditions"].iter().any(|field| part(old, field) != part(new, field))

@@ -1,7 +1,7 @@
 //! Limits for the rate of events: of the whole server, of a namespace, of a user, and of a source with its object.
 //!
-//! This is upstream's plugin EventRateLimit. A limit is a bucket of tokens for each key, and each server has its own. Events of both groups
-//! count, where upstream counts those of the core group alone. Dry runs take no token.
+//! This is upstream's plugin EventRateLimit. A limit is a bucket of tokens for each key, and each server has its own.
+//! Events of both groups count, where upstream counts those of the core group alone. Dry runs take no token.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -13,7 +13,7 @@ use keelson_registry::{Admission, AdmissionAttributes, Interest, Operation};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// The keys of a limit that are remembered where the settings do not say: those that were used last.
+/// The default number of keys that a limit keeps. The least recently used key is evicted first.
 pub(crate) const DEFAULT_KEYS: usize = 4096;
 
 /// The events that share a limit.
@@ -30,10 +30,10 @@ pub enum EventLimitKind {
 }
 
 impl EventLimitKind {
-    /// All kinds.
+    /// All kinds of limits.
     pub(crate) const ALL: [Self; 4] = [Self::Namespace, Self::Server, Self::SourceAndObject, Self::User];
 
-    /// Its name in settings and messages.
+    /// The name of the kind in settings and messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Server => "Server",
@@ -44,20 +44,20 @@ impl EventLimitKind {
     }
 }
 
-/// A limit as the settings have it.
+/// One limit of the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EventLimit {
-    /// The events that share it.
+    /// The events that share the limit.
     pub kind: EventLimitKind,
-    /// The most events a second over a long time.
+    /// The average limit in events per second.
     pub qps: u32,
-    /// The most events at once.
+    /// The largest burst, in events.
     pub burst: u32,
-    /// The most keys that are remembered.
+    /// The largest number of keys to keep.
     pub keys: usize,
 }
 
-/// Refuses events beyond the limits.
+/// Refuses events that exceed a limit.
 pub(crate) struct EventRateLimit {
     limits: Vec<(EventLimit, Mutex<Buckets>)>,
 }
@@ -69,10 +69,10 @@ impl fmt::Debug for EventRateLimit {
 }
 
 impl EventRateLimit {
-    /// The plugin with these limits.
+    /// Creates the plugin with these limits.
     ///
     /// # Errors
-    /// 500 without any limit.
+    /// 500 if there are no limits.
     pub(crate) fn new(limits: &[EventLimit]) -> Result<Self, ApiError> {
         if limits.is_empty() {
             let why = "the plugin EventRateLimit has no limits: give them with --admission-control-config-file";
@@ -82,11 +82,11 @@ impl EventRateLimit {
     }
 }
 
-/// The buckets of a limit, of which the ones used longest ago are forgotten.
+/// The token buckets of one limit. The least recently used ones are evicted.
 #[derive(Default)]
 struct Buckets {
     by_key: HashMap<String, Bucket>,
-    /// Keys by their last use.
+    /// The keys in the order of their last use.
     by_use: BTreeMap<u64, String>,
     uses: u64,
 }
@@ -127,7 +127,7 @@ impl Buckets {
     }
 }
 
-/// The key of an event among those that share a limit.
+/// The key of an event's bucket for this kind of limit.
 fn key_of(kind: EventLimitKind, attributes: &AdmissionAttributes<'_>, event: &Object) -> String {
     match kind {
         EventLimitKind::Server => String::new(),
@@ -169,7 +169,7 @@ impl Admission for EventRateLimit {
             let Some(event) = object else { return Ok(()) };
             let now = Instant::now();
             let mut reached = Vec::new();
-            // As upstream has it, a refused event takes the tokens of the other limits.
+            // Like upstream, a refused event still takes tokens of the other limits.
             for (limit, buckets) in &self.limits {
                 let key = key_of(limit.kind, attributes, event);
                 if !buckets.lock().take(limit, &key, now) {
@@ -208,7 +208,7 @@ mod tests {
             [take("a", 60_000), take("a", 60_000), take("a", 60_000), take("a", 60_000)],
             [true, true, true, false]
         );
-        // A third key takes the place of the one that was used longest ago.
+        // A third key evicts the least recently used one.
         assert!(take("c", 60_000));
         assert!(!take("a", 60_000), "it is remembered");
         assert_eq!([take("b", 60_000), take("b", 60_000), take("b", 60_000)], [true, true, true], "it was forgotten");

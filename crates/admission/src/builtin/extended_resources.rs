@@ -1,4 +1,4 @@
-//! Pods that ask for extended resources: they tolerate the taints that keep others from the nodes which have these.
+//! Pods that request extended resources get tolerations for the taints of the nodes that have these resources.
 //!
 //! This is upstream's plugin ExtendedResourceToleration. A taint for a resource has the resource's name as its key.
 
@@ -12,11 +12,11 @@ use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation};
 
 use super::reading::{is_written, items};
 
-/// Adds tolerations to pods by what they ask for.
+/// Adds tolerations to pods for the extended resources that they request.
 #[derive(Debug)]
 pub(crate) struct ExtendedResourceToleration;
 
-/// Returns true for a resource that Kubernetes itself does not know, and that pods request as a number.
+/// Returns true for a resource outside of Kubernetes' own names, which pods request as an integer.
 fn is_extended(resource: &str) -> bool {
     let is_native = !resource.contains('/') || resource.contains("kubernetes.io/");
     !is_native && !resource.starts_with("requests.") && label_key_faults(&format!("requests.{resource}")).is_empty()
@@ -28,7 +28,7 @@ fn asked_for(pod: &Object) -> BTreeSet<String> {
     requests.flat_map(Map::keys).filter(|name| is_extended(name)).map(ToString::to_string).collect()
 }
 
-/// Adds what is missing; whether anything was.
+/// Adds the missing tolerations and returns true if there were any.
 fn tolerate(pod: &mut Object) -> bool {
     let mut missing: Vec<Value> = asked_for(pod)
         .into_iter()

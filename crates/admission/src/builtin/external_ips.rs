@@ -1,6 +1,6 @@
 //! Upstream's plugin DenyServiceExternalIPs: a service may not get new external addresses.
 //!
-//! The writer of a service could otherwise take the traffic for any address.
+//! Otherwise a user who may write services could intercept the traffic for any address.
 
 use futures::future::BoxFuture;
 use keelson_meta::{ApiError, Object};

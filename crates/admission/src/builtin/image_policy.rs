@@ -1,7 +1,8 @@
 //! Image policies: a backend outside the cluster reviews the images of each new or changed pod.
 //!
-//! This is upstream's plugin ImagePolicyWebhook. Answers are kept for a while, by what was reviewed. A backend that can't be called
-//! refuses pods, unless the settings let them pass. Nothing of an answer counts but whether it allows, a reason and audit annotations.
+//! This is upstream's plugin ImagePolicyWebhook. The plugin caches responses by the content of the review. If calling
+//! the backend fails, the pod is refused, unless the settings admit it. The plugin reads three things of a response:
+//! the decision, its reason, and audit annotations.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,22 +20,22 @@ use super::reading::{is_about, is_written, items};
 
 const VERSION: &str = "imagepolicy.k8s.io/v1alpha1";
 const KIND: &str = "ImageReview";
-/// The plural of the reviewed objects.
+/// The plural of pods.
 const PODS: &str = "pods";
-/// The subresource whose images are reviewed too.
+/// The subresource of pods whose images are reviewed too.
 const EPHEMERAL: &str = "ephemeralcontainers";
-/// A part of the keys of those annotations of pods that the backend sees.
+/// Annotations of a pod whose keys contain this text are sent to the backend.
 const SHOWN: &str = ".image-policy.k8s.io/";
-/// The beginning of the keys of audit annotations.
+/// The prefix of the keys of audit annotations.
 const AUDIT: &str = "imagepolicywebhook.image-policy.k8s.io/";
 
-/// The longest time of one try.
+/// The timeout of one call.
 pub(crate) const CALL_TIME: Duration = Duration::from_secs(30);
-/// The most answers that are kept.
+/// The largest number of cached responses.
 const KEPT: usize = 1024;
-/// The most bytes of a reason. The rest is cut off.
+/// The longest reason in bytes; the rest is cut off.
 const REASON_BYTES: usize = 4096;
-/// The most audit annotations of an answer, and the most bytes of one. Others are left out.
+/// The largest number of audit annotations in a response, and the longest annotation in bytes. Others are dropped.
 const ANNOTATIONS: usize = 32;
 const ANNOTATION_BYTES: usize = 1024;
 
@@ -43,18 +44,18 @@ const ANNOTATION_BYTES: usize = 1024;
 pub struct ImagePolicy {
     /// The kubeconfig of the backend.
     pub kubeconfig: PathBuf,
-    /// How long an answer that allows is kept.
+    /// The time for which an allowing response is cached.
     pub allowed_for: Duration,
-    /// How long an answer that refuses is kept.
+    /// The time for which a refusing response is cached.
     pub refused_for: Duration,
-    /// How long is waited before the second try.
+    /// The delay before the second try.
     pub retry_wait: Duration,
-    /// Whether pods pass when the backend can't be called.
+    /// True if pods are admitted when the call fails.
     pub allows_on_failure: bool,
 }
 
 impl ImagePolicy {
-    /// The settings where nothing is said but the kubeconfig.
+    /// The default settings for a kubeconfig.
     pub(crate) fn of(kubeconfig: PathBuf) -> Self {
         Self {
             kubeconfig,
@@ -66,7 +67,7 @@ impl ImagePolicy {
     }
 }
 
-/// What a backend says of images.
+/// The decision of a backend about images.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Verdict {
     is_allowed: bool,
@@ -74,7 +75,7 @@ struct Verdict {
     annotations: Vec<(String, String)>,
 }
 
-/// Has images reviewed.
+/// Calls the backend for new and changed pods.
 #[derive(Debug)]
 pub(crate) struct ImagePolicyWebhook {
     settings: ImagePolicy,
@@ -83,7 +84,7 @@ pub(crate) struct ImagePolicyWebhook {
 }
 
 impl ImagePolicyWebhook {
-    /// The plugin with its settings, and the client of its backend.
+    /// Creates the plugin from its settings and the client of its backend.
     pub(crate) fn new(settings: ImagePolicy, client: Arc<ReviewClient>) -> Self {
         Self { settings, client, kept: Answers::new(KEPT) }
     }
@@ -140,7 +141,8 @@ impl ImagePolicyWebhook {
     }
 }
 
-/// What the backend is shown: images of containers that run for long, then of those that run before, or the ephemeral ones alone.
+/// The specification of the review: images of the containers, then of the init containers, or only of the ephemeral
+/// ones.
 fn spec(attributes: &AdmissionAttributes<'_>, pod: &Object) -> Value {
     let lists: &[&str] = match attributes.subresource() {
         EPHEMERAL => &["ephemeralContainers"],
@@ -174,7 +176,7 @@ fn shown_container(container: &Value) -> Value {
     Value::Object(shown)
 }
 
-/// Reads an answer. What is no review, and an `allowed` that is no boolean, is a failure, so that it allows nothing.
+/// Parses a response. A body that is not a review, or whose `allowed` is not a boolean, is a failure.
 fn read(answer: &Value) -> Result<Verdict, String> {
     let is = |field: &str, expected: &str| answer[field].is_null() || answer[field] == expected;
     if !is("kind", KIND) || !is("apiVersion", VERSION) {

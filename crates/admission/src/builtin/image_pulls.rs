@@ -1,6 +1,7 @@
-//! Images that are pulled each time: who starts a container needs the rights to its image, also where a node has it already.
+//! Kubelets pull all images on every start of a container. A pod therefore needs the rights to its images, even if the
+//! node has them already.
 //!
-//! This is upstream's plugin AlwaysPullImages. A change that brings no image along is left as it is.
+//! This is upstream's plugin AlwaysPullImages. It does not change updates that add no image.
 
 use futures::future::BoxFuture;
 use keelson_meta::json::{Value, json};
@@ -12,7 +13,7 @@ use super::reading::{is_written, items};
 const ALWAYS: &str = "Always";
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// Has all images of pods pulled always.
+/// Sets the pull policy of all containers to `Always`.
 #[derive(Debug)]
 pub(crate) struct AlwaysPullImages;
 
@@ -42,7 +43,7 @@ fn pull_always(pod: &mut Object) {
     }
 }
 
-/// The containers whose pull policy was changed after this plugin.
+/// The containers whose pull policy was changed after this plugin ran.
 fn faults(pod: &Object) -> Vec<String> {
     let fault = |path: String, policy: Option<&Value>| {
         let policy = policy.cloned().unwrap_or_else(|| json!(""));

@@ -1,7 +1,7 @@
-//! Limits of a namespace: what containers that ask for nothing get, and what pods and claims may ask for.
+//! Limit ranges: defaults for containers without requests or limits, and limits for pods and claims.
 //!
-//! Defaults are given to pods alone, when they are made, and noted in an annotation. What is told of amounts that are too small or
-//! too large is told together, in upstream's words.
+//! Only new pods get defaults; an annotation lists them. All violations of a write are in one message, with upstream's
+//! text.
 
 use std::collections::HashSet;
 
@@ -14,15 +14,16 @@ use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation, Opera
 use super::reading::items;
 use super::stored::{MOST_READ, MOST_READ_BYTES, Stored};
 
-/// The most comparisons of a container with an amount of a limit. As many amounts may be given to a pod.
+/// The largest number of comparisons between containers and amounts of limits for one write. It also limits the amounts
+/// that are added to a pod.
 const MOST_COMPARED: usize = 50_000;
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
-/// Gives defaults, and refuses what is beyond the limits.
+/// Adds defaults, and refuses pods and claims that violate a limit.
 #[derive(Debug)]
 pub(crate) struct LimitRanger;
 
-/// What is limited.
+/// The kind of object that is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Limited {
     Pod,
@@ -40,16 +41,16 @@ impl Limited {
     }
 }
 
-/// Returns true in a namespace with limits.
+/// Returns true if the namespace has limit ranges.
 fn has_limits(attributes: &AdmissionAttributes<'_>) -> Result<bool, ApiError> {
     let Some(namespace) = attributes.target.namespace.as_deref() else { return Ok(false) };
     Ok(Stored::of(attributes.registry, "", "limitranges")?.count_in(namespace) > 0)
 }
 
-/// The limits of the namespace that is written to, by the names of the objects that state them.
+/// The limit ranges of the namespace of the write, sorted by name.
 ///
 /// # Errors
-/// 403 where they are more than a write can be compared with.
+/// 403 if there are more than one write can be compared with.
 fn limits(attributes: &AdmissionAttributes<'_>, object: &Object) -> Result<Vec<Object>, ApiError> {
     let Some(namespace) = attributes.target.namespace.as_deref() else { return Ok(Vec::new()) };
     let way_out = || format!("delete some of them (kubectl delete limitranges NAME -n {namespace})");
@@ -72,13 +73,13 @@ fn limits(attributes: &AdmissionAttributes<'_>, object: &Object) -> Result<Vec<O
     Ok(found)
 }
 
-/// The number of containers that are compared with limits, at least one.
+/// The number of containers of the object, at least one.
 fn containers_of(object: &Object) -> usize {
     let lists = ["containers", "initContainers"].into_iter().map(|field| items(object.get(&["spec", field])).len());
     lists.sum::<usize>().max(1)
 }
 
-/// The number of limits that an object states, and of the amounts in them.
+/// The number of limits in a limit range, plus the number of amounts in them.
 fn amounts_of(limits: &Object) -> usize {
     let fields = ["default", "defaultRequest", "min", "max", "maxLimitRequestRatio"];
     let of = |limit: &Value| {
@@ -88,13 +89,13 @@ fn amounts_of(limits: &Object) -> usize {
     stated(limits).map(|(_, limit)| of(limit)).sum()
 }
 
-/// The limits that an object states, each with what it is about.
+/// The limits of a limit range, each with its type (`Container`, `Pod`, ...).
 fn stated(limits: &Object) -> impl Iterator<Item = (&str, &Value)> {
     let items = items(limits.get(&["spec", "limits"])).iter();
     items.map(|limit| (limit.get("type").and_then(Value::as_str).unwrap_or_default(), limit))
 }
 
-/// Gives the containers of a pod what they do not state; what was given, in words.
+/// Adds default requests and limits to the containers of a pod. Returns a text for each addition.
 fn fill_in(limits: &Object, pod: &mut Object) -> Vec<String> {
     let (mut requests, mut maxima) = (Map::new(), Map::new());
     for (_, limit) in stated(limits).filter(|(about, _)| *about == "Container") {
@@ -121,7 +122,7 @@ fn fill_in(limits: &Object, pod: &mut Object) -> Vec<String> {
     given
 }
 
-/// Adds amounts that a container does not state; the names of those that were added, in order.
+/// Adds the amounts that a container lacks. Returns the names of the added resources, sorted.
 fn add_missing(container: &mut Map, field: &str, defaults: &Map) -> Vec<String> {
     let has = |name: &str| {
         let amounts = container.get("resources").and_then(|resources| resources.get(field));
@@ -141,7 +142,7 @@ fn add_missing(container: &mut Map, field: &str, defaults: &Map) -> Vec<String> 
     added
 }
 
-/// The object in a field, made where there is none.
+/// The object in a field. An absent or null field is set to an empty object.
 fn object_at<'m>(map: &'m mut Map, field: &str) -> Option<&'m mut Map> {
     let value = map.entry(field).or_insert(Value::Null);
     if value.is_null() {
@@ -150,7 +151,7 @@ fn object_at<'m>(map: &'m mut Map, field: &str) -> Option<&'m mut Map> {
     value.as_object_mut()
 }
 
-/// What is limited, by what it is called in messages.
+/// The amounts that are compared with a limit. `about` is their type in messages.
 struct Judged<'j> {
     about: &'j str,
     requests: &'j Amounts,
@@ -158,7 +159,7 @@ struct Judged<'j> {
 }
 
 impl Judged<'_> {
-    /// What breaks the minima, the maxima and the ratios of a limit.
+    /// The violations of the minima, maxima and ratios of a limit.
     fn faults(&self, limit: &Value) -> Vec<String> {
         let amounts = |field: &str| Amounts::read(limit.get(field)).0;
         let below = amounts("min").into_iter().filter_map(|(name, least)| self.below(&name, least));
@@ -204,7 +205,7 @@ impl Judged<'_> {
     }
 }
 
-/// What of a pod is beyond what an object states.
+/// The violations of a limit range by a pod.
 fn faults_of_pod(limits: &Object, pod: &Object) -> Vec<String> {
     let Some(spec) = pod.0.get("spec") else { return Vec::new() };
     let mut faults = Vec::new();
@@ -223,7 +224,8 @@ fn faults_of_pod(limits: &Object, pod: &Object) -> Vec<String> {
     faults
 }
 
-/// What of a claim is beyond what an object states. Claims have no limits, so their requests are held against both.
+/// The violations of a limit range by a claim. Minima and maxima both apply to the requests, since claims have no
+/// limits.
 fn faults_of_claim(limits: &Object, claim: &Object) -> Vec<String> {
     let requests = Amounts::read(claim.get(&["spec", "resources", "requests"]));
     let mut faults = Vec::new();
@@ -246,7 +248,7 @@ fn faults_of_claim(limits: &Object, claim: &Object) -> Vec<String> {
     faults
 }
 
-/// Several faults as one message, each once.
+/// Joins violations into one message, without duplicates.
 fn joined(faults: Vec<String>) -> String {
     let mut seen = HashSet::new();
     let mut told: Vec<String> = faults.into_iter().filter(|fault| seen.insert(fault.clone())).collect();

@@ -1,5 +1,5 @@
-//! Upstream's plugin NamespaceExists: nothing is written or deleted in a namespace that does not exist, whatever other plugins are
-//! off.
+//! Upstream's plugin NamespaceExists: refuses writes and deletions in a namespace that does not exist. It does so even
+//! if NamespaceLifecycle is off.
 //!
 //! NamespaceLifecycle refuses new objects in a namespace that is being deleted.
 
@@ -9,7 +9,7 @@ use keelson_registry::{Admission, AdmissionAttributes, Interest, Operation};
 
 use crate::matching::namespace;
 
-/// Refuses what is in no namespace that exists.
+/// Refuses writes in namespaces that do not exist.
 #[derive(Debug)]
 pub(crate) struct NamespaceExists;
 
@@ -33,7 +33,7 @@ impl Admission for NamespaceExists {
             if namespace(attributes, name).is_ok() {
                 return Ok(());
             }
-            // Another server may have made it a moment ago.
+            // Another server may have created the namespace a moment ago.
             attributes.registry.catch_up().await?;
             namespace(attributes, name).map(drop)
         })

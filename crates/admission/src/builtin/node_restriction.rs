@@ -1,8 +1,9 @@
 //! Upstream's plugin NodeRestriction: limits the writes of kubelets that the Node authorizer permits.
 //!
-//! A node may write its own Node (without taints, owners and labels that isolate nodes), its lease, CSINode and slices, the status
-//! of its pods and claims, and its mirror pods. It may request tokens for its pods alone, with their audiences. Rules and texts are
-//! upstream's (`plugin/pkg/admission/noderestriction`). Other users are not concerned.
+//! A node may write its own Node without taints, owners and labels that isolate nodes. It may also write its lease,
+//! CSINode and resource slices, the status of its pods and claims, and its mirror pods. It may request tokens only for
+//! its pods, with their audiences. Rules and messages are upstream's (`plugin/pkg/admission/noderestriction`). Writes
+//! of other users are not checked.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,15 +20,16 @@ use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation, Opera
 
 use super::reading::items;
 
-/// Marks a pod that shows what a kubelet runs by itself.
+/// The annotation of a mirror pod, which represents a static pod of a kubelet.
 const MIRROR: &str = "kubernetes.io/config.mirror";
-/// The verb that permits a node to request tokens of an audience that no volume of the pod has; the resource is the audience.
+/// The verb that permits a node to request a token for an audience that no volume of the pod has. The audience is the
+/// resource.
 const ANY_AUDIENCE: &str = "request-serviceaccounts-token-audience";
-/// Signers of certificates that only nodes have.
+/// Signers whose certificates are only for nodes.
 const SIGNERS_FOR_NODES: [&str; 2] = ["kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"];
-/// Labels below these, which no node gives itself.
+/// The label domain that nodes may not set on themselves, with its subdomains.
 const RESTRICTED: &str = "node-restriction.kubernetes.io";
-/// Labels of Kubernetes that a node may give itself.
+/// Labels of Kubernetes that a node may set on itself.
 const OWN_LABELS: [&str; 12] = [
     "kubernetes.io/hostname",
     "failure-domain.beta.kubernetes.io/zone",
@@ -42,10 +44,10 @@ const OWN_LABELS: [&str; 12] = [
     "kubernetes.io/arch",
     "node.kubernetes.io/windows-build",
 ];
-/// Domains of labels that a node may give itself, and those below them.
+/// Label domains that a node may set on itself, with their subdomains.
 const OWN_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
 
-/// Checks the writes of nodes by the objects in the cache.
+/// Checks the writes of nodes against objects in the cache.
 #[derive(Debug)]
 pub(crate) struct NodeRestriction {
     pods: Stored,
@@ -55,17 +57,17 @@ pub(crate) struct NodeRestriction {
     drivers: Stored,
 }
 
-/// The stored objects of a kind, and what one that is missing is called.
+/// The stored objects of a kind, and the name of the kind in errors about missing objects.
 struct Stored {
     collection: Arc<Collection>,
     missing: GroupResource,
 }
 
 impl NodeRestriction {
-    /// By what a cache holds.
+    /// Creates the plugin over a cache.
     ///
     /// # Errors
-    /// 500 when it does not hold what nodes write about.
+    /// 500 if the cache lacks one of the kinds that are looked up.
     pub(crate) fn new(cache: &Cache) -> Result<Self, ApiError> {
         let stored = |group: &str, plural: &str, singular: &str| {
             let prefix = key_prefix(group, plural)?;
@@ -127,7 +129,7 @@ impl NodeRestriction {
         }
     }
 
-    /// A node makes mirror pods alone, which it owns itself, and which refer to nothing.
+    /// Checks a new pod: it must be a mirror pod owned by the node, without references to other objects.
     fn new_pod(&self, write: &NodeWrite<'_>, node: &str) -> Result<(), Fault> {
         let pod = write.object;
         let is_mirror = pod.annotations().any(|(key, _)| key == MIRROR);
@@ -163,7 +165,7 @@ impl NodeRestriction {
         demand(is_bound_to(&pod, node), || format!("node {node} can only evict pods with spec.nodeName set to itself"))
     }
 
-    /// A token for a pod of the node, for an audience that the pod has.
+    /// Checks a token request: the pod must run on the node and use the audience.
     async fn token(&self, write: &NodeWrite<'_>) -> Result<(), Fault> {
         let reference = |field: &str| {
             let text = write.object.get(&["spec", "boundObjectRef", field]).and_then(Value::as_str);
@@ -201,8 +203,8 @@ impl NodeRestriction {
         )))
     }
 
-    /// Returns true if a volume of a pod has tokens of an audience, by itself or through its driver. A failed lookup is an error
-    /// only where the audience was not found.
+    /// Returns true if a volume of the pod requests tokens for the audience, by itself or through its CSI driver. A
+    /// failed lookup is an error only if no other volume has the audience.
     fn has_audience(&self, pod: &Object, audience: &str) -> Result<bool, String> {
         let mut faults: Vec<String> = Vec::new();
         for volume in list(pod, &["spec", "volumes"]) {
@@ -233,7 +235,7 @@ impl NodeRestriction {
         }
     }
 
-    /// The driver of a volume in a pod: of one in line, or of the volume that a claim is bound to.
+    /// The CSI driver of a volume: of an inline volume, or of the PersistentVolume to which the claim is bound.
     fn driver(&self, pod: &Object, volume: &Value) -> Result<Option<String>, ApiError> {
         if let Some(driver) = driver_of(volume) {
             return Ok(Some(driver.to_owned()));
@@ -258,7 +260,7 @@ impl NodeRestriction {
     }
 }
 
-/// The drivers that serve volumes of sources which were once a part of Kubernetes.
+/// CSI drivers that replace volume sources which were once built into Kubernetes.
 const MIGRATED: [(&str, &str); 7] = [
     ("awsElasticBlockStore", "ebs.csi.aws.com"),
     ("azureDisk", "disk.csi.azure.com"),
@@ -269,7 +271,7 @@ const MIGRATED: [(&str, &str); 7] = [
     ("vsphereVolume", "csi.vsphere.vmware.com"),
 ];
 
-/// The driver that a source of a volume names, or that has taken over from it.
+/// The CSI driver of a volume source: the one that it names, or the one that replaces it.
 fn driver_of(source: &Value) -> Option<&str> {
     source["csi"]["driver"].as_str().or_else(|| {
         let is_there = |field: &str| source.get(field).is_some_and(Value::is_object);
@@ -319,7 +321,7 @@ impl std::fmt::Debug for Stored {
 struct NodeWrite<'w> {
     node: &'w str,
     attributes: &'w AdmissionAttributes<'w>,
-    /// The new or posted object; empty for a deletion.
+    /// The new or posted object; empty for deletions.
     object: &'w Object,
 }
 
@@ -337,7 +339,7 @@ impl NodeWrite<'_> {
         demand(name == self.node, || message.to_owned())
     }
 
-    /// Returns true if the node may request an audience that the pod does not have.
+    /// Returns true if the node may request a token for an audience that the pod does not use.
     async fn may_have(&self, audience: &str) -> bool {
         let caller = self.attributes.caller;
         let asked = ResourceAttributes {
@@ -354,9 +356,9 @@ impl NodeWrite<'_> {
 
 /// The reason for refusing a write of a node.
 enum Fault {
-    /// The text, with the name of the object.
+    /// A message. The name of the object is added to it.
     Said(String),
-    /// Something else is wrong.
+    /// Any other error.
     Other(ApiError),
 }
 
@@ -391,7 +393,7 @@ fn list<'o>(object: &'o Object, path: &[&str]) -> &'o [Value] {
     items(object.get(path))
 }
 
-/// The kind of object that a pod refers to, in words; `None` without a reference that grants rights.
+/// The kind of object that a pod refers to, as text. `None` if no reference grants rights.
 fn reference_of(pod: &Object) -> Option<&'static str> {
     let spec = pod.get(&["spec"]).unwrap_or(&Value::Null);
     let each = |list: &'static str| spec[list].as_array().into_iter().flatten();
@@ -480,7 +482,7 @@ fn node(write: &NodeWrite<'_>) -> Result<(), Fault> {
     demand(owners(old) == owners(write.object), || format!("node {node} is not allowed to modify ownerReferences"))
 }
 
-/// The labels that differ and that a node may not give itself.
+/// The changed labels that a node may not set on itself.
 fn forbidden_labels<'o>(object: &'o Object, old: Option<&'o Object>) -> Vec<&'o str> {
     let now: BTreeSet<_> = object.labels().collect();
     let before: BTreeSet<_> = old.into_iter().flat_map(Object::labels).collect();
@@ -497,7 +499,7 @@ fn is_forbidden(label: &str) -> bool {
     is_below(RESTRICTED) || (is_of_kubernetes && !is_own)
 }
 
-/// The status of a claim, of which a node writes how large the volume is and what is being done to it.
+/// Checks a write of a claim's status. A node may write only capacity, conditions and allocated resources.
 fn claim_status(write: &NodeWrite<'_>) -> Result<(), Fault> {
     let Some(old) = write.attributes.old.filter(|_| write.attributes.operation == Operation::Update) else {
         let operation = quote(write.attributes.operation.as_str());

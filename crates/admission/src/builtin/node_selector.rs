@@ -1,7 +1,7 @@
-//! Node selectors of namespaces: the pods of a namespace run on the nodes that an annotation of it selects.
+//! Node selectors of namespaces: pods run only on nodes that match the selector in an annotation of their namespace.
 //!
-//! This is upstream's plugin PodNodeSelector. Its settings have a selector for namespaces without the annotation, and for single
-//! namespaces the labels that their pods may select by.
+//! This is upstream's plugin PodNodeSelector. The settings have a selector for namespaces without the annotation. For
+//! single namespaces they list the labels that pods may select.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ const ANNOTATION: &str = "scheduler.alpha.kubernetes.io/node-selector";
 const CONFLICT: &str = "pod node label selector conflicts with its namespace node label selector";
 
 const NOT_ALLOWED: &str = "pod node label selector labels conflict with its namespace whitelist";
-/// The name under which the settings have the selector of namespaces without the annotation.
+/// The key of the settings with the selector for namespaces without the annotation.
 const DEFAULT: &str = "clusterDefaultNodeSelector";
 
 /// The settings of the plugin.
@@ -26,7 +26,7 @@ const DEFAULT: &str = "clusterDefaultNodeSelector";
 pub struct NodeSelectors(BTreeMap<String, String>);
 
 impl NodeSelectors {
-    /// Adds the selector of a namespace, or of all namespaces without the annotation.
+    /// Adds the selector of one namespace, or of all namespaces without the annotation.
     ///
     /// # Errors
     /// The selector is not of the form `key=value,key=value`.
@@ -36,7 +36,8 @@ impl NodeSelectors {
         Ok(())
     }
 
-    /// Refuses a pod that selects nodes by a label that its namespace is not allowed. Without an entry all labels are allowed.
+    /// Refuses a pod whose selector has a label that its namespace does not allow. A namespace without an entry allows
+    /// all.
     fn check_allowed(&self, namespace: &str, pod: &Object) -> Result<(), &'static str> {
         let allowed = self.0.get(namespace).map(|selector| read(selector).unwrap_or_default()).unwrap_or_default();
         let stated = pod.get(&["spec", "nodeSelector"]).and_then(Value::as_object);
@@ -50,13 +51,13 @@ impl NodeSelectors {
     }
 }
 
-/// Gives pods the node selector of their namespace.
+/// Adds the selector of the namespace to pods.
 #[derive(Debug)]
 pub(crate) struct PodNodeSelector {
     settings: NodeSelectors,
 }
 
-/// The labels that a selector of the form `key=value,key=value` demands.
+/// Parses a selector of the form `key=value,key=value`.
 fn read(selector: &str) -> Result<Vec<(&str, &str)>, String> {
     let parts = selector.split(',').filter(|_| !selector.is_empty());
     let mut labels = Vec::new();
@@ -72,7 +73,7 @@ fn read(selector: &str) -> Result<Vec<(&str, &str)>, String> {
     Ok(labels)
 }
 
-/// Adds the labels to a pod's selector; whether it had others of them.
+/// Adds labels to the selector of a pod. Fails if the pod selects another value of one of them.
 fn merge(pod: &mut Object, labels: &[(&str, &str)]) -> Result<(), &'static str> {
     check(pod, labels)?;
     let Some(spec) = pod.0.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
@@ -98,7 +99,7 @@ impl PodNodeSelector {
         Self { settings }
     }
 
-    /// The selector of the namespace of a new pod.
+    /// The selector for a new pod, from its namespace or the settings.
     fn selector(&self, attributes: &AdmissionAttributes<'_>) -> Result<String, ApiError> {
         let Some(name) = attributes.target.namespace.as_deref() else { return Ok(String::new()) };
         let namespace = namespace(attributes, name)?;

@@ -1,7 +1,7 @@
-//! Nodes and pods on them: a new node is not ready, and a pod that is made on a node has the labels of its topology.
+//! New nodes get the taint "not ready", and pods that are created on a node get the topology labels of the node.
 //!
-//! These are upstream's plugins TaintNodesByCondition and PodTopologyLabels. A pod that is bound later gets the labels with the
-//! binding, in the registry.
+//! These are upstream's plugins TaintNodesByCondition and PodTopologyLabels. For pods that are bound later, the
+//! registry adds the labels when it writes the binding.
 
 use futures::future::BoxFuture;
 use keelson_meta::json::{Value, json};
@@ -14,11 +14,11 @@ use super::stored::Stored;
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
-/// Taints a new node until it is ready.
+/// Taints new nodes as not ready.
 #[derive(Debug)]
 pub(crate) struct TaintNodesByCondition;
 
-/// Gives pods the labels of the topology of their node.
+/// Adds the topology labels of the node to pods.
 #[derive(Debug)]
 pub(crate) struct PodTopologyLabels;
 

@@ -1,7 +1,7 @@
-//! Upstream's plugin OwnerReferencesPermissionEnforcement: a change of owners needs the right to delete the object, and
-//! `blockOwnerDeletion` the right to set finalizers of the owner.
+//! Upstream's plugin OwnerReferencesPermissionEnforcement. Changing the owners of an object needs the right to delete
+//! the object. Setting `blockOwnerDeletion` needs the right to set finalizers of the owner.
 //!
-//! Without it, a user could give an object an owner that is about to be deleted.
+//! Without this plugin, a user could have an object deleted by giving it an owner that is about to be deleted.
 
 use futures::future::BoxFuture;
 use keelson_access::{Attributes, ResourceAttributes, Verdict};
@@ -11,7 +11,7 @@ use keelson_registry::{Admission, AdmissionAttributes, Interest, Operation};
 
 use super::reading::{is_about, items};
 
-/// Checks the rights of a writer that changes owners.
+/// Checks the rights of users who change owners.
 #[derive(Debug)]
 pub(crate) struct OwnerReferencesPermissionEnforcement;
 
@@ -27,13 +27,13 @@ fn holds(owner: &Value) -> bool {
     owner.get("blockOwnerDeletion").and_then(Value::as_bool) == Some(true)
 }
 
-/// The owners that are held back from now on.
+/// The owners whose deletion the write newly blocks.
 fn newly_held<'o>(old: &[Value], new: &'o [Value]) -> impl Iterator<Item = &'o Value> {
     let was_held = |owner: &Value| old.iter().any(|known| holds(known) && text(known, "uid") == text(owner, "uid"));
     new.iter().filter(move |owner| holds(owner) && !was_held(owner))
 }
 
-/// The reason in upstream's form: a denial has no error.
+/// The reason in upstream's form, which ends with the error of the check: `<nil>` for a denial.
 fn reason(verdict: &Verdict) -> String {
     format!("{}, <nil>", verdict.reason)
 }
@@ -100,7 +100,8 @@ impl Admission for OwnerReferencesPermissionEnforcement {
 
     fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
         let is_written = matches!(attributes.operation, Operation::Create | Operation::Update);
-        // A kubelet that knows no owners writes the status of pods, which changes none.
+        // A kubelet that does not know ownerReferences may omit them when it writes the status of a pod. Such a write
+        // changes no owners.
         let is_status = attributes.subresource() == "status" && is_about(attributes, "pods");
         if is_written && !is_status { Interest::Object } else { Interest::None }
     }

@@ -1,8 +1,8 @@
-//! Upstream's plugins PodResizeValidator and NodeDeclaredFeatureValidator: the node of a resized pod must support the resize and
-//! have enough resources.
+//! Upstream's plugins PodResizeValidator and NodeDeclaredFeatureValidator: the node of a resized pod must support the
+//! resize and have enough resources.
 //!
-//! A pod without a node may be resized freely, and a write that leaves the specification unchanged is not checked. Nodes are read
-//! from the cache, and once more where it lacks one.
+//! Pods without a node can always be resized, and writes that leave the specification unchanged are not checked. Nodes
+//! are read from the cache. If a node is missing there, the plugin waits for the newest revision and reads again.
 
 use futures::future::BoxFuture;
 use keelson_meta::json::Value;
@@ -14,16 +14,16 @@ use keelson_registry::{Admission, AdmissionAttributes, Interest, Operation};
 use super::reading::{is_about, items};
 use super::stored::Stored;
 
-/// The label of a node that says its operating system.
+/// The node label with the operating system.
 const SYSTEM: &str = "kubernetes.io/os";
-/// The nodes that can resize, by that label.
+/// The operating system whose nodes support resizes.
 const ABLE: &str = "linux";
-/// The declared feature of nodes that resize the CPUs of guaranteed pods.
+/// The declared feature of nodes that can resize the CPUs of guaranteed pods.
 const OF_GUARANTEED: &str = "GuaranteedQoSPodCPUResize";
-/// The declared feature of nodes that resize pods as a whole.
+/// The declared feature of nodes that can resize resources of a whole pod.
 const OF_WHOLE: &str = "InPlacePodLevelResourcesVerticalScaling";
 
-/// The number of billionths in a thousandth, the unit of CPUs in messages.
+/// Nanocores in one millicore, the unit of CPUs in messages.
 const NANOS_OF_THOUSANDTH: i128 = 1_000_000;
 
 /// Checks a resized pod against the resources of its node.
@@ -39,7 +39,7 @@ fn interest(attributes: &AdmissionAttributes<'_>) -> Interest {
     if is_resize && attributes.operation == Operation::Update { Interest::Object } else { Interest::None }
 }
 
-/// The old and new pod, and its node, where they must be checked.
+/// The old and new pod with their node, if the resize must be checked.
 struct Resized<'r> {
     old: &'r Object,
     new: &'r Object,
@@ -59,12 +59,12 @@ impl<'r> Resized<'r> {
         if let Some(node) = nodes.object(self.node) {
             return Ok(node);
         }
-        // Another server may have made it a moment ago.
+        // Another server may have created the node a moment ago.
         attributes.registry.catch_up().await?;
         nodes.object(self.node).ok_or_else(|| attributes.refused(format!("node \"{}\" not found", self.node)))
     }
 
-    /// The features that the node must declare, in order.
+    /// The features that the node must declare, sorted.
     fn needed(&self) -> Vec<&'static str> {
         let spec = |pod: &'r Object| pod.get(&["spec"]).unwrap_or(&Value::Null);
         let (old, new) = (spec(self.old), spec(self.new));
@@ -86,7 +86,7 @@ impl<'r> Resized<'r> {
     }
 }
 
-/// 403 with a reason that programs read.
+/// A 403 with a machine-readable reason.
 fn refused(attributes: &AdmissionAttributes<'_>, message: String, reason: &str) -> ApiError {
     let mut refusal = attributes.refused(message);
     if let ApiError::Refused { causes, .. } = &mut refusal {
@@ -95,7 +95,7 @@ fn refused(attributes: &AdmissionAttributes<'_>, message: String, reason: &str) 
     refusal
 }
 
-/// The requests beyond the node's resources, as text.
+/// The requests that exceed the resources of the node, as text.
 fn beyond(asked: &Amounts, allocatable: &Amounts) -> Vec<String> {
     let amount = |amounts: &Amounts, name: &str| amounts.get(name).unwrap_or_default();
     let thousandths =

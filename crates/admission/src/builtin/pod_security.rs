@@ -1,7 +1,8 @@
 //! Upstream's plugin PodSecurity: enforces the pod security standard of a namespace, and warns.
 //!
-//! Labels of a namespace set the standards for enforcement, audit and warnings; a file sets the defaults and exemptions. Workloads
-//! get warnings about pods that will be refused, and namespaces about existing pods. `validation` checks the labels themselves.
+//! Labels of a namespace set the standards for enforcement, audit and warnings; a file sets the defaults and
+//! exemptions. Workloads get warnings about pods that will be refused, and namespaces about existing pods. `validation`
+//! checks the labels themselves.
 
 mod baseline;
 mod configuration;
@@ -34,11 +35,11 @@ use violation::{reasons, told};
 
 use super::stored::{Stored, bounds};
 
-/// The number of pods that are checked when a namespace changes its standard.
+/// The largest number of existing pods that are checked when a namespace changes its standard.
 const MOST_PODS: usize = 3000;
-/// The number of pods checked before yielding the thread: some 40 us each.
+/// The number of pods that are checked before the task yields. One check takes about 40 us.
 const PODS_AT_ONCE: usize = 50;
-/// The subresources of a pod that do not change its rights.
+/// The subresources of a pod that cannot change its privileges.
 const HARMLESS: [&str; 8] = ["exec", "attach", "binding", "eviction", "log", "portforward", "proxy", "status"];
 /// The audit annotations: the enforced standard, violations of the audit standard, exemptions, and invalid labels.
 const ENFORCED: &str = "enforce-policy";
@@ -53,7 +54,7 @@ pub(crate) struct PodSecurity {
     stats: Arc<PodSecurityStats>,
 }
 
-/// The kind of object, as far as pods are concerned.
+/// The kind of object that is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subject {
     Pod,
@@ -78,7 +79,7 @@ impl Subject {
 }
 
 impl PodSecurity {
-    /// By a configuration.
+    /// Creates the plugin from a configuration.
     pub(crate) fn new(configuration: PodSecurityConfiguration, stats: Arc<PodSecurityStats>) -> Self {
         Self { configuration, stats }
     }
@@ -96,7 +97,7 @@ impl PodSecurity {
         });
     }
 
-    /// Notes that nothing was looked at, and why.
+    /// Counts a skipped check, and records its reason in the audit log.
     fn pass_exempt(&self, attributes: &AdmissionAttributes<'_>, why: &str) {
         note(attributes.caller, EXEMPT, why);
         let subresource = attributes.target.subresource_name().unwrap_or_default().to_owned();
@@ -112,13 +113,14 @@ impl PodSecurity {
         exemptions.has_user(&attributes.caller.user().name).then_some("user")
     }
 
-    /// The policy of the namespace; `None` where nothing is checked.
+    /// The policy of the namespace; `None` if nothing must be checked.
     fn policy(&self, attributes: &AdmissionAttributes<'_>) -> Option<Policy> {
         let namespace = attributes.target.namespace.as_deref()?;
         if self.exemption(attributes).is_some() {
             return None;
         }
-        // NamespaceLifecycle checks that the namespace exists; one that is deleted meanwhile takes the pod with it.
+        // NamespaceLifecycle checks that the namespace exists. If it is deleted in the meantime, the pod is deleted
+        // with it.
         let namespace = Stored::of(attributes.registry, "", "namespaces").ok()?.get(namespace)?;
         let defaults = self.configuration.defaults;
         if defaults.is_privileged() && !namespace.labels.iter().any(|(key, _)| key.starts_with(levels::LABELS)) {
@@ -176,7 +178,7 @@ impl PodSecurity {
         self.warn(attributes, &policy, &pod);
     }
 
-    /// Writes what breaks the standard for audits into the audit log.
+    /// Adds violations of the audit standard to the audit log.
     fn audit(&self, attributes: &AdmissionAttributes<'_>, policy: &Policy, pod: &Pod<'_>) {
         if !attributes.caller.audit().is_read() {
             return;
@@ -189,7 +191,7 @@ impl PodSecurity {
         }
     }
 
-    /// Warns the client of what breaks the standard for warnings.
+    /// Returns violations of the warning standard to the client as a warning.
     fn warn(&self, attributes: &AdmissionAttributes<'_>, policy: &Policy, pod: &Pod<'_>) {
         if !attributes.caller.warnings().are_read() {
             return;
@@ -206,7 +208,7 @@ impl PodSecurity {
         self.configuration.exemptions.has_runtime_class(pod.runtime_class())
     }
 
-    /// Warns of pods that a namespace would not take any more, when it enforces more than it did.
+    /// Warns about existing pods that violate the new standard of a namespace, if that is stricter than the old one.
     async fn judge_namespace(&self, attributes: &AdmissionAttributes<'_>, old: &Object, new: &Object) {
         let AdmissionAttributes { caller, registry, .. } = *attributes;
         let enforced = |namespace: &Object| {
@@ -231,7 +233,7 @@ impl PodSecurity {
         let snapshot = pods.collection().snapshot();
         let all = snapshot.count(&from, Some(&to));
         let pods: Vec<Arc<Entry>> = snapshot.range(&from, Some(&to)).take(MOST_PODS).cloned().collect();
-        // By what is broken: the first pod, and how many there are.
+        // Maps each set of violations to the name of the first pod and the number of pods.
         let mut breaking: BTreeMap<String, (String, usize)> = BTreeMap::new();
         for (number, entry) in pods.iter().enumerate() {
             if number % PODS_AT_ONCE == PODS_AT_ONCE - 1 {
@@ -241,7 +243,7 @@ impl PodSecurity {
             let pod = Pod::of(&object);
             let broken = if self.is_exempt(&pod) { Vec::new() } else { violations(standard, &pod) };
             if !broken.is_empty() {
-                // Keys come in order, so the first is the least.
+                // Entries are sorted by key, so the first pod has the least name.
                 breaking.entry(reasons(&broken)).or_insert_with(|| (entry.name().to_owned(), 0)).1 += 1;
             }
         }
@@ -278,12 +280,12 @@ fn note(caller: &Caller, of: &str, value: impl Display) {
     }
 }
 
-/// The operation in the words of metrics.
+/// The label value of the operation in metrics.
 fn operation_of(attributes: &AdmissionAttributes<'_>) -> &'static str {
     if attributes.operation == Operation::Create { "create" } else { "update" }
 }
 
-/// The resource in the words of metrics, which call all that makes pods a controller.
+/// The label value of the resource in metrics. Workloads that create pods are called `controller`.
 fn resource_of(attributes: &AdmissionAttributes<'_>) -> &'static str {
     match Subject::of(attributes.target) {
         Some(Subject::Pod) => "pod",
@@ -292,8 +294,8 @@ fn resource_of(attributes: &AdmissionAttributes<'_>) -> &'static str {
     }
 }
 
-/// True for a change of a pod that upstream compares with a standard: a container that comes, or another image. An annotation that a
-/// standard reads is no such change.
+/// Returns true for an update of a pod that upstream checks: a new container, or another image. Changed annotations are
+/// not checked, even if a control reads them.
 fn is_significant(old: &Pod<'_>, new: &Pod<'_>) -> bool {
     let container_differs = |old: &Value, new: &Value| at(old, &["image"]) != at(new, &["image"]);
     let list_differs = |field: &str| {
@@ -315,7 +317,7 @@ impl Admission for PodSecurity {
     fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
         let is_judged = matches!(attributes.operation, Operation::Create | Operation::Update)
             && match Subject::of(attributes.target) {
-                // Audit annotations cover checked requests and exempt ones.
+                // Requests get these audit annotations whether they were checked or exempt.
                 Some(Subject::Pod | Subject::Workload) => {
                     attributes.caller.audit().is_read() || self.policy(attributes).is_some()
                 }

@@ -1,6 +1,6 @@
-//! Upstream's plugin RuntimeClass: a pod gets the overhead and the scheduling of its class.
+//! Upstream's plugin RuntimeClass: pods get the overhead and the scheduling rules of their runtime class.
 //!
-//! Its own values must agree with the class. An overhead without a class that has one is refused.
+//! Values in the pod must agree with the class. A pod with an overhead is refused if its class has none.
 
 use futures::future::BoxFuture;
 use keelson_meta::json::{Map, Value, json};
@@ -13,11 +13,11 @@ use super::stored::Stored;
 const MISMATCH: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
 const WITHOUT_CLASS: &str = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead";
 
-/// Gives pods what their runtime class says.
+/// Adds the overhead and scheduling rules of the runtime class to pods.
 #[derive(Debug)]
 pub(crate) struct RuntimeClasses;
 
-/// The class that a pod names; `None` for a pod that names none.
+/// The runtime class of a pod; `None` if the pod names none.
 fn class_of(attributes: &AdmissionAttributes<'_>, pod: &Object) -> Result<Option<Object>, ApiError> {
     let Some(name) = pod.get(&["spec", "runtimeClassName"]).and_then(Value::as_str) else { return Ok(None) };
     match Stored::of(attributes.registry, "node.k8s.io", "runtimeclasses")?.object(name) {
@@ -73,7 +73,7 @@ fn take_over(class: &Object, pod: &mut Object) -> Result<(), String> {
     Ok(())
 }
 
-/// The tolerations without those that others of them include; of equal ones the first stays.
+/// The tolerations without those that another one covers. Of equal tolerations the first stays.
 fn merged(all: &[Value]) -> Vec<Value> {
     let mut kept: Vec<Value> = Vec::new();
     for (index, toleration) in all.iter().enumerate() {
@@ -86,7 +86,7 @@ fn merged(all: &[Value]) -> Vec<Value> {
     kept
 }
 
-/// Returns true if one toleration covers everything that another does.
+/// Returns true if the first toleration covers the second.
 fn includes(wide: &Value, narrow: &Value) -> bool {
     fn text<'v>(toleration: &'v Value, field: &str) -> &'v str {
         toleration.get(field).and_then(Value::as_str).unwrap_or_default()

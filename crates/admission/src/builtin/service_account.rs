@@ -1,8 +1,8 @@
-//! Upstream's plugin ServiceAccount: each pod has an account, and gets its token and image pull secrets. An account may restrict
-//! the secrets that its pods mount.
+//! Upstream's plugin ServiceAccount: adds the service account, its token and its image pull secrets to each pod. A
+//! service account may restrict the secrets that its pods mount.
 //!
-//! An account must exist before its pods. A controller creates the account `default` of a new namespace, so the plugin waits for it
-//! briefly. Kubelets request the token for the volume that is added here.
+//! The service account must exist before its pods. A controller creates the account `default` of a new namespace, so
+//! the plugin waits for it briefly. The kubelet requests the token for the volume that this plugin adds.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,21 +20,22 @@ use tokio::time::{Instant, sleep};
 use super::reading::{is_about, items};
 use super::stored::Stored;
 
-/// Marks a pod that shows what a kubelet runs by itself.
+/// The annotation of a mirror pod, which represents a static pod of a kubelet.
 const MIRROR: &str = "kubernetes.io/config.mirror";
-/// The annotation by which an account restricts mounted secrets.
+/// The annotation with which a service account restricts mounted secrets.
 const ENFORCES: &str = "kubernetes.io/enforce-mountable-secrets";
 const DEFAULT: &str = "default";
 const VOLUME: &str = "kube-api-access-";
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// The lifetime of a token. A little more than an hour distinguishes it from a token with a requested lifetime.
+/// The lifetime of a token in seconds. It is upstream's: 3607 instead of 3600 marks a token whose lifetime the pod did
+/// not choose.
 const TOKEN_SECONDS: u64 = 3607;
 const FILE_MODE: u64 = 0o644;
-/// The time to wait for the account of a new namespace.
+/// The longest wait for the default account of a new namespace.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Gives pods their account.
+/// Adds the service account to pods.
 pub(crate) struct ServiceAccounts {
     random: Arc<dyn Random>,
 }
@@ -46,7 +47,7 @@ impl fmt::Debug for ServiceAccounts {
 }
 
 impl ServiceAccounts {
-    /// Names of volumes are made by chance.
+    /// Creates the plugin. `random` generates names of volumes.
     pub(crate) fn new(random: Arc<dyn Random>) -> Self {
         Self { random }
     }
@@ -75,7 +76,7 @@ impl ServiceAccounts {
         Ok(Mutation::Changed)
     }
 
-    /// Adds the volume of a token, unless there is one, and mounts it where nothing is mounted yet.
+    /// Adds a volume with a token, unless the pod has one, and mounts it in containers without a mount at that path.
     fn mount_token(&self, spec: &mut Map) {
         let names: Vec<&str> = items(spec.get("volumes")).iter().map(|volume| field(volume, "name")).collect();
         let known = names.iter().find(|name| name.starts_with(VOLUME)).map(|name| (*name).to_owned());
@@ -141,10 +142,10 @@ fn mounts_token(account: &Object, spec: &Map) -> bool {
     automounts(spec).or_else(|| automounts(&account.0)).unwrap_or(true)
 }
 
-/// The account of a pod.
+/// The service account of a pod.
 ///
 /// # Errors
-/// 403 when there is none.
+/// 403 if it does not exist.
 async fn find(attributes: &AdmissionAttributes<'_>, name: &str) -> Result<Object, ApiError> {
     let namespace = attributes.target.namespace.as_deref().unwrap_or_default();
     let key = format!("{namespace}/{name}");
@@ -152,7 +153,7 @@ async fn find(attributes: &AdmissionAttributes<'_>, name: &str) -> Result<Object
     if let Some(account) = look(attributes.registry)? {
         return Ok(account);
     }
-    // Another server may have made it a moment ago, or this one's controller be about to.
+    // Another server may have created the account a moment ago, or this server's controller may be about to.
     let deadline = Instant::now() + if name == DEFAULT { PATIENCE } else { Duration::ZERO };
     loop {
         attributes.registry.catch_up().await?;
@@ -168,7 +169,7 @@ async fn find(attributes: &AdmissionAttributes<'_>, name: &str) -> Result<Object
     }
 }
 
-/// Refuses a mirror pod that asks for what only the API gives.
+/// Refuses a mirror pod that needs objects of the API, such as a service account or secrets.
 fn check_mirror(attributes: &AdmissionAttributes<'_>, pod: &Object) -> Result<(), ApiError> {
     let refuse = |message: &str| Err(attributes.refused(message));
     if !text(pod, "serviceAccountName").is_empty() || !text(pod, "serviceAccount").is_empty() {
@@ -209,7 +210,7 @@ fn names_secrets(spec: &Value) -> bool {
     }
 }
 
-/// Refuses secrets that an account does not name, where it says that it names all.
+/// Refuses secrets that the account does not list, if the account restricts mounted secrets.
 fn check_secrets(attributes: &AdmissionAttributes<'_>, account: &Object, pod: &Object) -> Result<(), ApiError> {
     if !account.annotations().any(|(name, value)| name == ENFORCES && parse_bool(value)) {
         return Ok(());
@@ -253,7 +254,7 @@ fn check_secrets(attributes: &AdmissionAttributes<'_>, account: &Object, pod: &O
     Ok(())
 }
 
-/// The reference of a container to a secret that may not be mounted.
+/// The first reference of a container to a secret that may not be mounted.
 fn unnamed_secret(container: &Value, mountable: &BTreeSet<&str>) -> Option<String> {
     for variable in items(container.get("env")) {
         let secret = variable.get("valueFrom").and_then(|from| from.get("secretKeyRef"));
@@ -309,7 +310,7 @@ impl Admission for ServiceAccounts {
                 let message = format!("no service account specified for pod {namespace}/{}", pod.name());
                 return Err(attributes.refused(message));
             }
-            // It was there when the pod got it; one that has gone since names no secrets.
+            // The account existed when the pod was created. If it was deleted since, it lists no secrets.
             match Stored::of(attributes.registry, "", "serviceaccounts")?.object(&format!("{namespace}/{name}")) {
                 Some(account) => check_secrets(attributes, &account, pod),
                 None => Ok(()),

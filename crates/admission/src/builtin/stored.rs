@@ -1,6 +1,6 @@
-//! The stored objects of a kind, as the plugins look at them: in the cache, which has what this server has been told of.
+//! The stored objects of a kind, as plugins read them from the watch cache of this server.
 //!
-//! Nothing is waited for here. A plugin that must not miss what was written a moment ago has to catch up first.
+//! Reads do not wait for the newest revision. A plugin that must see the latest writes calls `catch_up` first.
 
 use std::sync::Arc;
 
@@ -8,7 +8,8 @@ use keelson_cache::{Collection, Entry};
 use keelson_meta::{ApiError, Object};
 use keelson_registry::Registry;
 
-/// The most objects of a namespace that are read for a write, and the most bytes of them: a few milliseconds.
+/// The largest number of objects of a namespace that are read for one write, and their largest size in bytes. Reading
+/// them takes a few milliseconds.
 pub(crate) const MOST_READ: usize = 100;
 pub(crate) const MOST_READ_BYTES: u64 = 256 * 1024;
 
@@ -16,15 +17,15 @@ pub(crate) const MOST_READ_BYTES: u64 = 256 * 1024;
 pub(crate) struct Stored(Arc<Collection>);
 
 impl Stored {
-    /// Those of a resource that is always served.
+    /// The stored objects of a resource that is always served.
     ///
     /// # Errors
-    /// 500 when it is not.
+    /// 500 if the resource is not served.
     pub(crate) fn of(registry: &Registry, group: &str, plural: &str) -> Result<Self, ApiError> {
         Ok(Self(registry.target(group, plural)?.collection()?.clone()))
     }
 
-    /// The collection of the cache.
+    /// The collection in the cache.
     pub(crate) fn collection(&self) -> &Arc<Collection> {
         &self.0
     }
@@ -48,7 +49,7 @@ impl Stored {
     /// All objects of a namespace.
     ///
     /// # Errors
-    /// Their number and bytes, where there are more than may be read for a write.
+    /// The number and bytes of the objects, if they exceed the limits for one write.
     pub(crate) fn in_namespace(&self, namespace: &str) -> Result<Vec<Object>, (usize, u64)> {
         let (from, to) = bounds(namespace);
         let snapshot = self.0.snapshot();
@@ -60,7 +61,7 @@ impl Stored {
     }
 }
 
-/// Between which keys the objects of a namespace are.
+/// The first key of the objects of a namespace, and the key after the last one.
 pub(crate) fn bounds(namespace: &str) -> (String, String) {
     (format!("{namespace}/"), format!("{namespace}0"))
 }

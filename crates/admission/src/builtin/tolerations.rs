@@ -1,7 +1,8 @@
-//! Tolerations of namespaces: pods get those of their namespace, and may have no others than it allows.
+//! Tolerations of namespaces: pods get the default tolerations of their namespace, and may only have tolerations that
+//! it allows.
 //!
-//! This is upstream's plugin PodTolerationRestriction. Two annotations of a namespace say both; settings say it for namespaces without
-//! them. A pod that is refused gets 403, where upstream answers 500.
+//! This is upstream's plugin PodTolerationRestriction. Two annotations of the namespace have the lists. The settings
+//! have lists for namespaces without the annotations. A refused pod gets 403; upstream returns 500.
 
 use futures::future::BoxFuture;
 use keelson_codec::json;
@@ -13,14 +14,14 @@ use keelson_registry::{Admission, AdmissionAttributes, Interest, Mutation, Opera
 use super::reading::{is_written, items};
 use crate::matching::namespace;
 
-/// The annotation with the tolerations that pods get.
+/// The annotation with the default tolerations for pods.
 const DEFAULTS: &str = "scheduler.alpha.kubernetes.io/defaultTolerations";
-/// The annotation with the tolerations that pods may have.
+/// The annotation with the allowed tolerations.
 const ALLOWED: &str = "scheduler.alpha.kubernetes.io/tolerationsWhitelist";
-/// The taint that pods with a claim to resources tolerate.
+/// The taint that pods with resource requests or limits tolerate.
 const MEMORY_PRESSURE: &str = "node.kubernetes.io/memory-pressure";
 
-/// The most tolerations of a pod. Each of them is compared with all others.
+/// The largest number of tolerations of a pod. The limit is needed because each is compared with all others.
 const MOST: usize = 1024;
 
 const NOT_ALLOWED: &str =
@@ -29,9 +30,9 @@ const NOT_ALLOWED: &str =
 /// The settings of the plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TolerationSettings {
-    /// The tolerations that pods get in namespaces without the annotation.
+    /// The default tolerations in namespaces without the annotation.
     pub(crate) defaults: Vec<Toleration>,
-    /// The tolerations that pods may have in namespaces without the annotation; all for none.
+    /// The allowed tolerations in namespaces without the annotation. An empty list allows all.
     pub(crate) allowed: Vec<Toleration>,
 }
 
@@ -46,10 +47,10 @@ pub(crate) struct Toleration {
 }
 
 impl Toleration {
-    /// Reads a toleration.
+    /// Parses a toleration.
     ///
     /// # Errors
-    /// The value is no object, or a field of it has the wrong type.
+    /// The value is not an object, or a field has the wrong type.
     pub(crate) fn read(value: &Value) -> Result<Self, String> {
         let fields = value.as_object().ok_or("a toleration is no object")?;
         let text = |name: &str| match fields.get(name) {
@@ -82,7 +83,7 @@ impl Toleration {
         Value::Object(fields)
     }
 
-    /// Whether it tolerates all that another one tolerates.
+    /// Returns true if this toleration covers the other one.
     fn includes(&self, other: &Self) -> bool {
         if self == other {
             return true;
@@ -103,7 +104,7 @@ impl Toleration {
     }
 }
 
-/// The tolerations of both, of which one that another includes is left out.
+/// The tolerations of both lists, without those that another one covers.
 fn merged(first: &[Toleration], second: &[Toleration]) -> Vec<Toleration> {
     let all: Vec<&Toleration> = first.iter().chain(second).collect();
     let mut merged: Vec<Toleration> = Vec::new();
@@ -117,15 +118,15 @@ fn merged(first: &[Toleration], second: &[Toleration]) -> Vec<Toleration> {
     merged
 }
 
-/// Reads a list of tolerations.
+/// Parses a list of tolerations.
 ///
 /// # Errors
-/// One of them is wrong.
+/// A toleration is invalid.
 pub(crate) fn read_all(list: &[Value]) -> Result<Vec<Toleration>, String> {
     list.iter().map(Toleration::read).collect()
 }
 
-/// Gives pods the tolerations of their namespace, and refuses those that it does not allow.
+/// Adds the default tolerations of the namespace to pods, and refuses tolerations that the namespace does not allow.
 #[derive(Debug)]
 pub(crate) struct PodTolerationRestriction {
     settings: TolerationSettings,
@@ -136,7 +137,7 @@ impl PodTolerationRestriction {
         Self { settings }
     }
 
-    /// The tolerations in an annotation of the namespace; `None` without the annotation.
+    /// The tolerations in an annotation of the namespace; `None` without that annotation.
     fn stated(attributes: &AdmissionAttributes<'_>, annotation: &str) -> Result<Option<Vec<Toleration>>, ApiError> {
         let Some(name) = attributes.target.namespace.as_deref() else { return Ok(None) };
         let namespace = namespace(attributes, name)?;
@@ -153,7 +154,7 @@ impl PodTolerationRestriction {
         }
     }
 
-    /// What the tolerations of a pod become.
+    /// The new tolerations of a pod.
     fn tolerations(&self, attributes: &AdmissionAttributes<'_>, pod: &Object) -> Result<Vec<Toleration>, ApiError> {
         let mut own = own(pod)?;
         let is_new = attributes.operation == Operation::Create;
@@ -168,7 +169,7 @@ impl PodTolerationRestriction {
         }
         match is_new {
             true => Ok(merged(&own, &[pressure])),
-            // A stored pod loses none of its tolerations.
+            // An update never removes tolerations of a stored pod.
             false => {
                 if !own.iter().any(|one| one.includes(&pressure)) {
                     own.push(pressure);
@@ -192,7 +193,7 @@ impl PodTolerationRestriction {
     }
 }
 
-/// The tolerations that a pod has.
+/// The tolerations of a pod.
 fn own(pod: &Object) -> Result<Vec<Toleration>, ApiError> {
     read_all(items(pod.get(&["spec", "tolerations"]))).map_err(ApiError::Internal)
 }

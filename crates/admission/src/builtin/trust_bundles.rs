@@ -1,6 +1,7 @@
-//! Upstream's plugin ClusterTrustBundleAttest: writing a trust bundle of a signer needs the right to `attest` for the signer.
+//! Upstream's plugin ClusterTrustBundleAttest: writing a trust bundle of a signer needs the right `attest` on the
+//! signer.
 //!
-//! A change of only finalizers and owners needs no right, so that objects can be garbage collected and migrated.
+//! A change of only finalizers and owners needs no right, so that garbage collection and migration work.
 
 use futures::future::BoxFuture;
 use keelson_meta::json::Value;
@@ -9,14 +10,14 @@ use keelson_registry::{Admission, AdmissionAttributes, Interest, Operation};
 
 use super::certificates::{GROUP, may_use_signer};
 
-/// The metadata that garbage collection and migration change.
+/// The metadata fields that garbage collection and migration change.
 const OF_COLLECTORS: [&str; 4] = ["finalizers", "ownerReferences", "managedFields", "resourceVersion"];
 
 /// Checks the right to attest for a signer.
 #[derive(Debug)]
 pub(crate) struct ClusterTrustBundleAttest;
 
-/// An object without what collectors of garbage change.
+/// A trust bundle without the fields that garbage collection and migration change.
 fn essence(bundle: &Object) -> Object {
     let mut bundle = bundle.clone();
     for field in OF_COLLECTORS {

@@ -1,6 +1,6 @@
-//! The settings of single plugins, in the versions that kube-apiserver reads.
+//! Parses the settings of single plugins, in the versions that kube-apiserver reads.
 //!
-//! Nothing here reads files. Unknown fields are errors, so that a setting of a newer version is never ignored.
+//! This file does not read files. Unknown fields are errors, so that settings of a newer version are never ignored.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -29,12 +29,12 @@ pub(super) const HAVE_SETTINGS: [&str; 8] = [
 
 const CONFIG_V1: &str = "apiserver.config.k8s.io/v1";
 
-/// The text of a field; empty for a field that is missing or no text.
+/// The text of a field; empty if the field is absent or not a text.
 pub(super) fn text<'m>(map: &'m Map, field: &str) -> &'m str {
     map.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Refuses all fields but these. Their place stands before them.
+/// Refuses all fields except these. `place` is the path of the map in messages.
 pub(super) fn known_fields(map: &Map, place: &str, known: &[&str]) -> Result<(), String> {
     match map.keys().find(|key| !known.contains(key)) {
         Some(unknown) => Err(format!("unknown field \"{place}{unknown}\"")),
@@ -42,7 +42,7 @@ pub(super) fn known_fields(map: &Map, place: &str, known: &[&str]) -> Result<(),
     }
 }
 
-/// The object of settings, which has one of these versions with its kind, and these fields besides.
+/// The settings as an object, after checks of the apiVersion, kind and known fields.
 fn of_kind<'v>(stated: &'v Value, kinds: &[(&str, &str)], known: &[&str]) -> Result<&'v Map, String> {
     let map = stated.as_object().ok_or("the settings are no object")?;
     let (version, kind) = (text(map, "apiVersion"), text(map, "kind"));
@@ -56,7 +56,7 @@ fn of_kind<'v>(stated: &'v Value, kinds: &[(&str, &str)], known: &[&str]) -> Res
     Ok(map)
 }
 
-/// The kubeconfig that has the credentials for webhooks.
+/// The kubeconfig with the credentials for webhooks.
 pub(super) fn webhook_kubeconfig(stated: &Value) -> Result<PathBuf, String> {
     let kinds =
         [(CONFIG_V1, "WebhookAdmissionConfiguration"), ("apiserver.config.k8s.io/v1alpha1", "WebhookAdmission")];
@@ -68,7 +68,7 @@ pub(super) fn webhook_kubeconfig(stated: &Value) -> Result<PathBuf, String> {
     Err(FieldError::invalid("kubeConfigFile", file, "must be an absolute file path").to_string())
 }
 
-/// The resources that may be used only where a quota covers them.
+/// The resources that can only be used under a quota.
 pub(super) fn limited_resources(stated: &Value) -> Result<Vec<LimitedResource>, String> {
     let kinds = [
         (CONFIG_V1, "ResourceQuotaConfiguration"),
@@ -183,7 +183,7 @@ pub(super) fn image_policy(stated: &Value) -> Result<ImagePolicy, String> {
     })
 }
 
-/// Times as upstream has them: a whole number of units up to a bound, 0 for the usual time, -1 for none.
+/// Durations as in upstream's settings: a whole number of units up to a limit, 0 for the default, -1 for none.
 struct Times {
     unit: Duration,
     suffix: &'static str,
@@ -213,7 +213,7 @@ impl Times {
     }
 }
 
-/// The tolerations of namespaces without annotations.
+/// The tolerations for namespaces without annotations.
 pub(super) fn tolerations(stated: &Value) -> Result<TolerationSettings, String> {
     let kinds = [("podtolerationrestriction.admission.k8s.io/v1alpha1", "Configuration")];
     let map = of_kind(stated, &kinds, &["default", "whitelist"])?;
@@ -229,7 +229,7 @@ pub(super) fn tolerations(stated: &Value) -> Result<TolerationSettings, String> 
     Ok(TolerationSettings { defaults: list("default")?, allowed: list("whitelist")? })
 }
 
-/// What is wrong with a toleration, by the rules for those of pods.
+/// The error of an invalid toleration, by the validation rules of pods.
 fn fault(place: &str, toleration: &Toleration) -> Option<FieldError> {
     let Toleration { key, operator, value, effect, seconds } = toleration;
     let invalid =
@@ -258,7 +258,7 @@ fn fault(place: &str, toleration: &Toleration) -> Option<FieldError> {
     }
 }
 
-/// The objects of a list, with their places.
+/// The objects of a list, each with its path.
 fn objects<'m>(map: &'m Map, before: &str, field: &str) -> Result<Vec<(String, &'m Map)>, String> {
     let list = items(map, before, field)?.iter().enumerate().map(|(at, item)| {
         let place = format!("{before}{field}[{at}]");

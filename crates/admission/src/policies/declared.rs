@@ -1,8 +1,7 @@
-//! Declarations of the kinds that policies are about, from their schemas: what expressions can be checked against before there is an
-//! object.
+//! CEL type declarations of kinds, built from their schemas. Type checks use them before any object exists.
 //!
-//! They are what upstream reads out of OpenAPI. A field whose schema states no one type there (a quantity, a value of any kind) is not
-//! declared, and neither is a list or a map of such.
+//! They equal the declarations that upstream reads from OpenAPI. A field whose schema has no single type there (a
+//! quantity, a value of any kind) is not declared. A list or map of such values is not declared either.
 
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use keelson_cel::decl::{Decl, DeclKind, ListKind, from_schema};
 use keelson_registry::KindVersion;
 use keelson_schema::{SchemaRef, Type};
 
-/// The size of unbounded texts, lists and maps: nothing is estimated by it.
+/// The size of strings, lists and maps without a limit. It does not affect results, since no cost is estimated.
 const UNBOUNDED: u64 = 3 * 1024 * 1024;
 
 /// The CEL type of objects of a kind; `None` without a schema.
@@ -21,7 +20,7 @@ pub(super) fn of_kind(version: &KindVersion) -> Option<Arc<Decl>> {
     let Some(document) = version.document() else { return declare(version.schema()?, name, &mut Vec::new()) };
     let stated = from_schema(&document.read()?, name, true)?;
     let DeclKind::Object(object) = &stated.kind else { return Some(stated) };
-    // The published schema of a custom resource has all of the metadata.
+    // The published schema of a custom resource has all metadata fields.
     let metadata = version.schema().and_then(|schema| schema.field("metadata"));
     let metadata = metadata.and_then(|schema| declare(schema, &format!("{name}.metadata"), &mut Vec::new()));
     let fields = object.fields.values().map(|field| match (&*field.property, &metadata) {
@@ -31,7 +30,7 @@ pub(super) fn of_kind(version: &KindVersion) -> Option<Arc<Decl>> {
     Some(Decl::object(name, fields))
 }
 
-/// The CEL type of a schema, under a name; `above` are the definitions around it, none of which contains itself.
+/// The CEL type of a schema, with a name. `above` has the definitions around it, to detect recursion.
 fn declare<'s>(schema: SchemaRef<'s>, name: &str, above: &mut Vec<&'s str>) -> Option<Arc<Decl>> {
     match schema.of() {
         Type::Object => {
@@ -62,7 +61,7 @@ fn declare<'s>(schema: SchemaRef<'s>, name: &str, above: &mut Vec<&'s str>) -> O
         Type::Bytes => Some(Decl::bytes(UNBOUNDED)),
         Type::Time | Type::MicroTime => Some(Decl::timestamp(UNBOUNDED, 0)),
         Type::IntOrString => Some(Decl::int_or_string(UNBOUNDED)),
-        // OpenAPI calls it an object, and says of no fields.
+        // OpenAPI has such a schema as an object without fields.
         Type::Any if !schema.definition_name().is_some_and(|name| name.ends_with(".JSON")) => {
             Some(Decl::object(name, []))
         }

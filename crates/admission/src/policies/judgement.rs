@@ -1,6 +1,6 @@
-//! The expressions of a validating policy: validations, messages and audit annotations.
+//! Evaluates the expressions of a validating policy: validations, messages and audit annotations.
 //!
-//! They are evaluated in upstream's order, within its cost limits, and with its texts.
+//! Order, cost limits and messages are upstream's.
 
 use keelson_cel::Value as Cel;
 
@@ -10,19 +10,19 @@ use super::stats::PolicyError;
 
 /// The longest message of an expression, in bytes.
 const MAX_MESSAGE: usize = 5 * 1024;
-/// The longest kept annotation, in bytes.
+/// The longest audit annotation, in bytes.
 const MAX_ANNOTATION: usize = 10 * 1024;
 
 /// The result of a policy for one set of parameters.
 #[derive(Debug, Default)]
 pub(crate) struct Judgement {
-    /// The errors of validations that refuse nothing.
+    /// Errors of validations that do not refuse the request.
     pub(crate) passed: Vec<PolicyError>,
-    /// The refusals, with the index of the validation.
+    /// The refusals, each with the index of its validation.
     pub(crate) refusals: Vec<(usize, Refusal)>,
     /// The audit annotations.
     pub(crate) annotations: Vec<(String, String)>,
-    /// The failed audit annotations, which refuse the request whatever the binding says.
+    /// Errors of audit annotations. They refuse the request regardless of the actions of the binding.
     pub(crate) faults: Vec<String>,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Judgement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refusal {
     pub(crate) message: String,
-    /// The reason that the policy states; `Invalid` where it states none.
+    /// The reason in the policy; `None` means `Invalid`.
     pub(crate) reason: Option<String>,
     /// The error of the expression.
     pub(crate) error: PolicyError,

@@ -1,7 +1,7 @@
-//! The plugin of mutating policies: applies their mutations to an object, one after another.
+//! The plugin for mutating policies: applies their mutations to an object, one after another.
 //!
-//! An apply configuration is merged as by server-side apply, without an owner, and may not change values that are atomic. Failed
-//! mutations are reported together, and the others then have no effect.
+//! An apply configuration is merged like server-side apply, but without a field owner. It may not change parts of
+//! atomic values. If mutations fail, all failures are reported together and no mutation has an effect.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,12 +28,12 @@ use crate::matching::Endpoint;
 use crate::shown::Shown;
 use crate::told::{told_name, told_of_patch};
 
-/// The error for a value in a patch that JSON does not have.
+/// The error for a patch value that JSON cannot represent.
 const NO_JSON: &str = "JSONPath valueExpression evaluated to a type that could not marshal to JSON";
 
 const PLUGIN: &str = "MutatingAdmissionPolicy";
 
-/// The plugin.
+/// The admission plugin.
 pub(crate) struct MutatingPolicies {
     policies: Follower<Policies>,
     decoded: Decoded,
@@ -89,7 +89,7 @@ impl Admission for MutatingPolicies {
     }
 }
 
-/// One request before all policies.
+/// One request, while all policies are applied to it.
 struct Mutating<'a> {
     attributes: &'a AdmissionAttributes<'a>,
     decoded: &'a Decoded,
@@ -98,17 +98,17 @@ struct Mutating<'a> {
     failures: Vec<Failure>,
 }
 
-/// The reason why a mutation has no effect.
+/// The error of one failed mutation.
 struct Failure {
     reason: &'static str,
     message: String,
 }
 
-/// The reason why a policy failed.
+/// The error of a policy.
 enum Fault {
-    /// It can't be asked.
+    /// The policy cannot be evaluated.
     Configuration(String),
-    /// A mutation fails.
+    /// A mutation failed.
     Mutation(String),
     /// The mutated object is invalid.
     Broken(ApiError),
@@ -137,7 +137,7 @@ impl Mutating<'_> {
         Ok(())
     }
 
-    /// Has a policy change an object as it is bound so: for each of the parameters.
+    /// Applies a policy to an object for one binding: once for each parameter object.
     async fn binding(
         &mut self,
         policy: &Policy,
@@ -177,7 +177,7 @@ impl Mutating<'_> {
                     Err(other) => return Err(other),
                 }
             }
-            // As upstream has it, who changes something is asked again for that too, if it wants to be.
+            // Like upstream, a policy with reinvocation is also called again after its own change.
             if policy.is_reinvoked {
                 passages.add(PLUGIN, &key);
             }
@@ -189,7 +189,7 @@ impl Mutating<'_> {
         Ok(())
     }
 
-    /// Has one mutation change an object.
+    /// Applies one mutation to an object.
     async fn mutation(
         &self,
         policy: &Policy,
@@ -258,7 +258,7 @@ fn named(object: &Object) -> String {
     format!("{}/{}", object.namespace(), object.name())
 }
 
-/// An object to which a JSON patch is applied; `None` where one of its tests does not hold, which is no fault.
+/// Applies a JSON patch to an object. Returns `None` if a `test` operation does not match, which is no error.
 fn json_patched(object: Object, patch: &Value) -> Result<Option<Object>, String> {
     let operations = Operations::read(patch, Limits::default()).map_err(|error| format!("JSON Patch: {error}"))?;
     match operations.apply(object.into_value()) {
@@ -287,7 +287,7 @@ fn applied(
         Value::Object(made) => made,
         _ => Map::default(),
     });
-    // It is of the kind of the object, whatever it says.
+    // The result always has the kind of the object, regardless of the expression.
     applied.set_type(kind);
     let applied = applied.into_value();
     validate(schema, &applied, Duplicates::Refused)
@@ -302,7 +302,7 @@ fn applied(
     Object::from_value(merged).ok_or_else(|| "the merged value is no object".to_owned())
 }
 
-/// Finds the paths of atomic lists and objects.
+/// Collects the paths of atomic lists and objects.
 fn find_atomic<'a>(schema: impl FieldSchema<'a>, value: &Value, path: &mut String, found: &mut Vec<String>) {
     let begun = path.len();
     match (schema.form(), value) {

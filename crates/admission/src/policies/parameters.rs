@@ -1,6 +1,6 @@
-//! Parameters of policies: objects of any kind, custom ones too, as the cache has them.
+//! Parameter objects of policies: objects of any kind, also custom resources, read from the cache.
 //!
-//! They are decoded when they are first asked for and kept as long as they stay the same, so that a request costs no decoding.
+//! Decoded parameters are cached until the object changes, so most requests decode nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use parking_lot::Mutex;
 use super::policy::{Binding, ParamRef, Policy};
 use crate::matching::namespace_of;
 
-/// The number of decoded objects that are kept.
+/// The largest number of cached objects.
 const KEPT: usize = 1024;
 
-/// Objects that are asked for again and again.
+/// The cache of decoded parameter objects.
 #[derive(Debug, Default)]
 pub(crate) struct Decoded(Mutex<HashMap<String, (Revision, Arc<Object>)>>);
 
 impl Decoded {
-    /// An object in the version of a target, of which this is the entry.
+    /// The object of a cache entry, in the version of a target.
     ///
     /// # Errors
-    /// 500 when it can't be converted.
+    /// 500 if the conversion fails.
     pub(crate) async fn get(&self, target: &Target, entry: &Entry) -> Result<Arc<Object>, ApiError> {
         let (resource, version) = (target.group_resource(), &target.version.name);
         let key = format!("{resource}/{version}/{}", entry.key);
@@ -46,7 +46,7 @@ impl Decoded {
     }
 }
 
-/// The target of a policy's parameters; `None` where it has none.
+/// The resource of a policy's parameters; `None` if the policy has none.
 ///
 /// # Errors
 /// The kind of parameters is not served.
@@ -65,10 +65,10 @@ pub(crate) fn place(attributes: &AdmissionAttributes<'_>, policy: &Policy) -> Re
     })
 }
 
-/// The parameters of a binding; the policy is evaluated for each. `None` is one without parameters.
+/// The parameter objects of a binding. The policy is evaluated once for each; `None` stands for no parameters.
 ///
 /// # Errors
-/// They cannot be read, or required ones are missing, in upstream's words.
+/// The parameters cannot be read, or required ones are missing. The text is upstream's.
 pub(crate) async fn collect(
     attributes: &AdmissionAttributes<'_>,
     target: Option<&Target>,
@@ -97,7 +97,7 @@ pub(crate) async fn collect(
     Ok(params)
 }
 
-/// The key prefix of the parameters.
+/// The key prefix of the parameter objects.
 fn prefix_of(attributes: &AdmissionAttributes<'_>, target: &Target, reference: &ParamRef) -> Result<String, String> {
     if !target.is_namespaced() {
         return match reference.namespace.as_str() {

@@ -1,7 +1,7 @@
-//! Policies and bindings, as they are stored.
+//! Parsed policies and bindings.
 //!
-//! Expressions are compiled at a policy's first use. They were validated when the policy was written, so one that cannot be
-//! compiled fails only the requests that it matches.
+//! Expressions are compiled at the first use of a policy. Validation checked them when the policy was written. An
+//! expression that still cannot be compiled fails only the requests that the policy matches.
 
 use std::sync::OnceLock;
 
@@ -13,27 +13,27 @@ use keelson_meta::label_selector::LabelSelector;
 use crate::conditions::{Conditions, ConditionsOf};
 use crate::matching::{Asked, Matching};
 
-/// A policy.
+/// A validating or mutating policy.
 #[derive(Debug)]
 pub(crate) struct Policy {
     pub(crate) name: String,
     pub(crate) matching: Matching,
     pub(crate) conditions: Conditions,
-    /// True if a failure of the policy lets requests pass.
+    /// True if requests pass when the policy fails (`failurePolicy: Ignore`).
     pub(crate) fails_open: bool,
-    /// `apiVersion` and kind of its parameters.
+    /// The apiVersion and kind of the parameters.
     pub(crate) params: Option<(String, String)>,
-    /// True if it is called again after a later change.
+    /// True if the policy is called again after later changes.
     pub(crate) is_reinvoked: bool,
-    /// True if its expressions may read managedFields.
+    /// True if the expressions may read managedFields.
     pub(crate) sees_owners: bool,
-    /// True if its expressions may read `request`.
+    /// True if the expressions may read `request`.
     pub(crate) sees_request: bool,
     spec: Value,
     compiled: OnceLock<Compiled>,
 }
 
-/// An expression, or why it can't be compiled.
+/// A compiled expression, or the compile error.
 pub(crate) type Compilation = Result<Program, String>;
 
 /// The expressions of a policy.
@@ -91,7 +91,7 @@ impl Policy {
         }
     }
 
-    /// Its expressions.
+    /// The compiled expressions.
     pub(crate) fn compiled(&self) -> &Compiled {
         self.compiled.get_or_init(|| self.compile())
     }
@@ -150,7 +150,7 @@ impl Policy {
     }
 }
 
-/// Returns true if a text in a policy may be an expression that reads `request`.
+/// Returns true if a string in the policy may be an expression that reads `request`.
 fn may_see_request(value: &Value) -> bool {
     match value {
         Value::String(text) => text.contains("request"),
@@ -160,8 +160,8 @@ fn may_see_request(value: &Value) -> bool {
     }
 }
 
-/// Returns true if a text in a policy may be an expression that reads `metadata.managedFields` or the resourceVersion: by name, or
-/// through the whole object or its metadata.
+/// Returns true if a string in the policy may be an expression that reads `metadata.managedFields` or the
+/// resourceVersion. It may read them by name, or through the whole object or its metadata.
 fn may_see_owners(value: &Value) -> bool {
     match value {
         Value::String(text) => {
@@ -194,16 +194,16 @@ pub(crate) struct Binding {
     pub(crate) denies: bool,
     pub(crate) warns: bool,
     pub(crate) audits: bool,
-    /// The actions as they are stated, for audit.
+    /// The validation actions as they are in the object, for audit annotations.
     pub(crate) actions: Value,
 }
 
-/// Which parameters a policy is bound with.
+/// The reference of a binding to parameter objects.
 #[derive(Debug)]
 pub(crate) struct ParamRef {
     pub(crate) name: String,
     pub(crate) namespace: String,
-    /// The selector, for parameters without a name. An invalid one selects nothing.
+    /// The selector, for references without a name. An invalid selector matches nothing.
     pub(crate) selector: Option<Option<LabelSelector>>,
     /// True if missing parameters are an error.
     pub(crate) is_needed: bool,

@@ -1,7 +1,7 @@
 //! One evaluation of the expressions of a policy, for one request and one set of parameters.
 //!
-//! Variables are evaluated when they are first used, and once. Values look at objects where they stand and hold what only one thread may
-//! hold, so that all of it happens between two awaits.
+//! Each variable is evaluated at its first use, and once. Values borrow from objects and are not `Send`, so an
+//! evaluation contains no await.
 
 use std::cell::{Cell, OnceCell};
 
@@ -13,7 +13,7 @@ use super::policy::{Compilation, Compiled};
 use crate::conditions::OUT_OF_BUDGET;
 use crate::scene::Scene;
 
-/// The cost limit of all expressions of one kind of a policy for one request, in upstream's units.
+/// The cost limit of all expressions of one kind in a policy, for one request, in upstream's units.
 const BUDGET: u64 = 10_000_000;
 
 /// The limits of an evaluation.
@@ -21,41 +21,41 @@ const BUDGET: u64 = 10_000_000;
 pub(crate) struct Reach {
     /// The cost limit.
     cost: u64,
-    /// The limit on work that the cost leaves out, in nanoseconds.
+    /// The limit on work that the CEL cost does not count, in nanoseconds.
     work: u64,
 }
 
 impl Reach {
-    /// As far as a thread may be held that others need: nearly all expressions end long before.
+    /// The limits on a thread that other requests need. Nearly all expressions stay far below.
     pub(crate) const SHORT: Self = Self { cost: 50_000, work: 1_000_000 };
-    /// As far as upstream lets them.
+    /// Upstream's limits.
     pub(crate) const WHOLE: Self = Self { cost: keelson_cel::cost::limits::EVALUATION, work: 1_000_000_000 };
 }
 
-/// The state of a policy beside the scene.
+/// The inputs of an evaluation.
 #[derive(Clone, Copy)]
 pub(crate) struct Stage<'s> {
     pub(crate) scene: Scene<'s>,
     pub(crate) namespace: Option<&'s Object>,
-    /// Its parameters: `None` where it has no such variable.
+    /// The parameters; `None` if the policy has no variable `params`.
     pub(crate) params: Option<Option<&'s Object>>,
     pub(crate) compiled: &'s Compiled,
     pub(crate) reach: Reach,
 }
 
-/// The evaluation.
+/// One evaluation of a policy.
 pub(crate) struct Run<'s> {
     stage: Stage<'s>,
     cells: Vec<OnceCell<Result<Cel<'s>, EvalError>>>,
-    /// The cost of variables since it was last read.
+    /// The cost of variables since this value was last read.
     spent: Cell<u64>,
     left: Cell<u64>,
-    /// True if an evaluation was cut off that a higher limit may finish.
+    /// True if an evaluation exceeded the short limits, so that the whole limits may suffice.
     is_cut: Cell<bool>,
     own: OnceCell<&'s Run<'s>>,
 }
 
-/// No more expressions are evaluated.
+/// The error if the budget is used up; no more expressions are evaluated.
 pub(crate) struct OutOfBudget;
 
 impl std::fmt::Display for OutOfBudget {
@@ -71,7 +71,7 @@ impl<'s> Run<'s> {
         Self { stage, cells, spent, left, is_cut: Cell::new(false), own: OnceCell::new() }
     }
 
-    /// Lets expressions find the variables, and these each other.
+    /// Makes the variables available to expressions and to each other.
     pub(crate) fn begin(&'s self) {
         let _ = self.own.set(self);
     }
@@ -81,17 +81,17 @@ impl<'s> Run<'s> {
         self.stage.compiled
     }
 
-    /// Returns true if an evaluation was cut off by the low limit.
+    /// Returns true if an evaluation exceeded the short limits.
     pub(crate) fn is_cut(&self) -> bool {
         self.is_cut.get()
     }
 
-    /// Begins to count anew.
+    /// Resets the budget.
     pub(crate) fn renew_budget(&self) {
         self.left.set(BUDGET);
     }
 
-    /// The values of the variables of an expression.
+    /// The values of the variables for an expression.
     pub(crate) fn variables(&self, authorizer: bool) -> Vec<Cel<'s>> {
         let Stage { scene, namespace, params, compiled, .. } = self.stage;
         let mut variables = scene.variables(authorizer, namespace);
@@ -104,7 +104,7 @@ impl<'s> Run<'s> {
         variables
     }
 
-    /// The value of an expression.
+    /// Evaluates an expression.
     pub(crate) fn evaluate(
         &self,
         program: &'s Compilation,

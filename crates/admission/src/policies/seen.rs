@@ -1,6 +1,6 @@
-//! A request as a policy sees it, and the thread on which its expressions run.
+//! The input of a policy for one request, and the selection of the thread for its expressions.
 //!
-//! Nothing of an evaluation outlives it, so that requests may wait between two of them.
+//! An evaluation leaves no borrowed values behind, so requests may await between evaluations.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,11 +20,11 @@ use crate::request;
 use crate::scene::{Rights, Scene};
 use crate::shown::Shown;
 
-/// A request as a policy sees it.
+/// The input of a policy for one request.
 pub(crate) struct Seen<'a> {
     attributes: &'a AdmissionAttributes<'a>,
     endpoint: Endpoint,
-    /// Made when an expression first looks at it.
+    /// The variable `request`, built at its first use.
     request: OnceLock<Value>,
     rights: Rights<'a>,
     namespace: Option<Arc<Object>>,
@@ -33,7 +33,7 @@ pub(crate) struct Seen<'a> {
 
 impl<'a> Seen<'a> {
     /// # Errors
-    /// 404 when the namespace of the object is not there.
+    /// 404 if the namespace of the object does not exist.
     pub(crate) async fn of(
         attributes: &'a AdmissionAttributes<'a>,
         endpoint: &Endpoint,
@@ -55,7 +55,7 @@ impl<'a> Seen<'a> {
         Ok(Self { attributes, endpoint: endpoint.clone(), request: OnceLock::new(), rights, namespace, stats })
     }
 
-    /// Evaluates the expressions of a policy, on this thread unless they take long.
+    /// Evaluates the expressions of a policy, on this thread unless that takes long.
     pub(crate) fn run<T>(
         &self,
         policy: &Policy,
@@ -109,7 +109,7 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// Does work that takes long where no other request waits for the thread.
+/// Runs long work on a thread that no other request waits for.
 fn apart<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),

@@ -1,7 +1,7 @@
-//! Counts and times of policies and of match conditions, for metrics.
+//! Counts and durations of policies and match conditions, for metrics.
 //!
-//! Labels, outcomes and buckets are kube-apiserver's. A policy is timed as a whole for each set of parameters, and each of its expressions
-//! counts with an equal part of that time.
+//! Labels, outcomes and buckets are kube-apiserver's. A policy is timed as a whole, once for each parameter object. The
+//! time is divided equally among its expressions.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,27 +11,27 @@ use keelson_registry::Operation;
 
 use crate::conditions::Met;
 
-/// Upper ends of the buckets of expressions, in nanoseconds.
+/// Upper bounds of the buckets for expressions, in nanoseconds.
 static CHECK_BUCKETS: Buckets = Buckets::of_short_durations(&[500, 1_000_000, 10_000_000, 100_000_000, 1_000_000_000]);
-/// Upper ends of the buckets of match conditions, in microseconds.
+/// Upper bounds of the buckets for match conditions, in microseconds.
 static CONDITION_BUCKETS: Buckets = Buckets::of_durations(&[1_000, 5_000, 10_000, 25_000, 100_000, 200_000, 250_000]);
 
 /// The error of an expression.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PolicyError {
-    /// It had none.
+    /// No error.
     #[default]
     None,
-    /// It does not compile.
+    /// The expression does not compile.
     Compile,
-    /// It has no value, or another fault keeps the policy from its work.
+    /// The evaluation failed, or another error kept the policy from running.
     Invalid,
-    /// It costs too much.
+    /// The cost limit was exceeded.
     OutOfBudget,
 }
 
 impl PolicyError {
-    /// The value of a label in metrics.
+    /// The label value in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::None => "no_error",
@@ -42,7 +42,7 @@ impl PolicyError {
     }
 }
 
-/// The labels of expressions that are counted together.
+/// The labels of one series for expressions.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PolicyKey {
     /// The name of the policy.
@@ -55,7 +55,7 @@ pub struct PolicyKey {
     pub action: &'static str,
 }
 
-/// The labels of match conditions that are counted together.
+/// The labels of one series for match conditions.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConditionKey {
     /// The name of the policy or webhook.
@@ -71,9 +71,9 @@ pub struct ConditionKey {
 /// The counts of the match conditions of one policy or webhook.
 #[derive(Debug)]
 pub struct ConditionCounts {
-    /// The times of their evaluations.
+    /// The durations of evaluations.
     pub times: AtomicHistogram,
-    /// Evaluations that had errors.
+    /// The number of evaluations with errors.
     pub errors: Count,
 }
 
@@ -102,7 +102,7 @@ impl PolicyStats {
         observe(&self.mutating, key, took);
     }
 
-    /// Evaluates match conditions, and counts that.
+    /// Evaluates match conditions, and counts the duration and errors.
     pub(crate) fn timed(&self, key: &ConditionKey, evaluate: impl FnOnce() -> Met) -> Met {
         let begun = Instant::now();
         let met = evaluate();
@@ -115,12 +115,12 @@ impl PolicyStats {
         met
     }
 
-    /// The times of the expressions of policies that validate.
+    /// The durations of expressions of validating policies.
     pub fn validations(&self) -> Vec<(PolicyKey, Arc<AtomicHistogram>)> {
         self.validating.all()
     }
 
-    /// The times of the expressions of policies that mutate.
+    /// The durations of expressions of mutating policies.
     pub fn mutations(&self) -> Vec<(PolicyKey, Arc<AtomicHistogram>)> {
         self.mutating.all()
     }

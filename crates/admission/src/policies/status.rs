@@ -1,6 +1,7 @@
-//! Keeps the status of validating policies: what is wrong with their expressions, as far as the kinds are known that they are about.
+//! The controller of the status of validating policies: warnings about type errors in their expressions.
 //!
-//! A policy is checked once for each of its generations, as upstream has it: kinds that come or change later are not looked at.
+//! Like upstream, a policy is checked once for each generation. Kinds that are added or changed later are not
+//! considered.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::GROUP;
 use super::type_checking::warnings;
 
-/// The account of the controller, and who owns what it writes.
+/// The user name of the controller and its field manager.
 const ACCOUNT: &str = "validatingadmissionpolicy-status-controller";
 const MANAGER: &str = "validatingadmissionpolicy-status";
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(20), longest: Duration::from_secs(30) };
@@ -27,15 +28,15 @@ pub struct PolicyStatus {
     registry: Arc<Registry>,
     client: Client,
     policies: Target,
-    /// The names of policies.
+    /// The names of policies to check.
     queue: Queue<String>,
 }
 
 impl PolicyStatus {
-    /// A controller over a registry.
+    /// Creates the controller.
     ///
     /// # Errors
-    /// 500 when policies are not served.
+    /// 500 if policies are not served.
     pub fn new(registry: Arc<Registry>) -> Result<Self, ApiError> {
         let client = Client::of_controller(registry.clone(), ACCOUNT, MANAGER);
         let policies = client.collection(GROUP, "v1", "validatingadmissionpolicies", None)?;

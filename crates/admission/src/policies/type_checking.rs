@@ -1,7 +1,8 @@
-//! Type checks of validating policies against the kinds that they match, for the status of a policy: warnings about fields that no
-//! such object has, and values of the wrong types. Nothing is refused for it.
+//! Type checks of validating policies against the kinds that they match. The results are warnings in the status of the
+//! policy: fields that do not exist, and values of the wrong type. They refuse nothing.
 //!
-//! As upstream, validations and their messages are checked for each kind that a rule names, with its texts.
+//! Like upstream, validations and message expressions are checked against each kind that a rule names. Texts are
+//! upstream's.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,13 +16,13 @@ use keelson_registry::{KindVersion, Surface};
 
 use super::declared;
 
-/// The largest number of kinds; a rule that names more ends the collection.
+/// The largest number of kinds of one rule. At this number, the other kinds and rules are skipped.
 const MOST_KINDS: usize = 10;
 
 /// Group, version and kind, in the order of the warnings.
 type Kind = (String, String, String);
 
-/// The warnings about the expressions of a policy, for its status (`status.typeChecking.expressionWarnings`).
+/// The warnings about expressions of a policy, for its status (`status.typeChecking.expressionWarnings`).
 ///
 /// Cost: some milliseconds for each kind.
 pub(crate) fn warnings(surface: &Arc<Surface>, spec: &Value) -> Vec<Value> {
@@ -62,7 +63,7 @@ fn fault((group, version, kind): &Kind, expression: &str, environment: &Environm
     }
 }
 
-/// The parameters of a policy: `None` where it has none, any value where their kind is not known.
+/// The type of a policy's parameters: `None` if it has none, a dynamic type if their kind is unknown.
 fn params(surface: &Arc<Surface>, spec: &Value) -> Option<Arc<Decl>> {
     let kind = &spec["paramKind"];
     let version = GroupVersion::parse(kind["apiVersion"].as_str()?)?;
@@ -71,7 +72,7 @@ fn params(surface: &Arc<Surface>, spec: &Value) -> Option<Arc<Decl>> {
     Some(served.and_then(|version| declared::of_kind(version)).unwrap_or_else(Decl::any))
 }
 
-/// The declarations for expressions of a policy, as in an evaluation, but for objects of a known kind.
+/// The CEL environment of a policy, as in an evaluation, but with the type of the object declared.
 fn environment(spec: &Value, object: &Arc<Decl>, params: Option<&Arc<Decl>>) -> Environment {
     let asked =
         environments::admission(&Admission { params: params.is_some(), authorizer: true, ..Admission::default() });
@@ -96,7 +97,7 @@ fn environment(spec: &Value, object: &Arc<Decl>, params: Option<&Arc<Decl>>) -> 
     all
 }
 
-/// The type of a variable: upstream keeps the types of scalars, and of lists and maps of such.
+/// The declared type of a variable. Like upstream, only scalars, and lists and maps of them, keep their type.
 fn kept(of: &Type) -> Type {
     match of {
         Type::Null
@@ -114,7 +115,7 @@ fn kept(of: &Type) -> Type {
     }
 }
 
-/// The kinds that the rules of a policy name: none by a wildcard, and none that a subresource takes.
+/// The kinds that the rules of a policy name. Wildcards and subresources are skipped.
 fn kinds(surface: &Arc<Surface>, spec: &Value) -> BTreeMap<Kind, Arc<KindVersion>> {
     let mut kinds = BTreeMap::new();
     for rule in list(&spec["matchConstraints"]["resourceRules"]) {
@@ -148,7 +149,7 @@ fn kinds(surface: &Arc<Surface>, spec: &Value) -> BTreeMap<Kind, Arc<KindVersion
 mod tests {
     use super::*;
 
-    /// Checks a policy about kinds (`<group>/<version>/<plural>`), to whose specification more is added.
+    /// Checks a policy about resources (`<group>/<version>/<plural>`). `more` is added to its specification.
     fn check(resources: &[&str], more: &Value, expected: &[(&str, &str)]) {
         let rules: Vec<Value> = resources
             .iter()

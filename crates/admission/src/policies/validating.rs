@@ -1,6 +1,6 @@
-//! The plugin of validating policies: turns their results into a refusal, warnings and audit annotations.
+//! The plugin for validating policies: turns their results into a refusal, warnings and audit annotations.
 //!
-//! All policies are evaluated; as upstream, the first of several refusals is reported.
+//! All policies are evaluated. Like upstream, the first refusal is returned.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,10 +26,10 @@ use crate::matching::Endpoint;
 use crate::shown::Shown;
 use crate::told::told_name;
 
-/// The audit annotation of refusals.
+/// The audit annotation with the refusals.
 const FAILURES: &str = "validation.policy.admission.k8s.io/validation_failure";
 
-/// The plugin.
+/// The admission plugin.
 pub(crate) struct ValidatingPolicies {
     policies: Follower<Policies>,
     decoded: Decoded,
@@ -79,30 +79,30 @@ impl Admission for ValidatingPolicies {
     }
 }
 
-/// One request before all policies.
+/// One request, while all policies are evaluated.
 struct Judging<'a> {
     attributes: &'a AdmissionAttributes<'a>,
     object: Option<&'a Object>,
     decoded: &'a Decoded,
     stats: &'a PolicyStats,
-    /// The request as the last policy saw it, which is mostly as all do.
+    /// The input of the last policy. Most policies share the same endpoint, so it is reused.
     seen: Option<(Endpoint, Shown, Seen<'a>)>,
     /// The first refusal, with its text.
     denied: Option<Refusal>,
-    /// The refusals for the audit annotation.
+    /// The refusals, for the audit annotation.
     noted: Vec<Value>,
 }
 
-/// The evaluation of a policy for a request.
+/// One policy that is evaluated for a request.
 struct Asking<'p> {
     policy: &'p Policy,
     endpoint: Endpoint,
-    /// The target of the parameters.
+    /// The resource of the parameters.
     params: Option<Target>,
 }
 
 impl Judging<'_> {
-    /// Asks one policy with all that binds it.
+    /// Evaluates one policy with all its bindings.
     async fn policy(&mut self, bound: &Bound) {
         let (policy, attributes) = (&*bound.policy, self.attributes);
         let Some(endpoint) = policy.matching.endpoint(attributes) else { return };
@@ -132,10 +132,10 @@ impl Judging<'_> {
         }
     }
 
-    /// Evaluates a policy for a binding: for each of the parameters.
+    /// Evaluates a policy for one binding: once for each parameter object.
     ///
     /// # Errors
-    /// The reason why it cannot be evaluated.
+    /// The reason why the policy cannot be evaluated.
     async fn binding(&mut self, asking: &Asking<'_>, binding: &Binding) -> Result<Vec<(Judgement, Duration)>, String> {
         let (attributes, object) = (self.attributes, self.object);
         let text = |error: ApiError| error.to_string();
@@ -164,7 +164,7 @@ impl Judging<'_> {
         Ok(judged.collect())
     }
 
-    /// Counts the expressions of a policy, each by what its binding has done about it.
+    /// Counts the expressions of a policy, by the action of the binding.
     fn count(&self, policy: &Policy, binding: &Binding, judgement: &Judgement, took: Duration) {
         let Judgement { passed, refusals, faults, .. } = judgement;
         let expressions = (passed.len() + refusals.len() + faults.len()).max(1);
@@ -241,7 +241,7 @@ impl Judging<'_> {
     }
 }
 
-/// The error of a refusal: in the words of a 403, whatever its reason is.
+/// The error for a refusal. The text is that of a 403, whatever the reason is.
 fn refused(attributes: &AdmissionAttributes<'_>, object: Option<&Object>, refusal: Refusal) -> ApiError {
     let (resource, name) = (attributes.target.group_resource(), told_name(attributes.name, object));
     let reason = refusal.reason.unwrap_or_else(|| "Invalid".to_owned());

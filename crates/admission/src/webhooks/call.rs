@@ -1,6 +1,6 @@
 //! One call of one webhook.
 //!
-//! Its timeout is that of the webhook or of the request, and its response has a size limit.
+//! The timeout is that of the webhook or of the request, whichever is shorter. The size of the response is limited.
 
 use std::time::{Duration, Instant};
 
@@ -17,24 +17,24 @@ use crate::matching::Endpoint;
 use crate::request;
 use crate::shown::Shown;
 
-/// The largest response in bytes: a patch may contain a whole object, in base64.
+/// The largest response in bytes. A patch may contain a whole object in base64.
 const RESPONSE_BYTES: usize = 8 << 20;
-/// Larger answers are read on a thread that no request needs.
+/// Responses above this size in bytes are parsed on another thread, so that no other request waits.
 const LARGE_BYTES: usize = 256 << 10;
 
 /// A call of a webhook.
 pub(super) struct Invocation<'h> {
     pub(super) hook: &'h Hook,
-    /// As what it is shown the request.
+    /// The kind and resource in which the webhook gets the request.
     pub(super) endpoint: Endpoint,
     pub(super) shown: Shown,
 }
 
-/// The reason why a call has no result.
+/// The reason why a call fails.
 pub(super) enum CallFault {
-    /// It says no.
+    /// The webhook refuses the request.
     Refused(Box<Status>),
-    /// It could not be asked, or did not answer what it was asked.
+    /// The call failed, or the response is invalid.
     Calling(String),
     /// The response cannot be applied.
     Broken(ApiError),
@@ -95,11 +95,11 @@ impl Webhooks {
         let call = Call { method: Method::POST, body: body.into(), effect, time, response_bytes: RESPONSE_BYTES };
         let failed = |why: String| CallFault::Calling(format!("failed to call webhook: {why}"));
         let answer = call_with_retries(&client, &call).await.map_err(|error| match error {
-            // The request itself timed out, whatever the failure policy is.
+            // The request itself timed out, so the failure policy does not apply.
             CallError::Late(_) if time < hook.time => {
                 CallFault::Broken(ApiError::Timeout("request did not complete within the allotted timeout".to_owned()))
             }
-            // Upstream's client for webhooks says no more of it.
+            // Upstream's client for webhooks omits this part of the message.
             CallError::Late(why) => failed(why.replace(" (Client.Timeout exceeded while awaiting headers)", "")),
             error => failed(error.to_string()),
         })?;
@@ -121,7 +121,7 @@ impl Webhooks {
     }
 }
 
-/// The timeout of a webhook, at most that of the request, in whole seconds, as errors show it.
+/// The timeout of a webhook, at most that of the request, rounded to whole seconds for errors.
 fn whole_seconds(time: Duration, attributes: &AdmissionAttributes<'_>) -> Duration {
     let Some(deadline) = attributes.caller.deadline() else { return time };
     let left = deadline.saturating_duration_since(tokio::time::Instant::now());
@@ -129,7 +129,7 @@ fn whole_seconds(time: Duration, attributes: &AdmissionAttributes<'_>) -> Durati
     time.min(left.max(Duration::from_secs(1)))
 }
 
-/// The status of a refusal. As upstream, it is never a success, whatever the webhook returns.
+/// The status of a refusal. Like upstream, its code is never a success, whatever the webhook returns.
 fn refusal(name: &str, result: Option<Status>) -> Status {
     let mut status = result.unwrap_or_else(|| Status::failure(0, None, String::new()));
     status.code = status.code.max(400);

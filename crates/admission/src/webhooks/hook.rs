@@ -1,6 +1,6 @@
-//! One webhook of a configuration.
+//! A webhook of a configuration.
 //!
-//! Configurations are stored with all defaults; values that validation refuses are read as upstream reads them.
+//! Stored configurations have all defaults. Values that validation would refuse today are read as upstream reads them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::matching::{Asked, Matching};
 /// The default timeout, in seconds.
 const DEFAULT_TIME: u64 = 10;
 
-/// The form of reviews that a webhook takes.
+/// The version of reviews that a webhook accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReviewVersion {
     V1,
@@ -32,7 +32,7 @@ impl ReviewVersion {
     }
 }
 
-/// The effects that a webhook states to have beside its response.
+/// The side effects that a webhook declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SideEffects {
     None,
@@ -53,25 +53,25 @@ impl SideEffects {
 /// A webhook.
 #[derive(Debug)]
 pub(crate) struct Hook {
-    /// The configuration that it stands in.
+    /// The name of the configuration.
     pub(crate) configuration: String,
     pub(crate) name: String,
-    /// The unique id.
+    /// A unique id of the webhook.
     pub(crate) id: String,
     pub(crate) matching: Matching,
     pub(crate) conditions: Conditions,
-    /// True if a failure of the webhook lets requests pass.
+    /// True if requests pass when the webhook fails (`failurePolicy: Ignore`).
     pub(crate) fails_open: bool,
     side_effects: SideEffects,
     pub(crate) time: Duration,
     pub(crate) version: Option<ReviewVersion>,
-    /// True if it is called again after a later change.
+    /// True if the webhook is called again after later changes.
     pub(crate) is_reinvoked: bool,
     client: Value,
     rest_client: Mutex<Option<HookClient>>,
 }
 
-/// A client, and the credentials that it was made with.
+/// A client, and the credentials with which it was created.
 #[derive(Debug)]
 struct HookClient {
     users: Option<Arc<WebhookUsers>>,
@@ -79,7 +79,7 @@ struct HookClient {
 }
 
 impl Hook {
-    /// The webhooks of a configuration, in their order.
+    /// Parses the webhooks of a configuration, in their order.
     pub(crate) fn all_of(configuration: &str, webhooks: &Value) -> Vec<Self> {
         let webhooks = webhooks.as_array().into_iter().flatten().enumerate();
         webhooks.map(|(place, webhook)| Self::of(configuration, place, webhook)).collect()
@@ -109,12 +109,12 @@ impl Hook {
         }
     }
 
-    /// Returns true where dry runs may be sent to it.
+    /// Returns true if the webhook may be called for dry runs.
     pub(crate) fn takes_dry_run(&self) -> bool {
         self.side_effects != SideEffects::Some
     }
 
-    /// The effect of a request that it gets twice.
+    /// The effect of calling the webhook twice for one request.
     pub(crate) fn effect(&self, is_dry_run: bool) -> Effect {
         match self.side_effects {
             SideEffects::None => Effect::Idempotent,
@@ -123,10 +123,10 @@ impl Hook {
         }
     }
 
-    /// Returns the client of the webhook, which shows the credentials for its host.
+    /// Returns the client of the webhook, with the credentials for its host.
     ///
     /// # Errors
-    /// The configuration has no destination that can be called.
+    /// The configuration has no valid destination.
     pub(crate) fn rest_client(
         &self,
         outbound: &Outbound,

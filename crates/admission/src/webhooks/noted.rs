@@ -1,6 +1,6 @@
-//! Audit annotations of webhooks: which ones changed an object, how, and which ones failed open.
+//! Audit annotations of webhooks: changes, patches, and webhooks that failed open.
 //!
-//! Keys and values are upstream's: a key has the round (1 for reinvocations) and the index of the webhook.
+//! Keys and values are upstream's. A key contains the round (1 for reinvocations) and the index of the webhook.
 
 use keelson_access::audit::{AuditRecord, Level};
 use keelson_meta::go_format::json;
@@ -9,7 +9,7 @@ use keelson_meta::json::{Map, Value};
 use super::WebhookKind;
 use super::hook::Hook;
 
-/// The round and the place of a webhook.
+/// The round and the index of a webhook.
 pub(super) type Turn = (usize, usize);
 
 fn key(prefix: &str, (round, place): Turn) -> String {
@@ -23,14 +23,14 @@ fn value(hook: &Hook, more: impl IntoIterator<Item = (&'static str, Value)>) -> 
     json(&Value::Object(value))
 }
 
-/// Notes whether a webhook has changed an object.
+/// Records in the audit log whether a webhook changed the object.
 pub(super) fn mutation(audit: &AuditRecord, hook: &Hook, turn: Turn, mutated: bool) {
     if audit.is_read() {
         audit.annotate(key("mutation", turn), value(hook, [("mutated", mutated.into())]));
     }
 }
 
-/// Records the patch of a webhook, where the level includes request bodies.
+/// Records the patch of a webhook, if the audit level includes request bodies.
 pub(super) fn patch(audit: &AuditRecord, hook: &Hook, turn: Turn, mut patch: Value) {
     if audit.level() < Level::Request {
         return;

@@ -1,6 +1,6 @@
-//! Patches of webhooks.
+//! Applies the patches of webhooks.
 //!
-//! They may do what patches of clients may. Errors of patches that do not apply are upstream's.
+//! They have the rules of patches from clients. Errors of patches that do not apply are upstream's.
 
 use keelson_codec::json;
 use keelson_meta::go_format::quote;
@@ -15,13 +15,13 @@ use crate::told::told_of_patch;
 
 /// The result of a patch.
 pub(super) enum Patched {
-    /// Nothing: it is empty.
+    /// The patch is empty.
     Nothing,
-    /// Another object, by this patch.
+    /// The changed object, with the patch.
     Object(Object, Value),
 }
 
-/// Applies a patch of a type to an object; `None` where there is nothing to be patched.
+/// Applies a patch of a type to an object; `None` if there is no object.
 pub(super) fn apply(
     hook: &Hook,
     (patch, of): &(Vec<u8>, String),

@@ -1,6 +1,6 @@
-//! Reviews: what a webhook is sent, and what of its answer is believed.
+//! Admission reviews: the request body for a webhook, and the checks of its response.
 //!
-//! The order of members and the words for what is wrong are upstream's.
+//! The order of members and the error messages are upstream's.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -31,13 +31,13 @@ pub(crate) struct Answer {
 /// The fault of a response.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It is no answer.
+    /// The response cannot be parsed.
     Unreadable(String),
-    /// It is one that may not be given.
+    /// The response violates the protocol.
     Wrong(String),
 }
 
-/// The body for a webhook.
+/// The request body for a webhook.
 pub(crate) fn request(
     version: ReviewVersion,
     uid: &str,
@@ -88,7 +88,7 @@ fn write_object(object: &Object, out: &mut Vec<u8>) {
 /// Parses the response of a webhook.
 ///
 /// # Errors
-/// It is no response, or not one to this review.
+/// The body is not a review response, or answers another review.
 pub(crate) fn answer(version: ReviewVersion, uid: &str, is_mutating: bool, body: &[u8]) -> Result<Answer, Fault> {
     let review = value_of(body).map_err(Fault::Unreadable)?;
     let kind = ReviewKind { group: GROUP, version: version.name(), kind: KIND };
@@ -101,7 +101,7 @@ pub(crate) fn answer(version: ReviewVersion, uid: &str, is_mutating: bool, body:
     let Read { answered, answer, patch, patch_type } = read(response, version)?;
     let wrong = |why: String| Err(Fault::Wrong(why));
     if version == ReviewVersion::V1Beta1 {
-        // Upstream checks nothing of the older form, and takes any patch for a JSON patch.
+        // Like upstream, the older version is not checked, and any patch is taken as a JSON patch.
         let patch = patch.filter(|patch| is_mutating && !patch.is_empty());
         return Ok(Answer { patch: patch.map(|patch| (patch, "JSONPatch".to_owned())), ..answer });
     }
@@ -182,7 +182,7 @@ fn read(response: &Map, version: ReviewVersion) -> Result<Read, Fault> {
     })
 }
 
-/// The bytes of an array of numbers. Some write bytes so (kube-rs among them), and Go's decoder takes them.
+/// The bytes of an array of numbers. Some clients encode bytes so (kube-rs for example), and Go's decoder accepts it.
 fn bytes_of(array: &[Value]) -> Option<Vec<u8>> {
     let byte = |value: &Value| if value.is_null() { Some(0) } else { u8::try_from(value.as_i64()?).ok() };
     array.iter().map(byte).collect()
@@ -192,7 +192,7 @@ fn decode(patch: &str) -> Result<Vec<u8>, Fault> {
     BASE64.decode(patch).map_err(|_| {
         let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');
         let place = patch.as_bytes().iter().position(|byte| !is_base64(byte));
-        // As upstream has it, what is too short is wrong at its last four bytes.
+        // Like upstream, the error for a truncated text gives the position of its last four bytes.
         let place = place.unwrap_or(patch.len() / 4 * 4);
         Fault::Unreadable(format!("illegal base64 data at input byte {place}"))
     })

@@ -1,6 +1,6 @@
 //! Counts and durations of webhooks, for metrics.
 //!
-//! Names come from configurations, so the number of series is limited.
+//! Users choose the names of webhooks, so the number of series is limited.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use parking_lot::Mutex;
 use super::WebhookKind;
 use super::hook::Hook;
 
-/// Upper ends of the buckets, in seconds: those of the reference server.
+/// Upper bounds of the buckets in seconds, as in kube-apiserver.
 const BUCKETS: [f64; 8] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
 /// The largest number of series of each metric.
 const SERIES: usize = 5_000;
 
-/// Which calls are counted together.
+/// The labels of one series of durations.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WebhookKey {
     /// The name of the webhook.
@@ -41,13 +41,13 @@ pub struct WebhookTimes {
 }
 
 impl WebhookTimes {
-    /// The ends of the buckets with how many calls each has that those before have not.
+    /// The upper bound of each bucket with the number of calls in it.
     pub fn buckets(&self) -> Vec<(f64, u64)> {
         BUCKETS.into_iter().zip(self.counts).collect()
     }
 }
 
-/// Which refusals are counted together.
+/// The labels of one series of refusals.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rejection {
     /// The name of the webhook.
@@ -56,9 +56,9 @@ pub struct Rejection {
     pub kind: WebhookKind,
     /// The operation of the request.
     pub operation: Operation,
-    /// The failure, in upstream's words.
+    /// The type of the failure, as in upstream's metric.
     pub error: &'static str,
-    /// The code of the refusal; 0 where there is none.
+    /// The status code of the refusal; 0 without one.
     pub code: u16,
 }
 
@@ -118,7 +118,7 @@ impl WebhookStats {
         self.times.lock().iter().map(|(key, times)| (key.clone(), times.clone())).collect()
     }
 
-    /// The numbers of calls by the code of their response; 0 without a response.
+    /// The numbers of calls by response code; 0 without a response.
     pub fn requests(&self) -> Vec<((WebhookKey, u16), u64)> {
         self.requests.lock().iter().map(|(key, count)| (key.clone(), *count)).collect()
     }
@@ -128,12 +128,12 @@ impl WebhookStats {
         self.rejections.lock().iter().map(|(key, count)| (key.clone(), *count)).collect()
     }
 
-    /// The numbers of requests with a webhook that failed open.
+    /// The numbers of requests that passed because a webhook failed open.
     pub fn failures_open(&self) -> Vec<((String, WebhookKind), u64)> {
         self.failed_open.lock().iter().map(|(key, count)| (key.clone(), *count)).collect()
     }
 
-    /// The numbers of calls avoided by match conditions.
+    /// The numbers of calls that match conditions avoided.
     pub fn exclusions(&self) -> Vec<((String, WebhookKind, Operation), u64)> {
         self.excluded.lock().iter().map(|(key, count)| (key.clone(), *count)).collect()
     }

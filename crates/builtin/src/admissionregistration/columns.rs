@@ -1,6 +1,6 @@
-//! admissionregistration.k8s.io: webhooks, and admission policies with their bindings.
+//! The columns of admissionregistration.k8s.io: webhook configurations, admission policies and their bindings.
 //!
-//! Webhooks are counted and policies say what they are about; the rest of an object is for `kubectl describe`.
+//! Tables show the number of webhooks, and the parameters and bindings of policies. `kubectl describe` shows the rest.
 
 use keelson_meta::json::Value;
 use keelson_tables::column::{AGE, Column, NAME};
@@ -72,7 +72,8 @@ fn binding(of: Subject<'_>) -> Vec<Value> {
     vec![of.name(), of.at("spec").at("policyName").cell(), param_ref(&of), of.age()]
 }
 
-/// The parameters' name below their namespace. Without one it shows `*`, as nothing here says whether the kind has any.
+/// The namespace and name of the parameters. Shows `*` without a name, since a binding does not say if its policy has
+/// any.
 fn param_ref(of: &Subject<'_>) -> Value {
     let param = of.at("spec").at("paramRef");
     let (name, namespace) = (param.at("name").text(), param.at("namespace").text());

@@ -1,6 +1,6 @@
-//! Configurations of webhooks: `admissionregistration.k8s.io/v1beta1`, which has the fields of `v1` and other defaults.
+//! Webhook configurations of `admissionregistration.k8s.io/v1beta1`, which has the fields of `v1` but other defaults.
 //!
-//! A configuration that was written before a field existed means what that field's default meant in its own version.
+//! A configuration may have been written before a field existed. The field then gets the default of `v1beta1`.
 
 use keelson_meta::json::{Map, json};
 
@@ -23,7 +23,7 @@ pub(crate) const RETIRED: &[Retired] = &[
     row("ValidatingAdmissionPolicyBinding", GROUP, BOTH),
 ];
 
-/// From v1beta1 to v1.
+/// Converts from v1beta1 to v1.
 pub(crate) fn webhooks_from_v1beta1(configuration: &mut Map) -> Result<(), ConversionError> {
     each_in(configuration, "webhooks", |webhook| {
         fill(webhook, "failurePolicy", json!("Ignore"));

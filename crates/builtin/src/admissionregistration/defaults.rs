@@ -1,6 +1,6 @@
-//! Defaults of webhooks and policies that look at requests.
+//! Defaults of admission webhooks and policies.
 //!
-//! Both kinds of webhooks share the defaults of a client and of a rule, and differ in one field.
+//! Both kinds of webhooks share the defaults of clients and rules, and differ in one field.
 
 use crate::defaulting::type_defaults::Rule::{Always, Each, Empty, In, Number, TextIfAbsent};
 use crate::defaulting::type_defaults::{FollowUp, TypeDefaults};
@@ -16,7 +16,7 @@ pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     }
 }
 
-/// The service that is called.
+/// The reference to the webhook's service.
 pub(crate) const CLIENT: TypeDefaults =
     TypeDefaults::of(&[("service", In(&const { TypeDefaults::of(&[("port", Number(443))]) }))]);
 

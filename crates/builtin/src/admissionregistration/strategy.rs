@@ -1,10 +1,11 @@
-//! The configuration of admission: webhooks, policies, and the bindings of these.
+//! Strategies of webhook configurations, admission policies and their bindings.
 //!
-//! A write of one counts for every request that comes after its answer.
+//! A write applies to all requests that arrive after its response.
 //!
-//! The server reads the parameters of policies in its own name and gives them to expressions, whose results reach every client that makes
-//! a request. So a policy with `paramKind` requires the right to read all objects of that kind, and a binding with `paramRef` the right to
-//! read the objects that it refers to. Rules and texts are upstream's, but refusals have the name of the user alone.
+//! The server reads the parameters of policies with its own rights. Results of expressions reach every client whose
+//! request matches. So a policy with `paramKind` requires the right to read all objects of that kind. A binding with
+//! `paramRef` requires the right to read the objects that it refers to. Rules and messages are upstream's, but refusals
+//! contain only the name of the user.
 
 use futures::future::BoxFuture;
 use keelson_access::ResourceAttributes;
@@ -33,20 +34,20 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
 }
 
 const GROUP: &str = "admissionregistration.k8s.io";
-/// Any group, version, resource, namespace or name.
+/// Matches any group, version, resource, namespace or name.
 const ANY: &str = "*";
 
-/// The strategy of the kinds of the group.
+/// The strategies of the kinds in this group.
 pub(super) enum AdmissionRules {
-    /// Webhooks, which read nothing.
+    /// Webhook configurations, which need no further rights.
     Webhooks,
     /// Policies, which name the kind of their parameters.
     Policies,
-    /// Bindings, which name the parameters.
+    /// Bindings, which name the parameter objects.
     Bindings {
-        /// The plural of the policies that they bind.
+        /// The plural of the policies.
         policies: &'static str,
-        /// The verb that a selector of parameters requires. Upstream's two kinds of bindings differ in it.
+        /// The verb that a selector for parameters requires. It differs between upstream's two kinds of bindings.
         selecting: &'static str,
     },
 }
@@ -93,7 +94,8 @@ impl UpdateStrategy for AdmissionRules {
     }
 }
 
-/// Refuses a policy whose writer may not read all objects of the kind of its parameters. An update that keeps the kind requires no right.
+/// Refuses a policy if the user may not read all objects of its parameters' kind. Updates that keep the kind are not
+/// checked.
 async fn check_policy(
     registry: &Registry,
     request: &WriteRequest<'_>,
@@ -116,7 +118,7 @@ async fn check_policy(
     Err(refused(request, after, "spec.paramKind", detail))
 }
 
-/// Refuses a binding whose writer may not read the parameters that it refers to. An update that keeps the specification requires no right.
+/// Refuses a binding if the user may not read its parameters. Updates that keep the specification are not checked.
 async fn check_binding(
     registry: &Registry,
     request: &WriteRequest<'_>,
@@ -145,7 +147,7 @@ async fn check_binding(
     Err(refused(request, after, "spec.paramRef", detail))
 }
 
-/// The newest state of a policy; `None` where there is no such policy.
+/// The newest state of a policy; `None` if it does not exist.
 async fn stored_policy(registry: &Registry, policies: &str, name: &str) -> Result<Option<Object>, ApiError> {
     registry.catch_up().await?;
     let collection = registry.collection(&registry.target(GROUP, policies)?)?;
@@ -172,7 +174,8 @@ impl<'o> ParamKind<'o> {
     }
 }
 
-/// The resource of parameters. Parts that are not known are `*`, since a kind that is not served yet may become any resource.
+/// The resource of the parameters. Unknown parts are `*`, since a kind that is not served may later become any
+/// resource.
 struct Place {
     group: String,
     version: String,

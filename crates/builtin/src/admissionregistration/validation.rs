@@ -1,6 +1,6 @@
-//! Validation of admission webhooks and policies, and of the requests that they match.
+//! Validation of webhook configurations and admission policies, and of the rules for the requests that they match.
 //!
-//! Expressions are not compiled. An expression must only be present.
+//! Expressions must be present. This file does not compile them.
 
 mod policies;
 #[cfg(test)]
@@ -31,7 +31,7 @@ pub(crate) const FAILURE_POLICY: Rule = OneOf(&["Fail", "Ignore"]);
 pub(crate) const MATCH_POLICY: Rule = OneOf(&["Equivalent", "Exact"]);
 pub(crate) const REINVOCATION_POLICY: Rule = OneOf(&["IfNeeded", "Never"]);
 
-/// Which requests a webhook is called for.
+/// The rules of a webhook, which select its requests.
 pub(crate) const RULE: TypeRules = TypeRules::shared(
     "Admission rule",
     &[
@@ -55,7 +55,7 @@ const SOME_TEXT: Rule = Check("not empty", |at, run| {
     }
 });
 
-/// Which requests a policy is for.
+/// The rules and selectors of a policy, which select its requests.
 pub(crate) const MATCH: TypeRules = TypeRules::shared(
     "Matched resources",
     &[
@@ -70,7 +70,7 @@ pub(crate) const MATCH: TypeRules = TypeRules::shared(
     ],
 );
 
-/// An empty object is as good as any other.
+/// The object must be present. It may be empty.
 const PRESENT: Rule = Check("required", |at, run| {
     if !at.is_set() {
         at.required(run, "");
@@ -82,10 +82,10 @@ const NAMED_RULE: TypeRules = TypeRules::shared(
     &[("resourceNames", Check("path segments, none of them twice", resource_names)), ("", Always(&RULE))],
 );
 
-/// Conditions under which a webhook is called or a policy counts.
+/// The match conditions of a webhook or policy.
 pub(crate) const CONDITIONS: Rule = Check("at most 64, each with an expression and a name of its own", conditions);
 
-/// Complains when `*` is not the only item.
+/// Reports an error if a list contains `*` and other items.
 fn alone(at: &At<'_, '_>, what: &str, run: &mut Run<'_>) {
     if at.list().len() > 1 && at.list().iter().any(|item| item == "*") {
         at.invalid(run, at.shown(), format!("if '*' is present, must not specify other {what}"));
@@ -102,7 +102,7 @@ fn resources(at: &At<'_, '_>, run: &mut Run<'_>) {
             continue;
         }
         let Some((resource, sub)) = text.split_once('/') else {
-            // As upstream has it, the last one without a subresource decides.
+            // Like upstream, the last resource without a subresource decides.
             plain = text != "*";
             continue;
         };
@@ -167,7 +167,7 @@ fn conditions(at: &At<'_, '_>, run: &mut Run<'_>) {
 
 const KNOWN_REVIEWS: [&str; 2] = ["v1", "v1beta1"];
 
-/// Versions of reviews, of which there must be some.
+/// The versions of reviews. At least one is required.
 pub(crate) fn review_versions(at: &At<'_, '_>, run: &mut Run<'_>) {
     if at.is_empty() {
         return at.required(run, format!("must specify one of {}", KNOWN_REVIEWS.join(", ")));
@@ -175,7 +175,7 @@ pub(crate) fn review_versions(at: &At<'_, '_>, run: &mut Run<'_>) {
     stated_review_versions(at, run);
 }
 
-/// Versions of reviews: each once, and one that the server before this one knew.
+/// The versions of reviews. Each is listed once, and at least one is known.
 pub(crate) fn stated_review_versions(at: &At<'_, '_>, run: &mut Run<'_>) {
     let mut seen = HashSet::new();
     for version in at.items() {
@@ -191,7 +191,7 @@ pub(crate) fn stated_review_versions(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Returns true if a webhook was stored that names no version of reviews that the server knows: it can still be changed.
+/// Returns true if a stored webhook has no known version of reviews. Such a webhook can still be changed.
 fn had_unknown_reviews(run: &Run<'_>) -> bool {
     webhooks_before(run)
         .iter()
@@ -199,7 +199,7 @@ fn had_unknown_reviews(run: &Run<'_>) -> bool {
         .any(|versions| !versions.iter().filter_map(Value::as_str).any(|version| KNOWN_REVIEWS.contains(&version)))
 }
 
-/// The webhooks of the configuration that is changed; none of a new one.
+/// The webhooks of the stored configuration; empty for a new configuration.
 fn webhooks_before<'v>(run: &Run<'v>) -> &'v [Value] {
     run.before.and_then(|before| before.0.get("webhooks")?.as_array()).map_or(&[], Vec::as_slice)
 }

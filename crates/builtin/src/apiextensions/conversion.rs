@@ -1,7 +1,7 @@
-//! Definitions of custom resources in `v1beta1`, the version in which kube-apiserver stores them.
+//! CustomResourceDefinitions in `v1beta1`, the version in which kube-apiserver stores them.
 //!
-//! There the parts that all versions of a resource have alike stand once in the spec: schema, columns, subresources and selectable
-//! fields. The defaults of that version are filled in too, since some of them differ from those of today.
+//! In `v1beta1` the parts that all versions of a resource share are fields of the spec: schema, columns, subresources
+//! and selectable fields. Absent fields get the defaults of `v1beta1`, since some of them differ from those of `v1`.
 
 use keelson_meta::json::{Map, Value, json};
 
@@ -12,10 +12,10 @@ use crate::converting::tree::{each_in, fill, fill_unset, is_unset, object, objec
 pub(crate) const RETIRED: &[Retired] =
     &[row("CustomResourceDefinition", "apiextensions.k8s.io", BETA).by(definition_from_v1beta1)];
 
-/// The port of a webhook's service that names none.
+/// The default port of a webhook's service.
 const WEBHOOK_PORT: u16 = 443;
 
-/// From `v1beta1` to `v1`.
+/// Converts from `v1beta1` to `v1`.
 pub(crate) fn definition_from_v1beta1(definition: &mut Map) -> Result<(), ConversionError> {
     let Some(mut spec) = take_object(definition, "spec")? else { return Ok(()) };
     spec_from_v1beta1(&mut spec)?;
@@ -79,7 +79,7 @@ fn complete_names(names: &mut Map) {
     }
 }
 
-/// Puts the webhook of a conversion into a part of its own.
+/// Moves the webhook of a conversion into the field `webhook`.
 fn nest_webhook(conversion: &mut Map) -> Result<(), ConversionError> {
     let client = take_object(conversion, "webhookClientConfig")?;
     let mut versions = take(conversion, "conversionReviewVersions").filter(|list| list != &json!([]));
@@ -102,7 +102,7 @@ fn nest_webhook(conversion: &mut Map) -> Result<(), ConversionError> {
     Ok(())
 }
 
-/// The first version that is marked as the one to store.
+/// The first version with `storage: true`.
 fn stored_version(spec: &Map) -> Option<String> {
     let versions = spec.get("versions")?.as_array()?;
     let stored = versions.iter().find(|version| version.get("storage") == Some(&Value::Bool(true)))?;

@@ -1,6 +1,6 @@
-//! The definitions of custom resources.
+//! The declaration of CustomResourceDefinitions.
 //!
-//! `keelson-extensions` serves the resources that they define.
+//! The crate `extensions` serves the custom resources.
 
 use keelson_resources::declare::{GroupDeclaration, STATUS, cluster, served, version};
 

@@ -1,6 +1,6 @@
-//! Defaults of the definitions of custom resources.
+//! Defaults of CustomResourceDefinitions.
 //!
-//! The names that a definition leaves out follow from its kind.
+//! Absent names are derived from the kind.
 
 use keelson_meta::json::{Map, json};
 
@@ -37,7 +37,7 @@ const DEFINITION: TypeDefaults = TypeDefaults::of(&[(
 const CONVERSION: TypeDefaults =
     TypeDefaults::of(&[("webhook", In(&const { TypeDefaults::of(&[("clientConfig", In(&CLIENT))]) }))]);
 
-/// A conversion that is stated has to name its strategy.
+/// Fills in an absent conversion. If the field is present, it must name its strategy.
 fn conversion(spec: &mut Map) {
     if is_unset(spec, "conversion") {
         set(spec, "conversion", json!({ "strategy": "None" }));

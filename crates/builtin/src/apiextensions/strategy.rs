@@ -1,8 +1,8 @@
-//! Definitions of custom resources: the status lists every version that stored objects may have, and a deleted definition stays
-//! until its objects are gone.
+//! Strategy of CustomResourceDefinitions. The status lists every version in which objects may be stored. A deleted
+//! definition stays until its objects are deleted.
 //!
-//! A version stays in the list when another becomes the stored one, since objects of it may still be in the store. The server that
-//! serves the definitions (`extensions`) deletes the objects and removes the finalizer.
+//! A version stays in the list when another one becomes the storage version, since the store may still have objects of
+//! it. The crate `extensions` deletes the objects and removes the finalizer.
 
 use std::time::SystemTime;
 
@@ -29,12 +29,12 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
     }
 }
 
-/// The stored versions of a new definition: the one that is stored. There is nothing if none is marked.
+/// The stored versions of a new definition: the storage version. Empty if no version has `storage: true`.
 fn first_stored_versions(definition: &Object) -> Value {
     storage_version(definition).map_or(Value::Null, |version| json!([version]))
 }
 
-/// Adds the version that objects are stored in from now on to those that they may have been stored in.
+/// Adds the storage version to the list of stored versions.
 fn add_stored_version(next: &mut Object) {
     let Some(version) = storage_version(next).map(|version| json!(version)) else { return };
     if let Some(stored) = list_in_status(next, "storedVersions")
@@ -44,7 +44,7 @@ fn add_stored_version(next: &mut Object) {
     }
 }
 
-/// A list of the status, which is made where there is none.
+/// A list of the status. Creates it if it is absent.
 fn list_in_status<'o>(definition: &'o mut Object, field: &str) -> Option<&'o mut Vec<Value>> {
     let status = definition.0.entry("status").or_insert_with(|| json!({})).as_object_mut()?;
     let list = status.entry(field).or_insert_with(|| json!([]));
@@ -54,18 +54,18 @@ fn list_in_status<'o>(definition: &'o mut Object, field: &str) -> Option<&'o mut
     list.as_array_mut()
 }
 
-/// The first version that is marked as the one to store.
+/// The first version with `storage: true`.
 fn storage_version(definition: &Object) -> Option<String> {
     let versions = definition.get(&["spec", "versions"])?.as_array()?;
     let stored = versions.iter().find(|version| version.get("storage").and_then(Value::as_bool) == Some(true))?;
     stored.get("name")?.as_str().map(str::to_owned)
 }
 
-/// Refuses to remove a stored version that is still in use: stored objects have it, or a server writes it. The cache has caught up
-/// with the store for this write.
+/// Refuses the removal of a stored version that is still in use: by stored objects, or by a server that writes it. The
+/// cache has the newest revision for this check.
 ///
 /// # Errors
-/// 422 with the versions.
+/// 422 with the versions that are in use.
 fn refuse_dropped_versions(
     registry: &Registry,
     target: &Target,
@@ -81,7 +81,7 @@ fn refuse_dropped_versions(
     let stored = storage_version(current);
     let mut errors = Vec::new();
     for version in dropped {
-        // An empty list is read as that of the one that is stored.
+        // An empty list means the storage version.
         let is_stored = stored.as_deref() == Some(&*version);
         let why = match in_use(registry, current, &version) {
             _ if is_stored && kept.is_empty() => continue,
@@ -97,7 +97,7 @@ fn refuse_dropped_versions(
     Err(ApiError::Invalid { kind: target.group_kind(), name: current.name().to_owned(), errors })
 }
 
-/// The remaining use of a version of the defined resource; `None` where none is known.
+/// The remaining use of a version of the custom resource; `None` if there is none.
 fn in_use(registry: &Registry, definition: &Object, version: &str) -> Option<String> {
     let text = |path: &[&str]| definition.get(path).and_then(Value::as_str).unwrap_or_default();
     let (group, plural) = (text(&["spec", "group"]), text(&["spec", "names", "plural"]));
@@ -117,7 +117,7 @@ fn in_use(registry: &Registry, definition: &Object, version: &str) -> Option<Str
     Some(format!("the server {} stores objects in it", writer["apiServerID"].as_str().unwrap_or_default()))
 }
 
-/// Has a definition stay until its objects are gone, and says so.
+/// Adds the finalizer and the condition for a definition whose objects must be deleted first.
 fn mark_terminating(definition: &mut Object) {
     let since = definition.deletion_timestamp().unwrap_or_default().to_owned();
     let mut finalizers: Vec<String> = definition.finalizers().into_iter().map(str::to_owned).collect();
@@ -136,7 +136,7 @@ fn mark_terminating(definition: &mut Object) {
     }));
 }
 
-/// The strategy of definitions of custom resources.
+/// The strategy of CustomResourceDefinitions.
 pub(super) struct CustomResourceDefinitions;
 
 impl WriteStrategy for CustomResourceDefinitions {
@@ -144,7 +144,7 @@ impl WriteStrategy for CustomResourceDefinitions {
         true
     }
 
-    /// A changed definition is in force when its write is answered: requests compare what is served with the cache.
+    /// A changed definition applies when its response is sent: requests compare the served definitions with the cache.
     fn counts_at_once(&self) -> bool {
         true
     }

@@ -1,7 +1,7 @@
-//! Validation of definitions: names, group, scope, versions and the stored one, columns, subresources, and conversion. Their
-//! schemas are in `apiextensions/schema.rs`.
+//! Validation of CustomResourceDefinitions: names, group, scope, versions, columns, subresources and conversion. Their
+//! schemas are validated in `apiextensions/schema.rs`.
 //!
-//! Parts that all versions share belong to the whole definition upstream, so errors about them name no version.
+//! Upstream moves parts that all versions share to the definition itself, so errors about them name no version.
 
 mod defaults;
 mod form;
@@ -114,7 +114,7 @@ fn group(at: &At<'_, '_>, run: &mut Run<'_>) {
 }
 
 fn schemas_are_there(versions: &At<'_, '_>, run: &mut Run<'_>) {
-    // Only a definition of before there was `v1` lacks one, and it may stay so.
+    // Only a definition from before `v1` may lack a schema. It may stay so.
     if Before::of(run).lacks_schema() {
         return;
     }
@@ -146,7 +146,7 @@ fn one_is_stored(versions: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Upstream validates the name of the first version once more, in a field of its own.
+/// Upstream also validates the name of the first version as a separate field.
 fn first_name(versions: &At<'_, '_>, run: &mut Run<'_>) {
     let first = versions.index(0);
     let name = first.field("name");
@@ -185,7 +185,7 @@ fn conversion(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
     let strategy = at.field("strategy");
     one_of(&strategy, &["None", "Webhook"], run);
-    // Upstream has both in the conversion itself.
+    // Like upstream, errors have the paths of these fields as if they were in the conversion itself.
     let webhook = at.field("webhook");
     let client = at.field("webhookClientConfig");
     let client = client.holding(webhook.field("clientConfig").value);
@@ -214,7 +214,8 @@ fn conversion(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Refuses to replace a usable bundle by an unusable one. A new one may be anything, since a controller fills it in later.
+/// Refuses to replace a valid CA bundle by an invalid one. A new one may have any content, since a controller fills it
+/// in later.
 fn ca_bundle(client: &At<'_, '_>, run: &mut Run<'_>) {
     const BEFORE: [&str; 5] = ["spec", "conversion", "webhook", "clientConfig", "caBundle"];
     let Some(before) = run.before else { return };
@@ -228,7 +229,7 @@ fn ca_bundle(client: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Returns an error unless a bundle (PEM in base64) is empty or holds a certificate.
+/// Returns an error unless a CA bundle (PEM in base64) is empty or has a certificate.
 fn root_certificates(bundle: &str) -> Result<(), &'static str> {
     let bytes = base64::decoded(bundle).unwrap_or_default();
     let mut rest = &bytes[..];
@@ -293,7 +294,7 @@ fn stored_versions(status: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// The statement of the community's approval.
+/// The value of the annotation about the approval by the community.
 #[derive(PartialEq)]
 enum Approval {
     Missing,
@@ -311,7 +312,8 @@ impl Approval {
     }
 }
 
-/// Groups that belong to the community need its approval, or a statement that there is none. A fault of the stored object may stay.
+/// Definitions in protected groups need an annotation: a link to the approval, or a statement that there is none. A
+/// fault in the stored object may stay.
 fn approval(metadata: &At<'_, '_>, run: &mut Run<'_>) {
     const ANNOTATION: &str = "api-approved.kubernetes.io";
     const SEE: &str = "see https://github.com/kubernetes/enhancements/pull/1111";

@@ -1,6 +1,6 @@
-//! Warnings for the writer of a definition: formats that no validation knows.
+//! Warnings about CustomResourceDefinitions: unknown formats, which are not validated.
 //!
-//! An update repeats none about formats that were there before.
+//! An update does not repeat warnings about formats that were there before.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
-//! apiregistration.k8s.io: the API services.
+//! The columns of apiregistration.k8s.io: APIServices.
 //!
-//! A service says where it is and whether it is available, by its condition.
+//! Tables show the service, and its availability from the condition.
 
 use keelson_meta::json::Value;
 use keelson_tables::column::{AGE, Column, NAME};

@@ -1,6 +1,6 @@
-//! The registrations of aggregated API servers.
+//! The declaration of APIServices, which register aggregated API servers.
 //!
-//! The objects are kept and validated. Requests are not passed on to other servers yet.
+//! The crate `aggregator` reads the stored objects.
 
 use keelson_meta::names::NameRule;
 use keelson_resources::declare::{GroupDeclaration, STATUS, cluster, served, version};

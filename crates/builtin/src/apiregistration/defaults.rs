@@ -1,6 +1,6 @@
-//! Defaults of API services.
+//! Defaults of APIServices.
 //!
-//! The service behind one is reached as that of a webhook is.
+//! The reference to the service has the defaults of a webhook's service.
 
 use crate::admissionregistration::defaults::CLIENT;
 use crate::defaulting::type_defaults::Rule::In;

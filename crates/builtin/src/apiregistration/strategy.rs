@@ -1,6 +1,6 @@
-//! APIServices: one without a service is served by this server, and so is always available.
+//! Strategy of APIServices. An APIService without a service is served by this server, so it is always available.
 //!
-//! The component that checks a service writes the condition of its APIService.
+//! For others, the component that checks the service writes the condition.
 
 use std::time::SystemTime;
 

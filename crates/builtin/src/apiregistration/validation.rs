@@ -1,6 +1,6 @@
-//! API services: which server serves a group and version, with what priority, and how it is trusted.
+//! Validation of APIServices: the group and version, the priorities, the service, and the trust in its certificate.
 //!
-//! One without a service is served by this server, and needs no trust.
+//! An APIService without a service is served by this server, and needs no settings for trust.
 
 #[cfg(test)]
 mod tests;
@@ -43,7 +43,8 @@ const STATUS: TypeRules = TypeRules::of(&[(
 fn named_by_version_and_group(metadata: &At<'_, '_>, run: &mut Run<'_>) {
     let spec = |field: &str| run.object.get(&["spec", field]).and_then(Value::as_str).unwrap_or_default();
     let required = format!("{}.{}", spec("version"), spec("group"));
-    // `generateName` must be the name too, so that no name can be generated. A missing name is reported elsewhere.
+    // `generateName` must equal the required name too, so that no name can be generated. A missing name is reported
+    // elsewhere.
     for name in ["generateName", "name"].map(|field| metadata.field(field)) {
         if !name.is_empty() && name.text() != required {
             let why = format!("must be `spec.version+\".\"+spec.group`: {}", go_format::quote(&required));
@@ -62,7 +63,8 @@ fn group(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Refuses new objects in the group of the server itself. An object that an older release stored can still be changed and deleted.
+/// Refuses new objects in the server's own group. An object that an older release stored can still be changed and
+/// deleted.
 pub(crate) fn not_the_server_group(group: &At<'_, '_>, run: &mut Run<'_>) {
     if run.before.is_none() && group.text() == SERVER_GROUP {
         group.invalid(run, group.text(), "is the group of the API server itself and can't be served by anything else");

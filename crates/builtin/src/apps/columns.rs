@@ -1,6 +1,6 @@
-//! apps: the workloads and their revisions.
+//! The columns of apps: workloads and controller revisions.
 //!
-//! Most columns are counts out of the status, and the wide ones show what the template has.
+//! Most columns are counts from the status. The wide ones show parts of the pod template.
 
 use keelson_meta::json::Value;
 use keelson_tables::column::{AGE, CONTAINERS, Column, IMAGES, NAME};
@@ -26,7 +26,7 @@ pub(crate) fn printer(kind: &str) -> Option<Printer> {
     })
 }
 
-/// `spec.replicas`. Stored objects have it by default, and what is nothing but a revision, as bookmarks are, has none.
+/// `spec.replicas`. Stored objects have it by default. Objects without content, such as bookmarks, have none.
 fn replicas(spec: FieldValue<'_>) -> i64 {
     spec.at("replicas").int()
 }
@@ -72,7 +72,7 @@ fn replica_set(of: Subject<'_>) -> Vec<Value> {
     replicated(of, selector::label_selector(of.at("spec").at("selector")))
 }
 
-/// The row of what keeps a number of pods running, which differ in how they write their selector.
+/// The row of a workload with replicas. The kinds differ only in the text of the selector.
 pub(crate) fn replicated(of: Subject<'_>, selector: Value) -> Vec<Value> {
     let (spec, status) = (of.at("spec"), of.at("status"));
     let pod = spec.at("template").at("spec");

@@ -1,6 +1,6 @@
 //! Workloads of `extensions/v1beta1` and of the beta versions of `apps`.
 //!
-//! Two fields of theirs became annotations in `apps/v1`. All others are the same.
+//! Two fields of these versions became annotations in `apps/v1`. All other fields are the same.
 
 use keelson_meta::json::{Map, Value};
 
@@ -24,7 +24,7 @@ pub(crate) const RETIRED: &[Retired] = &[
 const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// A deployment to v1.
+/// Converts a deployment to v1.
 pub(crate) fn deployment_from_beta(deployment: &mut Map) -> Result<(), ConversionError> {
     let Some(spec) = object(deployment, "spec")? else { return Ok(()) };
     let Some(rollback) = take_object(spec, "rollbackTo")? else { return Ok(()) };
@@ -32,7 +32,7 @@ pub(crate) fn deployment_from_beta(deployment: &mut Map) -> Result<(), Conversio
     annotate(deployment, ROLLBACK_TO, revision.to_string())
 }
 
-/// A daemon set of `extensions/v1beta1` to v1.
+/// Converts a daemon set of `extensions/v1beta1` to v1.
 pub(crate) fn daemon_set_from_extensions(daemon_set: &mut Map) -> Result<(), ConversionError> {
     let Some(spec) = object(daemon_set, "spec")? else { return Ok(()) };
     let generation = take(spec, "templateGeneration").and_then(|generation| generation.as_i64());

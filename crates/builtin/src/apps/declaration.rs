@@ -1,7 +1,7 @@
 //! The group `apps`: workloads.
 //!
-//! All but the revisions of controllers have a status, and all but daemon sets and revisions are scaled through a
-//! subresource. Their controllers run outside of this server.
+//! All kinds except ControllerRevision have a status. All except DaemonSet and ControllerRevision have the subresource
+//! `scale`. Their controllers run outside of this server.
 
 use keelson_meta::names::NameRule;
 use keelson_resources::declare::{GroupDeclaration, SCALE, STATUS, namespaced, served, version};

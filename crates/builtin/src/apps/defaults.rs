@@ -1,6 +1,7 @@
 //! Defaults of deployments, replica sets, stateful sets and daemon sets.
 //!
-//! Defaults of their templates are in `pod.rs`. Every field that a controller reads, such as the update strategy, gets a value.
+//! Defaults of pod templates are in `pod.rs`. All fields that controllers read, such as the update strategy, get a
+//! value.
 
 use keelson_meta::json::Map;
 
@@ -97,7 +98,7 @@ fn rolling(strategy: &mut Map, defaults: &'static TypeDefaults) {
     }
 }
 
-/// Only a strategy that is left out gets its details; one that is stated has those that it states.
+/// An absent strategy becomes a rolling update. The details of a rolling update get a default partition.
 fn partition(strategy: &mut Map) {
     if is_unset(strategy, "type") {
         set(strategy, "type", "RollingUpdate");

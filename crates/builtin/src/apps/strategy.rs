@@ -1,6 +1,7 @@
-//! Deployments, whose annotations count for their generation, and daemon sets, whose templates have a generation.
+//! Strategies of deployments and daemon sets. Annotations of deployments count for their generation, and daemon sets
+//! have a template generation.
 //!
-//! The controllers rely on the fields that the server adds. A count that a client sets stays.
+//! Controllers rely on these fields. A template generation that a client sets is kept.
 
 use std::time::SystemTime;
 
@@ -22,7 +23,7 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
     }
 }
 
-/// The fields of features that are off.
+/// The fields of a resource whose features are disabled.
 pub(crate) fn closed_fields(plural: &str) -> &'static [ClosedFields] {
     match plural {
         "daemonsets" | "deployments" | "replicasets" => const { &[pod::closed_fields(TEMPLATE)] },
@@ -34,16 +35,16 @@ pub(crate) fn closed_fields(plural: &str) -> &'static [ClosedFields] {
     }
 }
 
-/// The annotation in which a daemon set still counts its templates, as it did when it was in `extensions`.
+/// The annotation with the template generation of a daemon set, a field in the former group `extensions`.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// A new daemon set has had one template, unless it says that it comes from somewhere else.
+/// Sets the template generation of a new daemon set to 1, unless it has a larger one.
 fn count_first_template(daemon_set: &mut Object) {
     let stated = template_generation(daemon_set).unwrap_or(0);
     set_template_generation(daemon_set, stated.max(1));
 }
 
-/// A daemon set that does not say how many templates it has had has had as many as before.
+/// Keeps the stored template generation if the new object has none.
 fn keep_count(current: &Object, next: &mut Object) {
     if template_generation(next).is_none() {
         set_template_generation(next, template_generation(current).unwrap_or(1));
@@ -94,7 +95,7 @@ impl UpdateStrategy for DaemonSets {
 pub(super) struct Deployments;
 
 impl UpdateStrategy for Deployments {
-    /// Their controller copies annotations to what it makes.
+    /// Annotations count too, since the deployment controller copies them to replica sets.
     fn raises_generation(&self, current: &Object, next: &Object) -> bool {
         !same_specification(current, next) || current.meta("annotations") != next.meta("annotations")
     }

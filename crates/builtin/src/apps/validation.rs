@@ -1,6 +1,6 @@
-//! Workloads: deployments, the sets, and the revisions that some of them keep.
+//! Validation of workloads: deployments, replica sets, stateful sets, daemon sets and controller revisions.
 //!
-//! Selectors are there for good once a workload is made, and the templates have to fit them.
+//! The selector of a workload never changes, and must match its template.
 
 #[cfg(test)]
 mod tests;
@@ -33,7 +33,7 @@ const SELECTOR_STAYS: TypeRules =
 
 const REVISION: TypeRules = TypeRules::of(&[("data", STATED), ("revision", NonNegative)]);
 
-/// An empty object is data.
+/// The data must be present. It may be an empty object.
 const STATED: Rule = Check("data is mandatory", |at, run| {
     if !at.is_set() {
         at.required(run, "data is mandatory");
@@ -118,7 +118,7 @@ const RETENTION: Rule = Rule::StrictlyOneOf(&["Retain", "Delete"]);
 const STATEFUL_SET_UPDATE: TypeRules =
     TypeRules::of(&[("spec", Check("only replicas, template, strategy and a few more may change", stateful_update))]);
 
-/// The fields of a stateful set's spec that an update may change.
+/// The fields in the spec of a stateful set that an update may change.
 const UPDATABLE: [&str; 7] = [
     "replicas",
     "ordinals",
@@ -217,7 +217,7 @@ fn stateful_parts(status: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// With a selector that makes no sense upstream looks no further.
+/// Like upstream, the template is not validated if the selector is invalid.
 fn replicated_pods<'v>(template: &At<'v, '_>, run: &mut Run<'v>) {
     let Some(spec) = template.parent() else { return };
     let selector = spec.field("selector");
@@ -244,9 +244,9 @@ fn stateful_pods<'v>(template: &At<'v, '_>, run: &mut Run<'v>) {
     always_restarted(template, "activeDeadlineSeconds in StatefulSet is not Supported", run);
 }
 
-/// The template is validated with the volumes of its pods, first those of the claim templates.
+/// Validates the template with the volumes of its pods. The volumes of claim templates come first.
 ///
-/// Older servers validated less, so an update of a set whose template was never valid may leave it as it is.
+/// Older servers validated less. So an update may keep a template that was never valid.
 fn stateful_template(spec: &At<'_, '_>, template: &At<'_, '_>, run: &mut Run<'_>) {
     let claims = spec.field("volumeClaimTemplates");
     let (new, old) = (with_claims(template.value, claims.value), with_claims(template.old, claims.old));
@@ -261,7 +261,8 @@ fn stateful_template(spec: &At<'_, '_>, template: &At<'_, '_>, run: &mut Run<'_>
     }
 }
 
-/// A template with a volume for each claim before its own volumes, of which those with the same names are left out.
+/// The template with a volume for each claim template before its own volumes. Own volumes with the name of a claim are
+/// omitted.
 fn with_claims(template: &Value, claims: &Value) -> Value {
     let mut template = template.clone();
     let claims = claims.as_array().map_or(&[][..], Vec::as_slice);
@@ -381,7 +382,7 @@ fn stateful_strategy(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Upstream writes the way to the field as one name here.
+/// Like upstream, the error has the path of the field as one name.
 fn ordinals(at: &At<'_, '_>, run: &mut Run<'_>) {
     let start = at.field("start").int();
     if let Some(spec) = at.parent().filter(|_| start < 0) {
@@ -405,7 +406,7 @@ fn stateful_update(spec: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// A number that is not negative, or a percentage.
+/// A non-negative number, or a percentage.
 pub(crate) fn number_or_percent(at: &At<'_, '_>, run: &mut Run<'_>) {
     const TEXT: &str = "a valid percent string must be a numeric string followed by an ending '%'";
     if let Value::String(text) = at.value {
@@ -418,7 +419,7 @@ pub(crate) fn number_or_percent(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// A percentage is no more than everything.
+/// A percentage must be at most 100%.
 pub(crate) fn at_most_all(at: &At<'_, '_>, run: &mut Run<'_>) {
     if percent(at.text()).is_some_and(|percent| percent > 100) {
         at.invalid(run, at.text(), "must not be greater than 100%");

@@ -1,6 +1,6 @@
-//! Warnings for the writer of a workload: those about its pod template, and about a name that its pods can't have.
+//! Warnings about workloads: about the pod template, and about names that cannot be hostnames of pods.
 //!
-//! Stateful sets and daemon sets name their pods in other ways.
+//! Names of pods are derived differently for stateful sets and daemon sets.
 
 use crate::core::warnings::{name_of_pods, template};
 use crate::validating::Written;

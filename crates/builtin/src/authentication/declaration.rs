@@ -1,6 +1,6 @@
-//! Reviews of who a client is: of tokens, and of oneself.
+//! The declarations of TokenReview and SelfSubjectReview.
 //!
-//! They are created, answered and forgotten: nothing of them is stored, so create is their only verb.
+//! The server answers reviews and stores none, so create is their only verb.
 
 use keelson_resources::CreateHandler;
 use keelson_resources::declare::{CREATE, GroupDeclaration, cluster, served, version};

@@ -1,6 +1,6 @@
-//! Defaults of requests for tokens.
+//! Defaults of TokenRequests.
 //!
-//! The component that issues a token limits its lifetime.
+//! The code that issues a token limits its lifetime.
 
 use crate::defaulting::type_defaults::Rule::{Always, Number};
 use crate::defaulting::type_defaults::TypeDefaults;
@@ -13,6 +13,6 @@ pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     }
 }
 
-/// A token holds for an hour.
+/// A token is valid for an hour by default.
 const TOKEN_REQUEST: TypeDefaults =
     TypeDefaults::of(&[("spec", Always(&const { TypeDefaults::of(&[("expirationSeconds", Number(3600))]) }))]);

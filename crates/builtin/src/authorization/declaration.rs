@@ -1,6 +1,6 @@
-//! Reviews of what a user may do.
+//! The declarations of access reviews.
 //!
-//! They are created, answered and forgotten, by the authorizer that also decides about requests.
+//! The server answers them with its authorizer, and stores none.
 
 use keelson_resources::CreateHandler;
 use keelson_resources::declare::{CREATE, GroupDeclaration, cluster, namespaced, served, version};

@@ -1,6 +1,6 @@
-//! autoscaling: the horizontal pod autoscaler, and the scale of any workload.
+//! The columns of autoscaling: horizontal pod autoscalers, and the scale of workloads.
 //!
-//! The targets are shown as one text of the current and the wanted value of each metric, in upstream's form.
+//! The targets are one text with the current and target value of each metric, in upstream's form.
 
 use keelson_meta::json::Value;
 use keelson_tables::column::{AGE, Column, NAME, UNMARKED_NAME};
@@ -54,7 +54,7 @@ fn autoscaler(of: Subject<'_>) -> Vec<Value> {
     ]
 }
 
-/// The present and the desired value of each metric: `cpu: 10%/80%, 12/50 (avg) + 1 more...`.
+/// The current and target value of each metric: `cpu: 10%/80%, 12/50 (avg) + 1 more...`.
 fn metrics(spec: FieldValue<'_>, status: FieldValue<'_>) -> Value {
     let current = status.at("currentMetrics");
     let mut shown: Vec<String> =
@@ -69,7 +69,7 @@ fn metrics(spec: FieldValue<'_>, status: FieldValue<'_>) -> Value {
     if more > 0 { format!("{joined} + {more} more...").into() } else { joined.into() }
 }
 
-/// The only metric that version 1 has as fields of its own.
+/// The CPU metric of version 1, the only one with its own fields there.
 fn cpu_of_v1(spec: FieldValue<'_>, status: FieldValue<'_>) -> Option<String> {
     let target = spec.at("targetCPUUtilizationPercentage").set_int()?;
     let current = percent(status.at("currentCPUUtilizationPercentage"), UNKNOWN);

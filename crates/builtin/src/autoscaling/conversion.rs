@@ -1,7 +1,8 @@
 //! Horizontal pod autoscalers: `autoscaling/v1` and `v2`, the stored version.
 //!
-//! `v1` has one target, the use of the CPU. The other metrics, the behavior, the current metrics and the conditions are annotations
-//! of `v1`, in upstream's form, so that a client of `v1` loses nothing. These annotations belong to the server: no `v2` object has
+//! `v1` has one target, the CPU utilization. The other metrics, the behavior, the current metrics and the conditions
+//! are annotations of `v1`, in upstream's form, so that clients of `v1` lose nothing. These annotations belong to the
+//! server: no `v2` object has them. Malformed ones are ignored, since no schema has checked their text.
 //! them. One that is not well formed is ignored, since no schema has checked this text.
 
 mod behavior;
@@ -30,7 +31,7 @@ const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 
-/// The annotations in which one version keeps what it cannot say; the last two belong to versions of the past.
+/// The annotations with the values that the other version lacks. The last two belong to versions that no longer exist.
 const OURS: [&str; 6] = [
     METRICS,
     CURRENT_METRICS,
@@ -40,10 +41,10 @@ const OURS: [&str; 6] = [
     "autoscaling.alpha.kubernetes.io/scale-up-tolerance",
 ];
 
-/// The CPU use, in percent of what is requested, that an autoscaler without any metric aims at.
+/// The default target for the CPU utilization, in percent of the requests.
 const DEFAULT_CPU_PERCENT: u8 = 80;
 
-/// The fields of a condition, in the order of its annotation.
+/// The fields of a condition, in the order of the annotation.
 const CONDITION: [(&str, Leaf); 5] = [
     ("type", Leaf::Text),
     ("status", Leaf::Text),
@@ -52,7 +53,7 @@ const CONDITION: [(&str, Leaf); 5] = [
     ("message", Leaf::Text),
 ];
 
-/// From v1 to v2.
+/// Converts v1 to v2.
 pub(crate) fn v1_to_v2(autoscaler: &mut Map) -> Result<(), ConversionError> {
     let notes = take_annotations(autoscaler)?;
     let list = |name| notes.get(name).and_then(Value::as_str).and_then(leaf::list);
@@ -69,7 +70,7 @@ pub(crate) fn v1_to_v2(autoscaler: &mut Map) -> Result<(), ConversionError> {
     Ok(())
 }
 
-/// From v2 to v1.
+/// Converts v2 to v1.
 pub(crate) fn v2_to_v1(autoscaler: &mut Map) -> Result<(), ConversionError> {
     take_annotations(autoscaler)?;
     let mut notes = Map::new();
@@ -86,7 +87,7 @@ pub(crate) fn v2_to_v1(autoscaler: &mut Map) -> Result<(), ConversionError> {
     Ok(())
 }
 
-/// Removes the annotations that are the server's own.
+/// Removes the annotations that belong to the server.
 pub(crate) fn drop_annotations(autoscaler: &mut Map) -> Result<(), ConversionError> {
     take_annotations(autoscaler).map(|_| ())
 }
@@ -106,7 +107,7 @@ fn take_annotations(autoscaler: &mut Map) -> Result<Map, ConversionError> {
     Ok(taken)
 }
 
-/// The CPU's target follows the metrics that v1 does not know. An autoscaler without any gets the default that v1 implies.
+/// The CPU target comes after the metrics from the annotation. Without any metrics, the default of v1 applies.
 fn read_spec(spec: &mut Map, metrics: Option<Vec<Value>>, behavior: Option<Value>) {
     let mut metrics = metrics.unwrap_or_default();
     let percent = take(spec, "targetCPUUtilizationPercentage");
@@ -118,7 +119,7 @@ fn read_spec(spec: &mut Map, metrics: Option<Vec<Value>>, behavior: Option<Value
     }
 }
 
-/// Only the first target of the CPU fits into v1's field, so that a second one goes with the others.
+/// The first CPU target becomes the field of v1. A second one goes into the annotation with the other metrics.
 fn write_spec(spec: &mut Map, notes: &mut Map) -> Result<(), ConversionError> {
     let mut others = take_list(spec, "metrics")?;
     if let Some(index) = others.iter().position(|metric| metrics::cpu_percent(metric, "target").is_some()) {
@@ -134,7 +135,7 @@ fn write_spec(spec: &mut Map, notes: &mut Map) -> Result<(), ConversionError> {
     Ok(())
 }
 
-/// v2 writes what was measured even when it is nothing, and the current replicas only when there are some.
+/// In v2, the current metrics are null if there are none, and zero current replicas are omitted.
 fn read_status(status: &mut Map, current: Option<Vec<Value>>, conditions: Option<Vec<Value>>) {
     let percent = take(status, "currentCPUUtilizationPercentage");
     let current = current.or_else(|| Some(vec![metrics::cpu_current(&percent?)]));
@@ -147,7 +148,8 @@ fn read_status(status: &mut Map, current: Option<Vec<Value>>, conditions: Option
     }
 }
 
-/// Current metrics are annotated whole, even if they are the use of the CPU alone: the field of v1 has no room for the raw value.
+/// All current metrics go into the annotation, even if there is only the CPU utilization. The field of v1 cannot have
+/// the raw value.
 fn write_status(status: &mut Map, notes: &mut Map) -> Result<(), ConversionError> {
     let current = take_list(status, "currentMetrics")?;
     for field in ["currentReplicas", "desiredReplicas"] {

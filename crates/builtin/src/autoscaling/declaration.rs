@@ -1,7 +1,7 @@
 //! Horizontal autoscaling of workloads.
 //!
-//! Autoscalers are served as `v1` and `v2`, whose fields differ, and stored as `v2` unless the operator says otherwise.
-//! `Scale` is a kind of this group without a resource of its own.
+//! Autoscalers are served as `v1` and `v2`, whose fields differ, and stored as `v2` by default. `Scale` is a kind of
+//! this group without its own resource.
 
 use keelson_resources::declare::{GroupDeclaration, STATUS, namespaced, served, version};
 

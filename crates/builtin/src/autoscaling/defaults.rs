@@ -1,6 +1,6 @@
 //! Defaults of horizontal pod autoscalers.
 //!
-//! Defaults of metrics from `v1` are set in `v2`. Only `v2` gets the use of the CPU as its default target.
+//! Metrics from annotations of `v1` get their defaults in `v2`. Only `v2` has a default target, the CPU utilization.
 
 use keelson_meta::json::{Map, Value, json};
 
@@ -21,10 +21,10 @@ const V1: TypeDefaults = TypeDefaults {
     then: &[FollowUp::Run(&["metadata.annotations", "spec.targetCPUUtilizationPercentage"], implied_target)],
 };
 
-/// The annotation in which `v1` carries the metrics that it does not know.
+/// The annotation of `v1` with the metrics that it has no fields for.
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 
-/// The CPU use, in percent of what is requested, that an autoscaler without any metric aims at.
+/// The default target for the CPU utilization, in percent of the requests.
 const CPU_PERCENT: i64 = 80;
 
 fn implied_target(autoscaler: &mut Map) {

@@ -1,6 +1,6 @@
 //! Validation of autoscalers: limits, target, metrics and behavior. They are stored as `v2`.
 //!
-//! An object sent as `v1` is validated in `v2`, with the paths of `v2`.
+//! An object sent as `v1` is validated in `v2`, and errors have the paths of `v2`.
 
 #[cfg(test)]
 mod tests;

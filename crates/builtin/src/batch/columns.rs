@@ -1,6 +1,6 @@
-//! batch: jobs and cron jobs.
+//! The columns of batch: jobs and cron jobs.
 //!
-//! Durations are between two times of the status, or until now for a job that runs.
+//! Durations are between two times of the status, or until now for a running job.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use keelson_tables::text::{container_images, container_names};
 
 use crate::batch::column_docs as docs;
 
-/// The conditions that give a job its status, the strongest first. A deletion ranks after the first two.
+/// The conditions that determine the status of a job; the first true one applies. A deletion ranks after these two.
 const FINISHED: [&str; 2] = ["Complete", "Failed"];
 const UNFINISHED: [&str; 3] = ["Suspended", "FailureTarget", "SuccessCriteriaMet"];
 
@@ -74,7 +74,7 @@ fn completions(of: &Subject<'_>) -> Value {
     }
 }
 
-/// The duration of the job up to its end or to now; empty before it starts.
+/// The duration of the job until its end, or until now. Empty before it starts.
 fn job_duration(of: &Subject<'_>) -> Value {
     let status = of.at("status");
     let Some(start) = status.at("startTime").time() else {

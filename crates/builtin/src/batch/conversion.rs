@@ -1,6 +1,6 @@
-//! Conversion of cron jobs from a version that is only read.
+//! Conversion of cron jobs from a version that is not served.
 //!
-//! Its fields are those of the served version.
+//! The versions have the same fields.
 
 use crate::converting::retired::{BETA, Retired, row};
 

@@ -1,6 +1,6 @@
-//! Work that ends: jobs and cron jobs.
+//! The declarations of jobs and cron jobs.
 //!
-//! Jobs can be selected by how many of their pods succeeded.
+//! Jobs can be selected by the number of succeeded pods.
 
 use keelson_resources::FieldRefusal;
 use keelson_resources::declare::{FieldDeclaration, GroupDeclaration, STATUS, count, namespaced, served, version};

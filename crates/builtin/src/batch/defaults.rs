@@ -1,7 +1,7 @@
 //! Defaults of jobs and cron jobs.
 //!
-//! Every field that the job controller reads, such as the number of completions, gets a value. Jobs of a cron job get theirs when
-//! they are created.
+//! All fields that the job controller reads, such as the number of completions, get a value. Jobs of a cron job get
+//! theirs when they are created.
 
 use keelson_meta::json::Map;
 
@@ -56,13 +56,13 @@ const CRON_JOB: TypeDefaults = TypeDefaults::of(&[(
     ),
 )]);
 
-/// The jobs themselves get their defaults when they are made.
+/// Jobs of a cron job get their defaults when they are created.
 const JOB_TEMPLATE: TypeDefaults = TypeDefaults::of(&[(
     "spec",
     Always(&const { TypeDefaults::of(&[("template", Always(&TEMPLATE)), ("podFailurePolicy", In(&FAILURE_POLICY))]) }),
 )]);
 
-/// One pod that has to succeed, unless the job says how many may run.
+/// By default one pod runs and must succeed, unless the job states how many run in parallel.
 fn job_counts(spec: &mut Map) {
     if is_absent(spec, "completions") && is_absent(spec, "parallelism") {
         set(spec, "completions", 1);

@@ -1,6 +1,6 @@
-//! Jobs: the selector by which one finds its pods, and that these stay when it is deleted.
+//! Strategy of jobs: the selector for the pods of a job is generated, and deleting a job keeps its pods by default.
 //!
-//! The selector is what its controller relies on. One that a client states itself is left as it is.
+//! The job controller relies on the selector. A selector that a client sets with `manualSelector` is kept.
 
 use keelson_meta::Object;
 use keelson_meta::json::{Map, Value, json};
@@ -19,7 +19,7 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
     }
 }
 
-/// The fields of features that are off.
+/// The fields of a resource whose features are disabled.
 pub(crate) fn closed_fields(plural: &str) -> &'static [ClosedFields] {
     match plural {
         "jobs" => const { &[pod::closed_fields(TEMPLATE)] },
@@ -31,7 +31,7 @@ pub(crate) fn closed_fields(plural: &str) -> &'static [ClosedFields] {
 const JOB_NAME: [&str; 2] = ["batch.kubernetes.io/job-name", "job-name"];
 const CONTROLLER_UID: [&str; 2] = ["batch.kubernetes.io/controller-uid", "controller-uid"];
 
-/// A job selects the pods that carry its uid, unless its maker selects them himself.
+/// Adds a selector for the job's uid and the matching labels, unless the job has a manual selector.
 fn select_pods_of_job(job: &mut Object) {
     if job.get(&["spec", "manualSelector"]).and_then(Value::as_bool) == Some(true) {
         return;
@@ -51,7 +51,7 @@ fn select_pods_of_job(job: &mut Object) {
     if let Some(selected) = inner(&mut job.0, &["spec", "selector", "matchLabels"]) {
         selected.entry(CONTROLLER_UID[0]).or_insert_with(|| json!(uid));
     }
-    // A job without labels of its own has those of its pods, these included.
+    // A job without its own labels gets those of its pods, including the generated ones.
     let own = job.metadata().and_then(|metadata| metadata.get("labels")).and_then(Value::as_object);
     if !before.is_empty() && own.is_none_or(|own| *own == before) {
         job.set_meta("labels", labels);

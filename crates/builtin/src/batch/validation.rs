@@ -1,7 +1,7 @@
-//! Jobs and cron jobs: how many pods have to succeed, when a job has failed, and when jobs are made.
+//! Validation of jobs and cron jobs.
 //!
-//! Policies of failure and success, and the status of a job, are in `job_policies` and `job_status`; when jobs are made is in
-//! `schedule`.
+//! Failure and success policies are in `job_policies`, the status of a job in `job_status`, and the schedule of a cron
+//! job in `schedule`.
 
 mod job_policies;
 mod job_status;
@@ -120,7 +120,7 @@ const JOB_TEMPLATE: TypeRules = TypeRules::of(&[
     ),
 ]);
 
-/// The labels that tell a job's pods, and whether they hold its uid rather than its name.
+/// The labels that identify the pods of a job. The flag is true for the uid of the job, false for its name.
 const LABELS: [(&str, bool); 4] = [
     ("controller-uid", true),
     ("job-name", false),
@@ -131,7 +131,7 @@ const LABELS: [(&str, bool); 4] = [
 fn generated_selector(job: &At<'_, '_>, run: &mut Run<'_>) {
     let (metadata, spec) = (job.field("metadata"), job.field("spec"));
     let selector = spec.field("selector");
-    // Upstream looks at this only when a job is made.
+    // Like upstream, this is only validated when a job is created.
     if run.before.is_some() || spec.field("manualSelector").is_true() || !selector.is_set() {
         return;
     }
@@ -280,7 +280,7 @@ fn completions_stay(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// A queue controller may change the scheduling of the pods, as long as the job has never run.
+/// A queue controller may change the scheduling of the pods, as long as the job has never started.
 fn template_stays(at: &At<'_, '_>, run: &mut Run<'_>) {
     if at.is_unchanged() {
         return;

@@ -1,6 +1,6 @@
-//! Warnings for the writer of a job or a cron job: its schedule, its size, and its pod template.
+//! Warnings about jobs and cron jobs: schedule, size, and pod template.
 //!
-//! The texts are upstream's.
+//! Messages are upstream's.
 
 use crate::core::warnings::{name_of_pods, pod, template_may_have_changed};
 use crate::validating::Written;

@@ -1,6 +1,6 @@
-//! certificates.k8s.io: certificate signing requests, and bundles of trust.
+//! The columns of certificates.k8s.io: certificate signing requests and trust bundles.
 //!
-//! The condition of a request is worked out of all conditions, in upstream's order.
+//! The condition of a request summarizes all its conditions, in upstream's order.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ fn requested_duration(seconds: FieldValue<'_>) -> Value {
     human_duration(Duration::from_secs(u64::try_from(seconds).unwrap_or_default())).into()
 }
 
-/// The approval and its result: `Approved,Issued`. A denial outweighs an approval.
+/// The approval and its result, such as `Approved,Issued`. A denial takes precedence over an approval.
 fn condition(status: FieldValue<'_>) -> Value {
     let has = |kind: &str| status.at("conditions").condition(kind).is_set();
     let decision = match (has("Denied"), has("Approved")) {

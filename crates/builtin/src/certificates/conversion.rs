@@ -1,7 +1,7 @@
-//! Requests for certificates of `certificates.k8s.io/v1beta1`, where the signer, the usages and the status of a condition had
-//! defaults.
+//! Certificate signing requests of `certificates.k8s.io/v1beta1`, in which the signer, the usages and the status of a
+//! condition have defaults.
 //!
-//! Requests without a signer are older than Kubernetes 1.18 and have long been answered; they get the signer of unknown requests.
+//! Requests without a signer are older than Kubernetes 1.18. They get the signer for legacy requests.
 
 use keelson_meta::json::{Map, json};
 
@@ -17,7 +17,7 @@ pub(crate) const FAMILIES: &[Family] =
 
 pub(crate) const RETIRED: &[Retired] = &[row("CertificateSigningRequest", GROUP, BETA).by(request_from_v1beta1)];
 
-/// From v1beta1 to v1.
+/// Converts from v1beta1 to v1.
 pub(crate) fn request_from_v1beta1(request: &mut Map) -> Result<(), ConversionError> {
     if let Some(spec) = object(request, "spec")? {
         fill(spec, "signerName", json!("kubernetes.io/legacy-unknown"));

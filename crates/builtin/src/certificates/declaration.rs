@@ -1,6 +1,7 @@
-//! Requests for certificates, and bundles of those that are believed.
+//! The declarations of certificate signing requests and trust bundles.
 //!
-//! Approval and status of requests are written through subresources, by different users. Nothing here signs a certificate.
+//! Approval and status of requests are written through subresources, by different users. No code here signs
+//! certificates.
 
 use keelson_meta::names::NameRule;
 use keelson_resources::FieldRefusal;
@@ -22,7 +23,7 @@ pub(crate) const DECLARATION: GroupDeclaration = GroupDeclaration {
         cluster(GROUP, "clustertrustbundles", "clustertrustbundle", "ClusterTrustBundle")
             .versions(&[served("v1beta1"), served("v1alpha1")])
             .stored_as(GROUP, "v1beta1")
-            // Which names there are depends on the signer: that is a rule of validation.
+            // The valid names depend on the signer, so validation checks them.
             .names(NameRule::PathSegment)
             .fields(FieldRefusal::Plain, OF_A_SIGNER)
             .updated_only_from_a_revision(),

@@ -1,6 +1,6 @@
-//! Defaults of requests for the certificates of pods.
+//! Defaults of pod certificate requests.
 //!
-//! Other requests for certificates have none.
+//! Certificate signing requests have no defaults.
 
 use crate::defaulting::type_defaults::Rule::{In, Number};
 use crate::defaulting::type_defaults::TypeDefaults;
@@ -13,6 +13,6 @@ pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     }
 }
 
-/// A certificate of a pod holds for a day.
+/// A certificate of a pod is valid for a day by default.
 const CERTIFICATE_REQUEST: TypeDefaults =
     TypeDefaults::of(&[("spec", In(&const { TypeDefaults::of(&[("maxExpirationSeconds", Number(86_400))]) }))]);

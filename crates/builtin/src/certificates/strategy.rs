@@ -1,7 +1,8 @@
-//! Certificate signing requests: who asks is what the server has seen, not what the request says.
+//! Strategy of certificate signing requests. The server sets the requesting user in the spec, whatever the client
+//! sends.
 //!
-//! So a signer can trust the user, groups and extras in the spec. The certificate and the approval are written through
-//! subresources of their own, which confine what a client changes.
+//! So a signer can trust the user, groups and extra values in the spec. The certificate and the approval are written
+//! through subresources, which limit the fields that a client can change.
 
 mod approval;
 

@@ -1,7 +1,7 @@
-//! Validation of certificate signing requests: the request, the signer and the usages. Validation of trust bundles: the signer, and
-//! certificates of authorities.
+//! Validation of certificate signing requests (the request, signer and usages) and of trust bundles (the signer, and
+//! the authorities' certificates).
 //!
-//! The signature of a request is not verified; the signer does that. Conditions are validated by `/approval` and `/status`.
+//! The signature of a request is not verified; signers do that. Conditions are validated for `/approval` and `/status`.
 
 #[cfg(test)]
 mod tests;
@@ -66,9 +66,9 @@ const STATUS: TypeRules = TypeRules::of(&[(
     Always(&const { TypeRules::of(&[("certificate", Check("certificates in PEM", certificate))]) }),
 )]);
 
-/// Longest bundle, in bytes.
+/// The largest bundle in bytes.
 const BUNDLE_MAX: usize = 1 << 20;
-/// The text that stands for a bundle in errors.
+/// The text that replaces a bundle in errors.
 const OMITTED: &str = "<value omitted>";
 
 const BUNDLE: TypeRules = TypeRules::of(&[
@@ -90,7 +90,8 @@ const BUNDLE: TypeRules = TypeRules::of(&[
 const BUNDLE_UPDATE: TypeRules =
     TypeRules::of(&[("spec", Always(&const { TypeRules::of(&[("signerName", Immutable)]) }))]);
 
-/// A bundle of a signer has its name before its own, with a colon for each slash; another one has no colon.
+/// The name of a bundle with a signer starts with the signer's name, with colons for slashes. Other names have no
+/// colon.
 fn bundle_name(at: &At<'_, '_>, run: &mut Run<'_>) {
     let signer = run.object.get(&["spec", "signerName"]).and_then(Value::as_str).unwrap_or_default();
     let of_signer = format!("{}:", signer.replace('/', ":"));
@@ -124,7 +125,7 @@ fn signer_of_bundle(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// An unchanged bundle is not parsed again.
+/// An unchanged bundle is not validated again.
 fn anchors(at: &At<'_, '_>, run: &mut Run<'_>) {
     if at.text().len() > BUNDLE_MAX || run.before.is_some() && at.is_unchanged() {
         return;
@@ -154,7 +155,7 @@ fn anchors(at: &At<'_, '_>, run: &mut Run<'_>) {
     faults.into_iter().for_each(|why| at.invalid(run, OMITTED, why));
 }
 
-/// The reason why a block is no certificate of an authority.
+/// The reason why a PEM block is not a certificate of an authority.
 fn anchor_fault(block: &pem::Block) -> Option<String> {
     if block.label != "CERTIFICATE" {
         return Some(format!("has bad block type: {}", block.label));

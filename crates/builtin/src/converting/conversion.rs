@@ -1,7 +1,7 @@
-//! A conversion from one version of a kind to another, and the table of all of them.
+//! Conversions between two versions of a kind, and the table of all conversions.
 //!
-//! The table is made of the families at its first use. Others find a conversion through a [`View`](crate::converting::View), which
-//! is made once.
+//! The table is built from the families at its first use. Other code finds conversions through a
+//! [`View`](crate::converting::View), which is created once.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -13,10 +13,10 @@ pub(crate) use keelson_registry::ConversionError;
 use crate::converting::families::{Family, Form};
 use crate::groups::GROUPS;
 
-/// A change of an object's fields on its way to or from the hub.
+/// Changes the fields of an object, on the way to or from the hub.
 pub(crate) type ConvertFn = fn(&mut Map) -> Result<(), ConversionError>;
 
-/// The steps from one version of an object to another.
+/// The steps from one version of a kind to another.
 #[derive(Debug)]
 pub(crate) struct Conversion {
     kind: &'static str,
@@ -28,9 +28,10 @@ pub(crate) struct Conversion {
 }
 
 impl Conversion {
-    /// The conversion of a kind from one (group, version) to another; equal versions give the identity.
+    /// The conversion of a kind between two (group, version) pairs. Equal pairs give the identity.
     ///
-    /// `group` is the group of the request, since events are in two groups. `None` when the kind is not served in both versions.
+    /// `group` is the group of the request. It matters for events, which are in two groups. Returns `None` if the kind
+    /// is not served in both versions.
     pub(crate) fn between(
         group: &str,
         kind: &str,
@@ -45,17 +46,18 @@ impl Conversion {
         belongs.then(|| &table.conversions[from.first + to.index])
     }
 
-    /// The conversions that lead to a version of a kind from its others.
+    /// The conversions from other versions of a kind to this one.
     pub(crate) fn leading_to<'a>(kind: &'a str, gv: (&'a str, &'a str)) -> impl Iterator<Item = &'static Self> + 'a {
         let leads = move |each: &&Self| each.kind == kind && each.to.gv() == gv && each.from.gv() != gv;
         Table::get().conversions.iter().filter(leads)
     }
 
-    /// The step for an object that is sent in its stored version; `None` where there is none.
+    /// The change of an object that a client sends in its stored version; `None` if there is none.
     ///
-    /// The annotations of an autoscaler that keep values of `v2` belong to the server, so a request cannot set them.
+    /// It removes annotations of autoscalers that keep values of `v2`. They belong to the server, so clients cannot set
+    /// them.
     pub(crate) fn canonical(group: &str, kind: &str, gv: (&str, &str)) -> Option<&'static Self> {
-        // Nearly every kind goes through nothing, which is seen without the table of all forms.
+        // Nearly every kind has no such change, so the table of all forms is not searched first.
         let found = Table::get().canonical.iter().find(|known| known.kind == kind && known.from.gv() == gv)?;
         Self::between(group, kind, gv, gv).map(|_| found)
     }
@@ -66,19 +68,19 @@ impl Conversion {
         self.kind
     }
 
-    /// The group and version that it starts from.
+    /// The group and version that it converts from.
     #[cfg(test)]
     pub(crate) fn source_gv(&self) -> (&'static str, &'static str) {
         self.from.gv()
     }
 
-    /// The group and version that it leads to.
+    /// The group and version that it converts to.
     #[cfg(test)]
     pub(crate) fn to_gv(&self) -> (&'static str, &'static str) {
         self.to.gv()
     }
 
-    /// The `apiVersion` that it leads to.
+    /// The `apiVersion` that it converts to.
     #[cfg(test)]
     pub(crate) fn to_api_version(&self) -> &str {
         &self.to_api_version
@@ -120,20 +122,20 @@ impl keelson_registry::Conversion for Conversion {
     }
 }
 
-/// All conversions, made at the first call in some microseconds.
+/// All conversions. The first call builds the table in a few microseconds.
 struct Table {
     families: Vec<&'static Family>,
-    /// The place of each form by kind, group and version.
+    /// The position of each form, by kind, group and version.
     forms: HashMap<(&'static str, &'static str, &'static str), FormEntry>,
     conversions: Vec<Conversion>,
     canonical: Vec<Conversion>,
 }
 
-/// The start of the conversions from a form.
+/// The position of a form, and of the conversions from it.
 struct FormEntry {
-    /// The index of the family in the list of all.
+    /// The index of the family.
     family: usize,
-    /// The index of the form in its family.
+    /// The index of the form in the family.
     index: usize,
     /// The index of the conversion to the first form of the family.
     first: usize,

@@ -1,47 +1,49 @@
-//! Versions that are no longer served, in which kube-apiserver may have left objects in a store.
+//! Versions that are no longer served, but in which kube-apiserver may have stored objects.
 //!
-//! The conversion has one direction. An object becomes one of a served version as soon as it is read, and no request names a retired
-//! version. The table covers the stored kinds of kube-apiserver 1.36: every version that it can decode and that this server does not
-//! serve. Versions of 1.30 to 1.35 with the same fields are in it too. Rows without a step have the fields and the defaults of the
-//! version that they lead to.
+//! Conversion has one direction: an object is converted to a served version as soon as it is read. No request names a
+//! retired version.
+//!
+//! The table has the kinds that kube-apiserver 1.36 stores, with every version that it can decode and that this server
+//! does not serve. It also has versions of 1.30 to 1.35 with the same fields. Rows without a step have the same fields
+//! and defaults as their target version.
 
 use keelson_meta::{GroupVersion, GroupVersionKind, Object};
 
 use crate::converting::conversion::{ConversionError, ConvertFn};
 use crate::groups::GROUPS;
 
-/// Retired versions of a kind that lead to the same served version by the same step.
+/// Retired versions of a kind with the same target version and the same step.
 #[derive(Debug)]
 pub(crate) struct Retired {
     kind: &'static str,
     group: &'static str,
     versions: &'static [&'static str],
-    /// Group and version that are served.
+    /// The group and version of the target.
     to: (&'static str, &'static str),
     step: Option<ConvertFn>,
 }
 
 impl Retired {
-    /// The retired version of a kind; `None` for a version that is served or unknown.
+    /// Finds the row of a retired version; `None` if the version is served or unknown.
     pub(crate) fn of(api_version: &str, kind: &str) -> Option<&'static Self> {
         let (group, version) = GroupVersion::split(api_version)?;
         rows().find(|row| row.kind == kind && row.group == group && row.versions.contains(&version))
     }
 
-    /// Returns true if a kind has retired versions that lead to one of this group.
+    /// Returns true if the kind has retired versions whose target is in this group.
     pub(crate) fn has_any(group: &str, kind: &str) -> bool {
         rows().any(|row| row.kind == kind && row.to.0 == group)
     }
 
-    /// The kind in the version that objects are converted to.
+    /// The kind in the target version.
     pub(crate) fn target(&self) -> GroupVersionKind {
         GroupVersionKind { group: self.to.0.into(), version: self.to.1.into(), kind: self.kind.into() }
     }
 
-    /// Converts an object in place. Fields that the served version does not have stay, for its schema to drop.
+    /// Converts an object in place. Fields that the target version does not have stay; its schema drops them.
     ///
     /// # Errors
-    /// When the object has a shape that its schema does not allow; what it is then is unspecified.
+    /// The object does not fit its schema. Its content is then unspecified.
     pub(crate) fn convert(&self, object: &mut Object) -> Result<(), ConversionError> {
         if let Some(step) = self.step {
             step(&mut object.0)?;
@@ -50,25 +52,25 @@ impl Retired {
         Ok(())
     }
 
-    /// Converts by this step.
+    /// Sets the step.
     pub(crate) const fn by(mut self, step: ConvertFn) -> Self {
         self.step = Some(step);
         self
     }
 
-    /// Names another group or version than the `v1` of the same group.
+    /// Sets the target. The default is `v1` of the same group.
     pub(crate) const fn to(mut self, group: &'static str, version: &'static str) -> Self {
         self.to = (group, version);
         self
     }
 }
 
-/// Retired versions that lead to `v1` of the same group.
+/// Retired versions whose target is `v1` of the same group.
 pub(crate) const fn row(kind: &'static str, group: &'static str, versions: &'static [&'static str]) -> Retired {
     Retired { kind, group, versions, to: (group, "v1"), step: None }
 }
 
-/// The group in which workloads and ingresses were at first.
+/// The former group of workloads and ingresses.
 pub(crate) const EXTENSIONS: &str = "extensions";
 
 pub(crate) const ALPHA: &[&str] = &["v1alpha1"];

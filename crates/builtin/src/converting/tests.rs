@@ -1,6 +1,6 @@
-//! Round trips between every pair of versions of every kind, on random objects of the kind's shape.
+//! Tests round trips between every pair of versions of every kind, with random objects.
 //!
-//! A way there and back has to change nothing, or a write in an old version would lose fields.
+//! A round trip must change nothing. Otherwise a write in an old version would lose fields.
 
 use keelson_meta::Object;
 use keelson_meta::json::{Map, Value, json};
@@ -51,7 +51,7 @@ fn there_and_back(pair: Pair, body: &Value) -> Value {
     convert(backwards(pair), &convert(pair, body))
 }
 
-/// An object of these fields; those that are absent are left out.
+/// An object with these fields, without those that are `None`.
 fn tree<const N: usize>(fields: [(&str, Option<Value>); N]) -> Value {
     fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
@@ -84,7 +84,7 @@ fn number() -> impl Strategy<Value = Value> {
     (1..10_000i32).prop_map(Value::from)
 }
 
-/// Metadata with annotations that are not the server's, and a field that no version knows.
+/// Metadata with annotations that do not belong to the server, and an unknown field.
 fn metadata() -> impl Strategy<Value = Value> {
     let annotations =
         of(fields("[a-z]{1,3}", text()).prop_filter("not empty", |map| map.as_object() != Some(&Map::new())));
@@ -108,7 +108,7 @@ fn reference() -> impl Strategy<Value = Value> {
         .prop_map(|(kind, name, version)| tree([("kind", Some(kind)), ("name", Some(name)), ("apiVersion", version)]))
 }
 
-/// A target, or a measured value, by the names of its fields.
+/// A target or a current value, with these field names.
 fn values(average: bool) -> BoxedStrategy<Value> {
     if average {
         quantity().prop_map(|value| json!({"averageValue": value})).boxed()
@@ -129,7 +129,8 @@ fn percent() -> BoxedStrategy<Value> {
     number().prop_map(|percent| json!({"averageUtilization": percent})).boxed()
 }
 
-/// A metric of v2 that is not the CPU's use; `outer` is `target` or `current`, and the values are by [object, average, use].
+/// A metric of v2 other than the CPU utilization. `outer` is `target` or `current`; the values are for [object,
+/// average, use].
 fn metric(outer: &'static str, [value, average, percent]: [BoxedStrategy<Value>; 3]) -> impl Strategy<Value = Value> {
     let either = prop_oneof![value, average.clone()].boxed();
     let object = (reference(), identifier(), either.clone())
@@ -193,7 +194,7 @@ fn condition() -> impl Strategy<Value = Value> {
     })
 }
 
-/// An autoscaler of v2 as a server stores it: with at least one metric, the CPU's last.
+/// A stored autoscaler of v2: it has at least one metric, and the CPU metric is last.
 fn autoscaler() -> impl Strategy<Value = Value> {
     let cpu = number()
         .prop_map(|percent| {
@@ -258,7 +259,7 @@ fn event() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The properties of a request or device in a later version; `new` is a field that no version knows.
+/// The properties of a request or device in a later version; `new` is an unknown field.
 fn properties(names: &'static [&'static str]) -> impl Strategy<Value = Value> {
     let value = prop_oneof![text(), number(), fields("[a-z]{1,3}", text())];
     let some = prop::sample::subsequence(names.to_vec(), 0..=names.len());
@@ -352,7 +353,7 @@ proptest! {
         }
     }
 
-    /// Nothing panics, whatever an object is; a rename changes nothing; and what no version knows is still there.
+    /// Conversions never panic. A mere rename changes nothing else, and unknown fields stay.
     #[test]
     fn any_object_in_any_view(body in fields("(spec|status|metadata|series|source|[a-z]{1,3})", any_json()), new in any_json()) {
         let kinds: Vec<_> = catalogue()
@@ -397,7 +398,7 @@ fn a_request_cannot_leave_notes_of_its_own() {
     assert!(Conversion::canonical("apps", "Deployment", ("apps", "v1")).is_none());
 }
 
-/// Selectors name fields in the words of a version, and read them where the stored form has them: the two must agree.
+/// Selectors name fields of the requested version, and read them in the stored form. Both must agree.
 #[test]
 fn selectable_fields_are_the_same_in_every_version() {
     let mut checked = 0;

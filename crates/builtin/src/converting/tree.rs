@@ -1,18 +1,17 @@
-//! Steps through JSON trees that treat null as absent, as Go's decoder does.
+//! Helpers for JSON trees that treat null as absent, like Go's decoder.
 //!
-//! Each conversion moves fields and keeps the order of those that stay. A value of another type than its schema says is an
-//! error, and never dropped.
+//! Conversions keep the order of the fields that stay. A value of the wrong type is an error, and is never dropped.
 
 use keelson_meta::json::{Map, Value};
 
 use crate::converting::conversion::ConversionError;
 
-/// Removes a field; null counts as absent. The others keep their order.
+/// Removes a field and returns it; null counts as absent. The others keep their order.
 pub(crate) fn take(tree: &mut Map, key: &str) -> Option<Value> {
     tree.remove(key).filter(|value| !value.is_null())
 }
 
-/// Removes a field that is an object.
+/// Removes a field that is an object, and returns it.
 pub(crate) fn take_object(tree: &mut Map, key: &'static str) -> Result<Option<Map>, ConversionError> {
     match take(tree, key) {
         None => Ok(None),
@@ -21,7 +20,7 @@ pub(crate) fn take_object(tree: &mut Map, key: &'static str) -> Result<Option<Ma
     }
 }
 
-/// A field that is an object; `None` when it is absent.
+/// A field that is an object; `None` if it is absent.
 pub(crate) fn object<'a>(tree: &'a mut Map, key: &'static str) -> Result<Option<&'a mut Map>, ConversionError> {
     match tree.get_mut(key) {
         None | Some(Value::Null) => Ok(None),
@@ -30,7 +29,7 @@ pub(crate) fn object<'a>(tree: &'a mut Map, key: &'static str) -> Result<Option<
     }
 }
 
-/// A field that is an object, made when it is absent.
+/// A field that is an object. Creates it if it is absent.
 pub(crate) fn object_or_new<'a>(tree: &'a mut Map, key: &'static str) -> Result<&'a mut Map, ConversionError> {
     let value = tree.entry(key).or_insert(Value::Null);
     if value.is_null() {
@@ -39,7 +38,7 @@ pub(crate) fn object_or_new<'a>(tree: &'a mut Map, key: &'static str) -> Result<
     value.as_object_mut().ok_or(ConversionError::WrongType { field: key, wanted: "an object" })
 }
 
-/// Sets a field that is absent or null.
+/// Sets the field if it is absent or null.
 pub(crate) fn fill(tree: &mut Map, key: &'static str, value: Value) {
     let field = tree.entry(key).or_insert(Value::Null);
     if field.is_null() {
@@ -47,7 +46,7 @@ pub(crate) fn fill(tree: &mut Map, key: &'static str, value: Value) {
     }
 }
 
-/// Sets a field that is unset.
+/// Sets the field if it is unset ([`is_unset`]).
 pub(crate) fn fill_unset(tree: &mut Map, key: &str, value: impl Into<Value>) {
     if tree.get(key).is_none_or(is_unset) {
         tree.insert(key, value);
@@ -61,7 +60,7 @@ pub(crate) fn annotate(object: &mut Map, name: &'static str, text: String) -> Re
     Ok(())
 }
 
-/// Removes an annotation of an object, and the map of annotations where it was the last.
+/// Removes an annotation and returns it. Also removes the map of annotations if it becomes empty.
 pub(crate) fn take_annotation(tree: &mut Map, name: &'static str) -> Result<Option<Value>, ConversionError> {
     let Some(metadata) = object(tree, "metadata")? else { return Ok(None) };
     let Some(annotations) = object(metadata, "annotations")? else { return Ok(None) };
@@ -89,14 +88,14 @@ pub(crate) fn each_in(
     })
 }
 
-/// Adds what is left of a tree behind what was built from it; a field that is there already stays.
+/// Appends the remaining fields of a tree to a built one, except those that it has already.
 pub(crate) fn append_rest(built: &mut Map, rest: Map) {
     for (key, value) in rest {
         built.entry(key).or_insert(value);
     }
 }
 
-/// Returns true for a value that means the same as its absence: null, an empty text or zero.
+/// Returns true for a value that means the same as an absent one: null, an empty string or zero.
 pub(crate) fn is_unset(value: &Value) -> bool {
     match value {
         Value::Null => true,

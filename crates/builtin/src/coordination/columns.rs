@@ -1,6 +1,6 @@
-//! coordination.k8s.io: leases, and those who would hold them.
+//! The columns of coordination.k8s.io: leases and lease candidates.
 //!
-//! The columns are fields of the spec, shown as they are.
+//! The columns show fields of the spec unchanged.
 
 use keelson_meta::json::Value;
 use keelson_tables::column::{AGE, Column, NAME};

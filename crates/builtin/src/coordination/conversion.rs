@@ -1,4 +1,4 @@
-//! Versions of leases and of the candidates for them.
+//! The versions of leases and lease candidates.
 //!
 //! All versions have the same fields.
 

@@ -1,6 +1,6 @@
-//! Leases, by which processes agree on a leader.
+//! The declarations of leases, with which processes elect a leader, and of lease candidates.
 //!
-//! They are written often, each by one holder, so that they have neither a status nor a generation.
+//! They are written often, each by one holder, so they have no status and no generation.
 
 use keelson_resources::declare::{GroupDeclaration, namespaced, served, version};
 

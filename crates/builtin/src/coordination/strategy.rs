@@ -1,6 +1,6 @@
-//! Leases: those of the cluster itself are written before anything else.
+//! Strategy of leases. The leases of the servers themselves are written before anything else.
 //!
-//! By them its servers know each other, so none could publish its versions before it has one.
+//! Servers find each other through these leases, so a server cannot publish its storage versions before it has one.
 
 use keelson_registry::Target;
 use keelson_registry::strategy::{ClosedFields, Strategies, WriteStrategy};
@@ -13,7 +13,7 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
     }
 }
 
-/// The fields of features that are off.
+/// The fields of a resource whose features are disabled.
 pub(crate) fn closed_fields(plural: &str) -> &'static [ClosedFields] {
     match plural {
         "leases" => const { &[ClosedFields::of(&["spec"], &[&["strategy"], &["preferredHolder"]])] },

@@ -1,6 +1,6 @@
-//! Leases, and who may come to hold one.
+//! Validation of leases and lease candidates.
 //!
-//! Knows the rules of these kinds alone; what they share with others stands beside the groups.
+//! This file only has the rules of these kinds. Shared rules are in `validating`.
 
 #[cfg(test)]
 mod tests;
@@ -57,7 +57,7 @@ const CANDIDATE: TypeRules = TypeRules::of(&[
 
 const OLDEST: &str = "OldestEmulationVersion";
 
-/// Upstream names the field twice.
+/// Like upstream, the path has the field twice.
 fn strategy(at: &At<'_, '_>, run: &mut Run<'_>) {
     let text = at.text();
     let place = at.field("strategy");

@@ -1,8 +1,9 @@
 //! Allocation of cluster addresses and node ports for services.
 //!
-//! A service states its addresses in `clusterIPs` and its ports in `nodePort`. Each address and each port is a key in the store,
-//! created and deleted in the transaction that writes the service. No two services therefore have the same, whichever servers write
-//! them. The key of an address is its IPAddress object; keys of ports are not served.
+//! A service has its addresses in `clusterIPs` and its ports in `nodePort`. Each address and port is a key in the
+//! store, created and deleted in the transaction that writes the service. So no two services have the same one,
+//! whichever servers write them. The key of an address is that of its IPAddress object. The keys of ports are not
+//! served.
 
 mod addresses;
 mod counts;
@@ -19,8 +20,8 @@ pub(crate) use addresses::made_again;
 pub use counts::{ADDRESS_ALLOCATIONS, AddressUse, Allocations, PORT_ALLOCATIONS, Scope, address_use};
 pub(crate) use spec::{Spec, needs_addresses, needs_health_check, needs_node_ports, spec, spec_mut};
 
-/// Deletes a key if the stored value names this service. Another client may have deleted it, and another service may have got it
-/// since. A service of an older release may never have taken it.
+/// Deletes a key if the stored value names this service. A client may have deleted the key, and another service may
+/// have created it since. A service of an older release may never have had it.
 ///
 /// # Errors
 /// The store cannot be read.
@@ -37,14 +38,14 @@ async fn give_back(
     Ok(())
 }
 
-/// The error when a range has nothing left.
+/// The error for a range without free addresses or ports.
 const FULL: &str = "range is full";
 
-/// Takes what a service needs and does not have, writes it into the service, and gives back what it no longer needs. Of a service
-/// whose addresses make no sense by themselves nothing is taken: validation says so.
+/// Allocates the addresses and ports that a service needs, writes them into the service, and releases those that it no
+/// longer needs. For a service that is invalid in itself nothing is allocated; validation reports it.
 ///
 /// # Errors
-/// 422 when it asks for an address or port that it can't have, 500 when there is none left.
+/// 422 if the service requests an address or port that it cannot have, 500 if none is free.
 pub(crate) async fn accompany_service(
     registry: &Registry,
     target: &Target,
@@ -80,7 +81,7 @@ pub(crate) async fn accompany_service(
     Ok(companions)
 }
 
-/// Which service it is, for errors and for what is written about it.
+/// The identity of the service, for errors and for the stored values.
 struct ServiceRef<'a> {
     target: &'a Target,
     namespace: String,

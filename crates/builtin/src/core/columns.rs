@@ -1,6 +1,6 @@
-//! The core group. Its events are also those of events.k8s.io.
+//! The columns of the core group. The columns of events also apply to events.k8s.io.
 //!
-//! The kinds are in files below, by what they are for.
+//! The kinds are in the files of this directory.
 
 mod config;
 mod endpoints;

@@ -1,7 +1,7 @@
-//! The core group: what every cluster is made of. Its name is empty and its path is `/api`.
+//! The declarations of the core group. Its name is empty and its path is `/api`.
 //!
-//! Most of what is special about single kinds stands here: who answers the subresources of pods, services and nodes, and
-//! which fields selectors may name.
+//! Most special cases of single kinds are here: the subresources of pods, services and nodes that other programs
+//! answer, and the fields for selectors.
 
 use keelson_meta::names::NameRule;
 use keelson_resources::declare::{
@@ -110,23 +110,23 @@ pub(crate) const DECLARATION: GroupDeclaration = GroupDeclaration {
     ],
 };
 
-/// Streams are opened by either method.
+/// Streams can be opened with either method.
 const CREATE_GET: &[Verb] = &[Verb::Create, Verb::Get];
 
-/// Whatever method a proxied server understands.
+/// The verbs for all methods that a proxied server may accept.
 const PROXY: &[Verb] = &[Verb::Create, Verb::Delete, Verb::Get, Verb::Patch, Verb::Update];
 
-/// Namespaces are not deleted as a collection.
+/// All verbs except deletion of a collection, for namespaces.
 const ONE_BY_ONE: &[Verb] =
     &[Verb::Create, Verb::Delete, Verb::Get, Verb::List, Verb::Patch, Verb::Update, Verb::Watch];
 
-/// Health that is computed, not stored.
+/// Only reads, for health that is computed and not stored.
 const READ: &[Verb] = &[Verb::Get, Verb::List];
 
-/// A step that is only ever set.
+/// Only updates, for `finalize` of namespaces.
 const UPDATE: &[Verb] = &[Verb::Update];
 
-/// Read only.
+/// Only reads of single objects.
 const GET: &[Verb] = &[Verb::Get];
 
 /// The field selectors of events.

@@ -1,6 +1,6 @@
-//! Defaults of the core group, but for pods.
+//! Defaults of the core group, except for pods.
 //!
-//! Pods and their volumes are in `pod.rs` and `volumes.rs`, since the kinds of other groups hold them too.
+//! Defaults of pods and volumes are in `pod.rs` and `volumes.rs`, since kinds of other groups contain them too.
 
 mod image;
 pub(crate) mod pod;
@@ -62,7 +62,7 @@ const LIMIT_RANGE: TypeDefaults = TypeDefaults::of(&[(
     }),
 )]);
 
-/// A container's limit is at most the maximum; it asks for its limit, or else for the minimum.
+/// The default limit of a container is the maximum. Its default request is its default limit, or else the minimum.
 fn limits(item: &mut Map) {
     if text(item, "type") != "Container" {
         return;
@@ -91,7 +91,7 @@ const NODE: TypeDefaults = TypeDefaults::of(&[
     ("status", In(&NODE_STATUS)),
 ]);
 
-/// A node that does not say what of it can be used can be used whole.
+/// The allocatable resources of a node default to its capacity.
 const NODE_STATUS: TypeDefaults = TypeDefaults {
     fields: &[("capacity", Amounts), ("allocatable", Copied("capacity"))],
     then: &[FollowUp::Also(&const { TypeDefaults::of(&[("allocatable", Amounts)]) })],
@@ -110,7 +110,7 @@ const REPLICATION_CONTROLLER: TypeDefaults = TypeDefaults {
 pub(crate) const CLAIM_SPEC: TypeDefaults =
     TypeDefaults::of(&[("volumeMode", TextIfAbsent("Filesystem")), ("resources", In(&RESOURCES))]);
 
-/// A claim inside of a stateful set, which is written with its kind and with the status of a new one.
+/// A claim template of a stateful set, which has a kind and the status of a new claim.
 pub(crate) const CLAIM_TEMPLATE: TypeDefaults = TypeDefaults {
     fields: &[("spec", Always(&CLAIM_SPEC)), ("status", Always(&CLAIM_STATUS))],
     then: &[FollowUp::Run(&["kind", "apiVersion"], |claim| {
@@ -127,7 +127,7 @@ const CLAIM_STATUS: TypeDefaults =
 
 const CLAIM: TypeDefaults = TypeDefaults::of(&[("spec", Always(&CLAIM_SPEC)), ("status", Always(&CLAIM_STATUS))]);
 
-/// The capacity of a volume, and the sources of storage that have defaults.
+/// The capacity of a volume, and the volume sources with defaults.
 pub(crate) const SOURCE: TypeDefaults = TypeDefaults::of(&[
     ("capacity", Amounts),
     ("hostPath", In(&HOST_PATH)),

@@ -1,8 +1,8 @@
-//! Fields that a server fills in when it makes an object, and that objects of older servers lack.
+//! Fields that the server sets when it creates an object, but that objects of older servers lack.
 //!
-//! They are no defaults: a request that leaves them out asks the server to choose. An object that is stored without them has been
-//! chosen for, and what was chosen follows from its other fields. Without them each change of such an object would seem to change
-//! a field that is immutable.
+//! These are not defaults: in a request, an absent field lets the server choose. For a stored object the choice was
+//! already made, and it follows from other fields. If the fields stayed absent, every update would seem to change an
+//! immutable field.
 
 use std::net::IpAddr;
 
@@ -16,17 +16,17 @@ use crate::core::allocation::{Spec as _, needs_addresses, spec_mut};
 
 const NONE: &str = "None";
 
-/// The kinds whose objects may lack such fields.
+/// The kinds whose stored objects may lack such fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Older {
-    /// Services had one address before they had a list of them, and no families.
+    /// Older services have one address, without a list of addresses and families.
     Services,
-    /// Claims named their source in one field before there were two.
+    /// Older claims have one field for their data source instead of two.
     Claims,
 }
 
 impl Older {
-    /// Which of them the objects of a resource of the core group may lack.
+    /// The kind of a core resource, if its objects may lack such fields.
     pub(crate) fn of(plural: &str) -> Option<Self> {
         match plural {
             "persistentvolumeclaims" => Some(Self::Claims),
@@ -36,16 +36,16 @@ impl Older {
     }
 }
 
-/// The missing fields of a kind, and what they are filled in from.
+/// The missing fields of a kind, with the input to fill them in.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StoredFields {
     pub(crate) of: Older,
-    /// The family of services that do not say which they have.
+    /// The family of headless services that do not state theirs.
     pub(crate) primary: Family,
 }
 
 impl StoredFields {
-    /// Returns false if filling in would change nothing. Cost: a look at the members of the `spec`, without a tree.
+    /// Returns false if nothing is missing. Cost: one pass over the members of `spec`, without decoding.
     pub(crate) fn lacks(self, checked: &Checked) -> bool {
         let Some(mut spec) = spec_of(checked.cursor()) else { return false };
         let [mut first, mut second, mut third] = [false; 3];
@@ -70,7 +70,7 @@ impl StoredFields {
         }
     }
 
-    /// Fills in what the object lacks.
+    /// Fills in the missing fields.
     pub(crate) fn fill(self, object: &mut Object) {
         let Some(spec) = spec_mut(object) else { return };
         match self.of {
@@ -91,8 +91,8 @@ fn spec_of(mut cursor: Cursor<'_>) -> Option<Cursor<'_>> {
     None
 }
 
-/// The families of a service are those of its addresses. One without addresses on purpose has that of the cluster, or both where it
-/// leads to endpoints that the cluster does not choose.
+/// The families of a service are those of its addresses. A headless service has the primary family of the cluster.
+/// Without a selector it has both.
 fn service(spec: &mut Map, primary: Family) {
     let address = spec.text("clusterIP").to_owned();
     if address.is_empty() {
@@ -120,7 +120,7 @@ fn service(spec: &mut Map, primary: Family) {
     spec.put("ipFamilies", Some(families.into_iter().map(Family::name).collect()));
 }
 
-/// A source in another namespace stands in the newer field alone.
+/// A source in another namespace is only in the newer field.
 fn sources(spec: &mut Map) {
     for (from, to) in [("dataSource", "dataSourceRef"), ("dataSourceRef", "dataSource")] {
         let is_there = |field: &str| spec.get(field).is_some_and(|source| !source.is_null());

@@ -1,6 +1,6 @@
 //! The strategies of the core group.
 //!
-//! The rules stand in a file for each family of kinds.
+//! The steps are in one file for each family of kinds.
 
 mod config;
 mod limits;
@@ -17,7 +17,7 @@ use keelson_registry::strategy::{ClosedFields, FieldPath, MetadataRules, Strateg
 
 use crate::strategy::RETURNS_DELETED;
 
-/// The pod spec of a workload.
+/// The path of the pod spec in a workload.
 pub(crate) const TEMPLATE: FieldPath = &["spec", "template", "spec"];
 
 /// The strategies of a resource of the group.
@@ -72,7 +72,7 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
     }
 }
 
-/// The fields of features that are off.
+/// The fields of a resource whose features are disabled.
 pub(crate) fn closed_fields(plural: &str) -> &'static [ClosedFields] {
     match plural {
         "pods" => const { &[pod::closed_fields(&["spec"]), ClosedFields::of(&["status"], pod::CLOSED_STATUS)] },

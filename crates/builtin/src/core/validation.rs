@@ -1,6 +1,6 @@
-//! The core group: what every cluster is made of.
+//! Validation of the core group.
 //!
-//! Knows which rules each kind has; the rules stand in a file for each family of kinds.
+//! This file lists the rules of each kind. The rules are in one file for each family of kinds.
 
 mod config;
 pub(crate) mod endpoints;

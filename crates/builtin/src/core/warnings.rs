@@ -1,7 +1,7 @@
-//! Warnings for the writer of an object of the core group that is valid: fields that are deprecated, ignored, or surely a mistake.
+//! Warnings about valid objects of the core group: fields that are deprecated, ignored, or probably a mistake.
 //!
-//! The texts are upstream's. Pods get none on updates, and workloads none where only their metadata changed. There is a file for
-//! each family of kinds, as the rules have it.
+//! Messages are upstream's. Updates of pods cause no warnings, and updates of only the metadata of workloads neither.
+//! There is one file for each family of kinds, as for the rules.
 
 mod config;
 pub(crate) mod pod;
@@ -38,12 +38,12 @@ pub(crate) fn warnings(kind: &str, written: Written<'_>, warnings: &mut Vec<Stri
     }
 }
 
-/// Returns true for a new object, and for one with another generation: that counts the changes of the spec of a workload.
+/// Returns true for a new object, and for a changed generation, which counts changes of a workload's spec.
 pub(crate) fn template_may_have_changed(old: Option<&Object>, object: &Object) -> bool {
     old.is_none_or(|old| old.generation() != object.generation())
 }
 
-/// The warning about the name of a new workload from which its pods take theirs.
+/// The warning about the name of a new workload, from which the names of its pods are derived.
 pub(crate) fn name_of_pods(written: Written<'_>, warnings: &mut Vec<String>) {
     if written.old.is_none() {
         pod_name(written.at, "this is used in Pod names and hostnames", warnings);
@@ -57,7 +57,7 @@ pub(crate) fn template(written: Written<'_>, warnings: &mut Vec<String>) {
     }
 }
 
-/// Pods take their hostnames from it.
+/// Warns about names that cannot be hostnames of pods.
 fn pod_name(at: &At<'_, '_>, what_for: &str, told: &mut Vec<String>) {
     let metadata = at.field("metadata");
     let name = metadata.field("name").text();

@@ -1,7 +1,7 @@
-//! Looks for missing defaults in the bytes of an object: one walk along the defaults of its type that steps over all the rest.
+//! Detects missing defaults in the bytes of an object, in one pass that only inspects fields with defaults.
 //!
-//! For caches, which read many objects of which hardly one lacks anything: no tree is built, but for the few fields that a
-//! function of a [`FollowUp`] reads. Says exactly what [`TypeDefaults::fill`] would do, for compact and valid JSON.
+//! Caches use this: they read many objects, and few of them lack a default. No tree is built, except for the fields
+//! that a function of a [`FollowUp`] reads. For compact and valid JSON the result is that of [`TypeDefaults::fill`].
 
 use std::collections::HashSet;
 
@@ -14,13 +14,13 @@ use crate::defaulting::type_defaults::{FollowUp, Rule, TypeDefaults, rounded};
 impl TypeDefaults {
     /// Returns true if defaults would change the object at the cursor.
     pub(crate) fn lacks_root(&self, mut cursor: Cursor<'_>) -> bool {
-        // Fields behind the last one that matters are not read, such as the status of most objects.
+        // Fields after the last one with a default are not read, for example the status of most objects.
         self.lacks_until(&mut cursor, |found| {
             self.then.is_empty() && found.stated.count_ones() as usize == self.fields.len()
         })
     }
 
-    /// Returns true if defaults would change the value at the cursor, and steps over it if not.
+    /// Returns true if defaults would change the value at the cursor. Otherwise moves the cursor behind the value.
     fn lacks(&self, cursor: &mut Cursor<'_>) -> bool {
         self.lacks_until(cursor, |_| false)
     }
@@ -50,7 +50,8 @@ impl TypeDefaults {
         self.lacks_rest(&object, &mut found)
     }
 
-    /// Looks at one member of the object, whose value is at the cursor; where it ends, if that was found out.
+    /// Checks one member of the object, with its value at the cursor. Sets `end` to the end of the value if it was
+    /// found.
     fn look<'a>(
         &self,
         key: RawText<'a>,
@@ -107,12 +108,13 @@ impl TypeDefaults {
     }
 }
 
-/// The findings about the members of an object so far. A type has at most one follow-up of each kind, except for functions.
+/// The members of an object that were found so far. A type has at most one follow-up of each kind, except for
+/// functions.
 #[derive(Default)]
 struct Found {
-    /// One bit for each field of the type that has defaults, and of those that it includes, that is there.
+    /// One bit for each field with defaults that is present, in this type and in included types.
     stated: u64,
-    /// The number of fields of the types before.
+    /// The number of fields in the types before this one.
     place: usize,
     /// True if the flag of an [`If`](FollowUp::If) is true.
     flag: bool,
@@ -151,7 +153,8 @@ impl Rule {
         }
     }
 
-    /// Returns true if an object with the value at the cursor gets a default, and steps over it if not.
+    /// Returns true if an object with this value at the cursor gets a default. Otherwise moves the cursor behind the
+    /// value.
     fn lacks(&self, object: &Cursor<'_>, cursor: &mut Cursor<'_>) -> bool {
         let value = cursor.clone();
         match self {
@@ -185,7 +188,7 @@ fn changes(run: &fn(&mut Map), object: &Cursor<'_>) -> bool {
     filled != before
 }
 
-/// Returns true if another field of the object has a value, and a different one.
+/// Returns true if another field of the object has a different value.
 fn is_other(raw: &[u8], object: &Cursor<'_>, from: &str) -> bool {
     member(object, from).map(|mut from| from.raw()).is_some_and(|from| from != b"null" && from != raw)
 }
@@ -203,7 +206,7 @@ fn each_lacks(defaults: &TypeDefaults, cursor: &mut Cursor<'_>) -> bool {
                 cursor.step();
                 return false;
             }
-            // Nothing at all is an empty object there.
+            // A null item counts as an empty object.
             b'n' => return true,
             _ if defaults.lacks(cursor) => return true,
             _ => {}
@@ -211,7 +214,7 @@ fn each_lacks(defaults: &TypeDefaults, cursor: &mut Cursor<'_>) -> bool {
     }
 }
 
-/// Returns true if the object at a cursor has a quantity that would be rounded. The cursor steps over the object if not.
+/// Returns true if the object at a cursor has a quantity that would be rounded. Otherwise moves the cursor behind it.
 fn has_fine_amounts(cursor: &mut Cursor<'_>) -> bool {
     if cursor.peek() != b'{' {
         cursor.skip();
@@ -220,7 +223,7 @@ fn has_fine_amounts(cursor: &mut Cursor<'_>) -> bool {
     cursor.step();
     while cursor.key().is_some() {
         let value = cursor.clone();
-        // Texts without these bytes have nothing to round.
+        // Quantities without these bytes need no rounding.
         let is_suspicious = |byte: &u8| matches!(byte, b'.' | b'n' | b'u' | b'e' | b'E' | b'\\');
         if cursor.raw().iter().any(is_suspicious) && rounded(&read(value)).is_some() {
             return true;
@@ -242,7 +245,7 @@ fn member<'a>(object: &Cursor<'a>, name: &str) -> Option<Cursor<'a>> {
     None
 }
 
-/// The keys of the object at a cursor, none if there is no object.
+/// The keys of the object at a cursor; empty if there is no object.
 fn keys<'a>(object: Option<Cursor<'a>>) -> Vec<&'a [u8]> {
     let mut keys = Vec::new();
     if let Some(mut cursor) = object
@@ -256,7 +259,7 @@ fn keys<'a>(object: Option<Cursor<'a>>) -> Vec<&'a [u8]> {
     keys
 }
 
-/// Returns true if all keys are present. Most are the first ones, in the same order.
+/// Returns true if all wanted keys are present. Usually they come first, in the same order.
 ///
 /// Cost: one comparison for each key.
 fn has_all(there: &[&[u8]], wanted: &[&[u8]]) -> bool {
@@ -267,7 +270,7 @@ fn has_all(there: &[&[u8]], wanted: &[&[u8]]) -> bool {
     }
 }
 
-/// Copies what stands at those of the paths that begin with this member, and that there is something on the way to it.
+/// Copies the values at those paths that start with this member, including the objects on the way.
 fn pick<'a>(key: RawText<'_>, value: &Cursor<'_>, paths: impl Iterator<Item = &'a str>, tree: &mut Map) {
     for path in paths {
         let Some(rest) = step(key, path) else { continue };
@@ -287,7 +290,7 @@ fn pick<'a>(key: RawText<'_>, value: &Cursor<'_>, paths: impl Iterator<Item = &'
     }
 }
 
-/// The rest of a path behind its first step, if that is this key.
+/// The rest of a path after its first step, if that step is this key.
 fn step<'a>(key: RawText<'_>, path: &'a str) -> Option<&'a str> {
     let (first, rest) = path.split_once('.').unwrap_or((path, ""));
     key.is(first).then_some(rest)
@@ -300,12 +303,12 @@ fn read(mut value: Cursor<'_>) -> Value {
     json::parse(value.raw()).map_or(Value::Null, |parsed| parsed.value)
 }
 
-/// Null or an empty text.
+/// Returns true for null and for an empty string.
 fn is_unset(raw: &[u8]) -> bool {
     matches!(raw, b"null" | b"\"\"")
 }
 
-/// Null, or a number that is zero.
+/// Returns true for null and for zero.
 fn is_zero(raw: &[u8]) -> bool {
     let number = |raw| std::str::from_utf8(raw).ok().and_then(|text| text.parse::<f64>().ok());
     raw == b"null" || raw.first().is_some_and(|first| matches!(first, b'0' | b'-')) && number(raw) == Some(0.0)

@@ -1,5 +1,5 @@
-//! Tests of the defaults of each kind. A second run changes nothing, set fields stay, and the bytes of an object show whether
-//! defaults are missing.
+//! Tests of the defaults of each kind. A second run changes nothing, present fields stay, and missing defaults are
+//! detected in the bytes of an object.
 
 use keelson_codec::{Checked, StoredObject};
 use keelson_meta::json::{Value, json};
@@ -7,7 +7,7 @@ use keelson_meta::{GroupVersion, GroupVersionKind, Object, Revision};
 
 use super::Defaults;
 
-/// Fills in an object and checks what stands at some paths then; that filling in again changes nothing, too.
+/// Fills in an object and checks the values at some paths. Also checks that filling in again changes nothing.
 fn check(api_version: &str, kind: &str, object: Value, expected: &[(&str, Value)]) {
     let GroupVersion { group, version } = GroupVersion::parse(api_version).unwrap();
     let of = GroupVersionKind { group, version, kind: kind.to_owned() };
@@ -31,7 +31,7 @@ fn fill(kind: &GroupVersionKind, object: &mut Object) {
     Defaults::of(kind).into_iter().for_each(|defaults| defaults.fill(object));
 }
 
-/// Checks that [`Defaults::lacks`] says what [`Defaults::fill`] does.
+/// Checks that [`Defaults::lacks`] agrees with [`Defaults::fill`].
 fn check_lacks(kind: &GroupVersionKind, object: Value) {
     let stored = StoredObject::encode(&Object::from_value(object).unwrap());
     let before = stored.decode(Revision::ZERO);
@@ -42,7 +42,7 @@ fn check_lacks(kind: &GroupVersionKind, object: Value) {
     assert_eq!(lacks, filled != before, "{text}");
 }
 
-/// The value without one of all its members and items, and with null, an empty text, a zero or `true` in its place.
+/// Variants of a value: each one lacks one member or item, or has null, an empty string, zero or `true` in its place.
 fn without_each(value: &Value) -> Vec<Value> {
     let mut lesser = Vec::new();
     let members: Vec<(String, &Value)> = match value {

@@ -1,7 +1,7 @@
-//! Defaults as data: for each field of an object what it gets when it is left out, and the defaults of what it holds.
+//! Defaults as data: for each field its default value, and the defaults of its content.
 //!
-//! A rule that reads other fields names them, so that `missing.rs` can say from the bytes of an object whether it would
-//! change anything. They are constants and nest as objects do.
+//! A rule that reads other fields lists them, so that `missing.rs` can check the bytes of an object. Defaults are
+//! constants, and are nested like the objects.
 
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::quantity::rounded_to_millis;
@@ -10,55 +10,55 @@ use keelson_meta::quantity::rounded_to_millis;
 pub(crate) struct TypeDefaults {
     /// Fields with a default, or whose content has defaults.
     pub(crate) fields: &'static [(&'static str, Rule)],
-    /// Defaults that depend on other fields; they run last, in this order.
+    /// Defaults that depend on other fields. They run last, in this order.
     pub(crate) then: &'static [FollowUp],
 }
 
-/// A step on an object whose fields have their defaults.
+/// A step that runs after the fields of an object have their defaults.
 pub(crate) enum FollowUp {
-    /// The defaults of another type, too.
+    /// Applies the defaults of another type to the same object.
     Also(&'static TypeDefaults),
-    /// The defaults of another type where a boolean is true.
+    /// Applies the defaults of another type if a boolean field is true.
     If { flag: &'static str, then: &'static TypeDefaults },
-    /// An empty object in a field, where none of these is there.
+    /// Sets a field to an empty object if none of these fields is present.
     WithoutAll { fields: &'static [&'static str], gets: &'static str },
-    /// Whatever a function makes of the object where one of its fields is an object. It may read all of it, so that field is to be rare.
+    /// Calls a function if a field is an object. The function may read the whole object, so the field should be rare.
     Where { field: &'static str, run: fn(&mut Map) },
-    /// Anything else. The paths name all that the function reads or sets; it must do the same where it finds nothing else.
+    /// Calls a function. The paths list all fields that it reads or sets; its result must not depend on other fields.
     Run(&'static [&'static str], fn(&mut Map)),
 }
 
 /// The default of a field.
 pub(crate) enum Rule {
-    /// This text, where there is none or an empty one.
+    /// This string, if the field is absent or empty.
     Text(&'static str),
-    /// This text, where there is none: an empty one says something.
+    /// This string, if the field is absent. An empty string has a meaning.
     TextIfAbsent(&'static str),
-    /// This number, where there is none.
+    /// This number, if the field is absent.
     Number(i64),
-    /// This number, where there is none or a zero: the field can't tell these apart.
+    /// This number, if the field is absent or zero, which mean the same.
     Positive(i64),
-    /// This boolean, where there is none.
+    /// This boolean, if the field is absent.
     Flag(bool),
-    /// The value of another field of the object, where the field is absent or zero.
+    /// The value of another field of the object, if the field is absent or zero.
     Copied(&'static str),
-    /// As [`Copied`](Self::Copied), for a number or a text. An empty text counts as absent.
+    /// Like [`Copied`](Self::Copied), for a number or a string. An empty string counts as absent.
     CopiedOverText(&'static str),
-    /// The value that a function makes of another field, where the field is absent. The function reads nothing else.
+    /// The result of a function of another field, if the field is absent. The function reads nothing else.
     By(&'static str, fn(&Map) -> Option<Value>),
     /// The entries of another field of the object that this one lacks.
     EntriesOf(&'static str),
-    /// An empty object, where there is none.
+    /// An empty object, if the field is absent.
     Empty,
-    /// Each quantity of the object rounded up to a thousandth.
+    /// Rounds each quantity of the object up to a thousandth.
     Amounts,
-    /// A list of this one text, where there is none or an empty one.
+    /// A list with this string, if the field is absent or empty.
     OneOf(&'static str),
-    /// The defaults of the object, if it is there.
+    /// Applies defaults to the object, if it is present.
     In(&'static TypeDefaults),
-    /// The defaults of the object, which is made if it is not there.
+    /// Applies defaults to the object. Creates it if it is absent.
     Always(&'static TypeDefaults),
-    /// The defaults of each item of the list.
+    /// Applies defaults to each item of the list.
     Each(&'static TypeDefaults),
 }
 
@@ -68,7 +68,7 @@ impl TypeDefaults {
         Self { fields, then: &[] }
     }
 
-    /// Fills in what the object leaves out.
+    /// Fills in the fields that the object omits.
     pub(crate) fn fill(&self, tree: &mut Map) {
         for (name, rule) in self.fields {
             rule.apply(tree, name);
@@ -142,7 +142,7 @@ impl Rule {
     }
 }
 
-/// Rounds the quantities of an object up to thousandths, below which the API does not go.
+/// Rounds the quantities of an object up to thousandths, the smallest unit of the API.
 fn round_amounts(amounts: &mut Map) {
     for (_, amount) in amounts.iter_mut() {
         if let Some(rounded) = rounded(amount) {
@@ -151,7 +151,7 @@ fn round_amounts(amounts: &mut Map) {
     }
 }
 
-/// The rounded form of a quantity, which is a text or a number; `None` if it has nothing to round.
+/// The rounded form of a quantity, which is a string or a number; `None` if it needs no rounding.
 pub(crate) fn rounded(amount: &Value) -> Option<String> {
     match amount {
         Value::String(text) => rounded_to_millis(text),
@@ -160,8 +160,8 @@ pub(crate) fn rounded(amount: &Value) -> Option<String> {
     }
 }
 
-/// Makes a field say the same as the first item of a list: that item, or its field of the name `part`. The field wins if they differ, since
-/// a client that knows only the field has changed it.
+/// Synchronizes a field with the first item of a list, or with the field `part` of that item. If they differ, the field
+/// wins, because a client that does not know the list has changed it.
 pub(crate) fn mirror_first(tree: &mut Map, field: &str, items: &str, part: Option<&str>) {
     let first = list(tree, items).first();
     let is_replaceable = first.is_none_or(|item| if part.is_some() { item.is_object() } else { item.is_string() });
@@ -184,24 +184,24 @@ pub(crate) fn mirror_first(tree: &mut Map, field: &str, items: &str, part: Optio
     }
 }
 
-/// Sets a field. One that is there keeps its place, a new one comes last.
+/// Sets a field. An existing field keeps its position, a new one comes last.
 pub(crate) fn set(tree: &mut Map, name: &str, value: impl Into<Value>) {
     tree.insert(name, value);
 }
 
-/// Copies what one field has into another.
+/// Copies the value of one field to another.
 fn copy(tree: &mut Map, from: &str, to: &str) {
     if let Some(value) = tree.get(from).filter(|value| !value.is_null()).cloned() {
         set(tree, to, value);
     }
 }
 
-/// Returns true if a field is absent or null. An empty text in place of another type is neither, and the schema refuses it.
+/// Returns true if a field is absent or null. Another value of the wrong type is neither; the schema refuses it.
 pub(crate) fn is_absent(tree: &Map, name: &str) -> bool {
     matches!(tree.get(name), None | Some(Value::Null))
 }
 
-/// Returns true if a text field is absent, null, or empty.
+/// Returns true if a string field is absent, null or empty.
 pub(crate) fn is_unset(tree: &Map, name: &str) -> bool {
     match tree.get(name) {
         None | Some(Value::Null) => true,
@@ -210,22 +210,22 @@ pub(crate) fn is_unset(tree: &Map, name: &str) -> bool {
     }
 }
 
-/// Returns true if a field is absent, null, or zero.
+/// Returns true if a field is absent, null or zero.
 pub(crate) fn is_zero(tree: &Map, name: &str) -> bool {
     is_absent(tree, name) || tree.get(name).and_then(Value::as_f64) == Some(0.0)
 }
 
-/// The text of a field, empty if there is none.
+/// The string in a field; empty if absent.
 pub(crate) fn text<'a>(tree: &'a Map, name: &str) -> &'a str {
     tree.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Returns true if a boolean is set and true.
+/// Returns true if a boolean field is true.
 pub(crate) fn is_true(tree: &Map, name: &str) -> bool {
     tree.get(name).and_then(Value::as_bool) == Some(true)
 }
 
-/// The items of a list, none if there is no list.
+/// The items of a list; empty if absent.
 pub(crate) fn list<'a>(tree: &'a Map, name: &str) -> &'a [Value] {
     tree.get(name).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
@@ -235,12 +235,12 @@ pub(crate) fn object<'a>(tree: &'a mut Map, name: &str) -> Option<&'a mut Map> {
     tree.get_mut(name)?.as_object_mut()
 }
 
-/// The object in a field, to be read.
+/// The object in a field, for reading.
 pub(crate) fn peek<'a>(tree: &'a Map, name: &str) -> Option<&'a Map> {
     tree.get(name)?.as_object()
 }
 
-/// Does something with each object in a list. Nothing at all is an empty one there.
+/// Calls a function for each object in a list. Null items become empty objects.
 pub(crate) fn each(tree: &mut Map, name: &str, action: impl FnMut(&mut Map)) {
     let items = tree.get_mut(name).and_then(Value::as_array_mut).into_iter().flatten();
     let objects = items.filter_map(|item| {

@@ -1,6 +1,6 @@
-//! discovery.k8s.io: endpoint slices.
+//! The columns of discovery.k8s.io: endpoint slices.
 //!
-//! Ports and addresses are cut after a few, as upstream does, since a slice has up to a thousand.
+//! Like upstream, only the first ports and addresses are shown, since a slice has up to a thousand.
 
 use std::borrow::Cow;
 
@@ -38,7 +38,7 @@ fn endpoint_slice(of: Subject<'_>) -> Vec<Value> {
     ]
 }
 
-/// A port without a number is any port, known by its name if it has one.
+/// The text of a port. A port without a number means any port, and is shown by its name.
 fn port(port: FieldValue<'_>) -> Cow<'_, str> {
     match port.at("port").set_int() {
         Some(number) => number.to_string().into(),

@@ -1,6 +1,6 @@
-//! Slices of endpoints of `discovery.k8s.io/v1beta1`: a map of labels located an endpoint.
+//! Endpoint slices of `discovery.k8s.io/v1beta1`, in which a map of labels has the location of an endpoint.
 //!
-//! The zone and the node got fields of their own, and the rest of the map is kept as `deprecatedTopology`.
+//! The zone and the node become fields. The rest of the map is kept as `deprecatedTopology`.
 
 use keelson_meta::json::{Map, Value};
 
@@ -13,12 +13,12 @@ pub(crate) const RETIRED: &[Retired] = &[row("EndpointSlice", "discovery.k8s.io"
 const ZONE: &str = "topology.kubernetes.io/zone";
 const NODE: &str = "kubernetes.io/hostname";
 
-/// From v1beta1 to v1.
+/// Converts from v1beta1 to v1.
 pub(crate) fn slice_from_v1beta1(slice: &mut Map) -> Result<(), ConversionError> {
     each_in(slice, "endpoints", endpoint)
 }
 
-/// The node of the map gives way to a field that says something else, and stays in the map then.
+/// If the field for the node has another value, the node stays in the map.
 fn endpoint(endpoint: &mut Map) -> Result<(), ConversionError> {
     let Some(mut topology) = take_object(endpoint, "topology")? else { return Ok(()) };
     let zone = take(&mut topology, ZONE);

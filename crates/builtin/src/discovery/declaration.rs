@@ -1,6 +1,6 @@
-//! Endpoint slices: where services are found.
+//! The declaration of endpoint slices, which have the addresses of services.
 //!
-//! A service has as many slices as its endpoints need; controllers outside write them.
+//! A service has as many slices as its endpoints need. Controllers outside of this server write them.
 
 use keelson_resources::declare::{GroupDeclaration, namespaced, version};
 

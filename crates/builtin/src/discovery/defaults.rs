@@ -1,6 +1,6 @@
 //! Defaults of endpoint slices.
 //!
-//! Ports have a name even where it is empty, unlike those of endpoints.
+//! Unlike the ports of Endpoints, each port has a name, which may be empty.
 
 use crate::defaulting::type_defaults::Rule::{Each, Text, TextIfAbsent};
 use crate::defaulting::type_defaults::TypeDefaults;

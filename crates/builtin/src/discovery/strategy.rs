@@ -1,6 +1,6 @@
-//! Slices of endpoints: labels count as what they ask for, and the topology of the past can't be written any more.
+//! Strategy of endpoint slices. Labels count for the generation, and the deprecated topology cannot be written.
 //!
-//! Nodes that stood in the topology move to their field with the next change of the endpoints.
+//! Nodes in the topology move to their field with the next change of the endpoints.
 
 use std::collections::HashSet;
 
@@ -53,7 +53,7 @@ fn node_of_topology(endpoint: &Map) -> Option<&str> {
     endpoint.get(TOPOLOGY)?.get(NODE)?.as_str()
 }
 
-/// Drops the topology of each endpoint; `nodes` are those that stood there before.
+/// Removes the topology of each endpoint; `nodes` are the nodes that it had before.
 fn drop_topology(nodes: &HashSet<&str>, slice: &mut Object) -> bool {
     let mut is_changed = false;
     let endpoints = slice.0.get_mut("endpoints").and_then(Value::as_array_mut);

@@ -1,6 +1,6 @@
 //! Validation of endpoint slices: addresses of one type, named ports, and hints.
 //!
-//! The address type never changes. The label with the manager of a slice is not validated.
+//! The address type never changes. The label with the name of the managing controller is not validated.
 
 #[cfg(test)]
 mod tests;
@@ -72,7 +72,7 @@ const PORT: TypeRules = TypeRules::of(&[
     ("appProtocol", APP_PROTOCOL),
 ]);
 
-/// A list that is too long is not looked at any further.
+/// Validates each item of a list, unless the list is too long.
 fn each_up_to<'v>(at: &At<'v, '_>, limit: usize, type_rules: &TypeRules, run: &mut Run<'v>) {
     if at.list().len() > limit {
         at.too_many(run, limit);

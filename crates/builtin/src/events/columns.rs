@@ -1,6 +1,6 @@
-//! Events, in the fields of the core group and in those of events.k8s.io: what one lacks, the other has.
+//! The columns of events, which read the fields of both the core group and events.k8s.io.
 //!
-//! Both groups have the same columns, and what was last seen is worked out of whichever times an event has.
+//! Both groups have the same columns. The age is computed from the times that an event has.
 
 use keelson_meta::json::Value;
 use keelson_tables::column::{self, Column};
@@ -46,7 +46,7 @@ fn event(of: Subject<'_>) -> Vec<Value> {
     ]
 }
 
-/// The ages of the first and the last occurrence. Newer clients set one time, and a series once the event repeats.
+/// The ages of the first and last occurrence. Newer clients set one time, and a series when the event repeats.
 fn seen(of: &Subject<'_>) -> (String, String) {
     let first = of.at("firstTimestamp").or(of.at("deprecatedFirstTimestamp")).or(of.at("eventTime"));
     let last = of.at("lastTimestamp").or(of.at("deprecatedLastTimestamp")).or(first);
@@ -60,14 +60,14 @@ fn count(of: &Subject<'_>) -> i64 {
     if series.is_set() {
         return series.at("count").int();
     }
-    // A single event of the newer clients has no count, yet it happened.
+    // A single event of newer clients has no count, so it counts as one.
     match of.at("count").or(of.at("deprecatedCount")).int() {
         0 => 1,
         count => count,
     }
 }
 
-/// The object the event is about: `pod/web-1`.
+/// The involved object, such as `pod/web-1`.
 fn target(about: FieldValue<'_>) -> Value {
     let kind = about.at("kind").text().to_lowercase();
     match about.at("name").text() {
@@ -76,7 +76,7 @@ fn target(about: FieldValue<'_>) -> Value {
     }
 }
 
-/// The reporter and its instance: `kubelet, node-1`.
+/// The reporting component and its instance, such as `kubelet, node-1`.
 fn source(of: &Subject<'_>) -> Value {
     let source = of.at("source").or(of.at("deprecatedSource"));
     let reporter = of.at("reportingComponent").or(of.at("reportingController"));

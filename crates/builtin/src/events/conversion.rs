@@ -1,7 +1,7 @@
-//! Events: the core form, in which they are stored, and the form of `events.k8s.io`.
+//! Conversion of events between the core form, which is stored, and the form of `events.k8s.io`.
 //!
-//! The two are one object under other names. They differ in what they write for a field that is empty, which readers of
-//! either form count on, so that the tables say it for each.
+//! Both forms have the same data with other field names. They differ in the value that is written for an empty field,
+//! on which clients rely. So the tables state it for each field.
 
 use keelson_meta::json::{Map, Value, json};
 
@@ -25,7 +25,7 @@ enum Empty {
     Object,
 }
 
-/// A field's name in the form that is left, its name in the form that is made, and what is written when it is empty.
+/// The name of a field in the source form, its name in the target form, and the value if it is empty.
 type Field = (&'static str, &'static str, Empty);
 
 /// The fields of the core form, in its order.
@@ -64,7 +64,7 @@ const FROM_CORE: [Field; 14] = [
     ("count", "deprecatedCount", Empty::Nothing),
 ];
 
-/// From `events.k8s.io` to core.
+/// Converts from `events.k8s.io` to core.
 pub(crate) fn to_core(event: &mut Map) -> Result<(), ConversionError> {
     rename(event, &TO_CORE);
     let Some(series) = object(event, "series")? else { return Ok(()) };
@@ -74,7 +74,7 @@ pub(crate) fn to_core(event: &mut Map) -> Result<(), ConversionError> {
     Ok(())
 }
 
-/// From core to `events.k8s.io`.
+/// Converts from core to `events.k8s.io`.
 pub(crate) fn from_core(event: &mut Map) -> Result<(), ConversionError> {
     rename(event, &FROM_CORE);
     let Some(series) = object(event, "series")? else { return Ok(()) };

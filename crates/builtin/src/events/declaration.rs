@@ -1,7 +1,7 @@
-//! The newer form of events. They are stored as core events, in the same place.
+//! The declaration of events in `events.k8s.io`. They are stored as core events, under the same keys.
 //!
-//! So an object that is made in one group is read in the other. The form in the store is that of the core group, by whose
-//! fields events are selected.
+//! So an object that is created in one group can be read in the other. Field selectors use the fields of the stored
+//! core form.
 
 use keelson_resources::FieldRefusal;
 use keelson_resources::declare::{

@@ -1,6 +1,6 @@
-//! Events of both groups. They are stored as core events; the newer group is stricter about what it takes.
+//! Validation of events of both groups. They are stored as core events. The newer group has stricter rules.
 //!
-//! An event that was written in the older form may stay in it.
+//! An event that was created in the older form may keep that form.
 
 #[cfg(test)]
 mod tests;

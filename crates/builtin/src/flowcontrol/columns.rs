@@ -1,6 +1,6 @@
-//! flowcontrol.apiserver.k8s.io: flow schemas and priority levels.
+//! The columns of flowcontrol.apiserver.k8s.io: flow schemas and priority levels.
 //!
-//! The columns are fields of the spec, but for what is said of a level that is missing.
+//! The columns are fields of the spec, except for the one about missing priority levels.
 
 use std::cmp::Ordering;
 
@@ -43,7 +43,7 @@ fn flow_schema(of: Subject<'_>) -> Vec<Value> {
     ]
 }
 
-/// The schema that is tried first stands first.
+/// Sorts flow schemas in the order in which they are matched.
 fn by_precedence(a: &Object, b: &Object) -> Ordering {
     let rank =
         |object: &Object| object.get(&["spec", "matchingPrecedence"]).and_then(Value::as_i64).unwrap_or_default();

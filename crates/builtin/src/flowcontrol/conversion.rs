@@ -1,6 +1,8 @@
-//! Priority levels of the beta versions of `flowcontrol.apiserver.k8s.io`, whose shares had another name or could not be zero.
+//! Priority levels of the beta versions of `flowcontrol.apiserver.k8s.io`, in which the shares have another name or
+//! cannot be zero.
 //!
-//! `v1beta1` and `v1beta2` called them `assuredConcurrencyShares`. In `v1beta3` an annotation marks a zero that is meant.
+//! `v1beta1` and `v1beta2` call the shares `assuredConcurrencyShares`. In `v1beta3` an annotation marks an intended
+//! zero.
 
 use keelson_meta::json::{Map, json};
 
@@ -18,10 +20,10 @@ pub(crate) const RETIRED: &[Retired] = &[
 
 const SHARES: &str = "nominalConcurrencyShares";
 const DEFAULT_SHARES: i64 = 30;
-/// Marks a zero that is meant.
+/// The annotation of `v1beta3` that marks an intended zero.
 const PRESERVE_ZERO: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
 
-/// From v1beta1 and v1beta2 to v1.
+/// Converts from v1beta1 and v1beta2 to v1.
 pub(crate) fn level_from_v1beta2(level: &mut Map) -> Result<(), ConversionError> {
     let Some(limited) = limited(level)? else { return Ok(()) };
     let shares = take(limited, "assuredConcurrencyShares").filter(|shares| !is_unset(shares));
@@ -29,7 +31,7 @@ pub(crate) fn level_from_v1beta2(level: &mut Map) -> Result<(), ConversionError>
     Ok(())
 }
 
-/// From v1beta3 to v1.
+/// Converts from v1beta3 to v1.
 pub(crate) fn level_from_v1beta3(level: &mut Map) -> Result<(), ConversionError> {
     let is_meant = take_annotation(level, PRESERVE_ZERO)?.is_some();
     let Some(limited) = limited(level)? else { return Ok(()) };

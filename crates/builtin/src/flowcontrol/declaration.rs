@@ -1,7 +1,6 @@
-//! Priority and fairness of requests.
+//! The declarations of flow schemas and priority levels (KEP-1040).
 //!
-//! The objects are kept for those who manage them. The server's own flow control goes by what a request costs and not by
-//! these.
+//! The crate `fairness` uses the stored objects for the flow control of this server.
 
 use keelson_resources::declare::{GroupDeclaration, STATUS, cluster, served, version};
 

@@ -1,6 +1,6 @@
 //! Defaults of flow schemas and priority levels.
 //!
-//! A level that is limited has shares and queues, one that is exempt has shares alone.
+//! A limited priority level has shares and queues, an exempt one has only shares.
 
 use crate::defaulting::type_defaults::Rule::{Always, In, Number, Positive};
 use crate::defaulting::type_defaults::TypeDefaults;

@@ -1,6 +1,6 @@
 //! Strategies of flow schemas and priority levels.
 //!
-//! Their status is written without their metadata.
+//! Writes of the status do not change the metadata.
 
 use keelson_registry::strategy::Strategies;
 

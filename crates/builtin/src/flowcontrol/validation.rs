@@ -59,7 +59,7 @@ const RULES: TypeRules = TypeRules::of(&[
     ("nonResourceRules", Each(&URL_RULE)),
 ]);
 
-/// The rules of each kind of subject, under its own field.
+/// The rules of each kind of subject, which has its own field.
 const SUBJECT: TypeRules =
     TypeRules::of(&[("serviceAccount", Always(&ACCOUNT)), ("user", Always(&NAMED)), ("group", Always(&NAMED))]);
 const NAMED: TypeRules = TypeRules::of(&[("name", Required(""))]);
@@ -141,7 +141,7 @@ fn distinguisher(at: &At<'_, '_>, run: &mut Run<'_>) {
 }
 
 fn subject<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
-    // The order is that of upstream's complaints: what the kind needs, then what it may not have.
+    // The order is that of upstream's errors: first the required field, then the forbidden ones.
     let kinds = [("ServiceAccount", "serviceAccount", &ACCOUNT), ("User", "user", &NAMED), ("Group", "group", &NAMED)];
     let kind = at.field("kind");
     let Some((_, own, type_rules)) = kinds.iter().find(|(known, _, _)| *known == kind.text()) else {
@@ -269,7 +269,7 @@ fn limit_response(at: &At<'_, '_>, run: &mut Run<'_>) {
 
 fn queues(at: &At<'_, '_>, run: &mut Run<'_>) {
     const QUEUES_MAX: i64 = 10_000_000;
-    /// The bits of a hash with which a hand is dealt.
+    /// The number of hash bits from which a hand of queues is dealt.
     const HASH_BITS: i64 = 60;
     let [length, queues, hand] = ["queueLengthLimit", "queues", "handSize"].map(|name| at.field(name));
     let (deck, size) = (queues.int(), hand.int());
@@ -335,7 +335,7 @@ fn mandatory_level(spec: &At<'_, '_>, run: &mut Run<'_>) {
     let name = name_of(run);
     let shown = LEVEL_FORM.of(spec.value);
     let (expected, except) = match name {
-        // An exempt level may still lend.
+        // An exempt level may have a setting for lending.
         "exempt" => (json!({"type": "Exempt", "exempt": spec.value.get("exempt")}), " except the 'spec.exempt' field"),
         "catch-all" => {
             let limited =

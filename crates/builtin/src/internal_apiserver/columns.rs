@@ -1,6 +1,6 @@
-//! internal.apiserver.k8s.io: the storage versions of the API servers.
+//! The columns of internal.apiserver.k8s.io: the storage versions of the API servers.
 //!
-//! A version is shown as common where all servers agree on it.
+//! The common version is shown if all servers agree.
 
 use keelson_meta::json::Value;
 use keelson_tables::column::{AGE, Column, NAME};

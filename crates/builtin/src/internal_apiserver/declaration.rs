@@ -1,6 +1,6 @@
-//! Storage versions: the versions that each API server encodes and decodes (KEP-2339).
+//! The declaration of storage versions: the versions that each API server encodes and decodes (KEP-2339).
 //!
-//! The servers of a cluster write them for each other and for storage version migration.
+//! The servers of a cluster write them for each other, and for storage version migration.
 
 use keelson_meta::names::NameRule;
 use keelson_resources::declare::{GroupDeclaration, STATUS, cluster, served, version};

@@ -1,6 +1,6 @@
-//! Storage versions: what servers publish of the versions that they store.
+//! Strategy of storage versions, in which servers publish the versions that they store.
 //!
-//! They are written before a server has published anything, by the server itself.
+//! A server writes them before it has published a version of its own.
 
 use keelson_registry::strategy::{
     CreateStrategy, FieldPath, Strategies, UpdateStrategy, WriteStrategy, metadata_of_status,
@@ -27,7 +27,7 @@ impl WriteStrategy for StorageVersions {
 }
 
 impl CreateStrategy for StorageVersions {
-    /// A server that is the first to publish writes once.
+    /// The status is kept on create, so that the first server to publish needs only one write.
     fn keeps_status_on_create(&self, creator: &Caller) -> bool {
         creator.is_server()
     }

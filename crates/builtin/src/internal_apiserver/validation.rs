@@ -1,6 +1,6 @@
-//! Storage versions: what each server writes and reads, and whether they agree (KEP-2339).
+//! Validation of storage versions: the versions that each server writes and reads, and the common version (KEP-2339).
 //!
-//! Only the status says anything, and it is written through its own endpoint alone.
+//! All data is in the status, which is only written through `/status`.
 
 #[cfg(test)]
 mod tests;
@@ -101,7 +101,7 @@ fn conditions(status: &At<'_, '_>, run: &mut Run<'_>) {
     let mut seen: HashMap<&str, usize> = HashMap::new();
     let conditions = status.field("conditions");
     for (index, condition) in conditions.items().enumerate() {
-        // Upstream counts in the status itself.
+        // Like upstream, the path has the index in the status itself.
         let place = status.index(index);
         let [kind, state, reason, message] = ["type", "status", "reason", "message"].map(|name| place.field(name));
         let text = condition.field("type").text();
@@ -125,7 +125,7 @@ fn conditions(status: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// The complaints about an `apiVersion`: a version, and before it perhaps a group.
+/// The errors of an `apiVersion`: a version, optionally with a group.
 fn version_faults(text: &str) -> Vec<String> {
     const LABEL: &str = "a DNS-1035 label, which must consist of lower case alphanumeric characters or '-', start with an \
                          alphabetic character, and end with an alphanumeric character";

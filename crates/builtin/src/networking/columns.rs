@@ -1,6 +1,6 @@
-//! networking.k8s.io: ingresses, network policies, service address ranges.
+//! The columns of networking.k8s.io: ingresses, network policies and ranges of service addresses.
 //!
-//! Lists of hosts, ports and ranges are joined to one text, and cut where upstream cuts them.
+//! Lists of hosts, ports and ranges are joined to one text, and truncated like upstream.
 
 use keelson_meta::json::Value;
 use keelson_tables::column::{AGE, Column, NAME};
@@ -46,7 +46,7 @@ fn ingress(of: Subject<'_>) -> Vec<Value> {
     ]
 }
 
-/// The hosts of the rules. As in Kubernetes, the number of further hosts counts rules, also those without a host.
+/// The hosts of the rules. Like upstream, the number of further hosts counts all rules, even those without a host.
 fn hosts(rules: FieldValue<'_>) -> String {
     let mut hosts: Vec<&str> = Vec::new();
     let mut more = false;
@@ -71,7 +71,7 @@ const INGRESS_CLASS: &[Column<'_>] = &[
     AGE,
 ];
 
-/// Marks the class of Ingresses that name none.
+/// The annotation of the default ingress class.
 const DEFAULT_CLASS: &str = "ingressclass.kubernetes.io/is-default-class";
 
 fn ingress_class(of: Subject<'_>) -> Vec<Value> {
@@ -95,7 +95,7 @@ fn network_policy(of: Subject<'_>) -> Vec<Value> {
 
 const IP_ADDRESS: &[Column<'_>] = &[NAME, Column::text("ParentRef", docs::IP_ADDRESS_PARENT_REF)];
 
-/// One cell more than there are columns: Kubernetes sends the age without a column for it.
+/// The row has one cell more than there are columns: like upstream, the age has no column.
 fn ip_address(of: Subject<'_>) -> Vec<Value> {
     vec![of.name(), parent(of.at("spec").at("parentRef")), of.age()]
 }

@@ -1,6 +1,6 @@
-//! Ingresses of `networking.k8s.io/v1beta1` and `extensions/v1beta1`, whose backends were flat.
+//! Ingresses of `networking.k8s.io/v1beta1` and `extensions/v1beta1`, whose backends are not nested.
 //!
-//! The kind of a path had a default there, and has none in `v1`.
+//! The path type has a default in these versions, and none in `v1`.
 
 use keelson_meta::json::{Map, Value, json};
 
@@ -24,7 +24,7 @@ pub(crate) const RETIRED: &[Retired] = &[
     row("ServiceCIDR", GROUP, ALPHA),
 ];
 
-/// From v1beta1 to v1.
+/// Converts from v1beta1 to v1.
 pub(crate) fn ingress_from_v1beta1(ingress: &mut Map) -> Result<(), ConversionError> {
     let Some(spec) = object(ingress, "spec")? else { return Ok(()) };
     if let Some(backend) = object(spec, "backend")? {
@@ -47,7 +47,7 @@ pub(crate) fn ingress_from_v1beta1(ingress: &mut Map) -> Result<(), ConversionEr
     })
 }
 
-/// A service appears when its name or its port says something.
+/// Adds the field `service` if the backend has the name or port of a service.
 fn nest_backend(backend: &mut Map) {
     let mut said = |field| take(backend, field).filter(|value| !is_unset(value));
     let (name, port) = (said("serviceName"), said("servicePort"));

@@ -1,6 +1,6 @@
-//! Ingress, network policies, and the ranges and addresses of services.
+//! The declarations of ingresses, network policies, and the ranges and addresses of services.
 //!
-//! Addresses and ranges are also what the server itself gives services their cluster addresses from (`core/allocation`).
+//! The server itself allocates cluster addresses with these ranges and addresses (`core/allocation`).
 
 use keelson_meta::names::NameRule;
 use keelson_resources::declare::{GroupDeclaration, STATUS, cluster, namespaced, served, version};

@@ -1,6 +1,6 @@
 //! Defaults of ingress classes and network policies.
 //!
-//! The policy types follow from the rules of a policy. Services are in the core group.
+//! The policy types depend on the rules of a network policy. Services are in the core group.
 
 use keelson_meta::json::{Map, Value, json};
 
@@ -38,7 +38,7 @@ const NETWORK_POLICY: TypeDefaults = TypeDefaults::of(&[(
 const PEERS: TypeDefaults =
     TypeDefaults::of(&[("ports", Each(&const { TypeDefaults::of(&[("protocol", TextIfAbsent("TCP"))]) }))]);
 
-/// Every policy restricts what comes in; what goes out only if it says something about it.
+/// Every network policy restricts incoming traffic. It restricts outgoing traffic only if it has rules for it.
 fn policy_types(spec: &mut Map) {
     if matches!(spec.get("policyTypes"), None | Some(Value::Null)) || list_is_empty(spec) {
         let egress = !is_absent(spec, "egress") && !list(spec, "egress").is_empty();

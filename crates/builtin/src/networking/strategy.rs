@@ -1,6 +1,7 @@
-//! Ingresses, which take over the class that is the default, and addresses, which are made again while a service has them.
+//! Strategies of ingresses, which get the default class, and of IPAddresses, which are recreated while a service has
+//! them.
 //!
-//! Which address a service gets is decided in `allocation`.
+//! `allocation` chooses the addresses of services.
 
 use futures::future::BoxFuture;
 use keelson_codec::StoredObject;
@@ -23,10 +24,10 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
 }
 
 const IS_DEFAULT: &str = "ingressclass.kubernetes.io/is-default-class";
-/// The annotation for the class of an ingress before the field existed.
+/// The annotation for the class of an ingress that preceded the field.
 const CLASS: &str = "kubernetes.io/ingress.class";
 
-/// Gives an ingress that names no class the one that is the default.
+/// Sets the default class of an ingress that names none.
 fn take_default_class(registry: &Registry, ingress: &mut Object) -> Result<(), ApiError> {
     let named = ingress.get(&["spec", "ingressClassName"]).is_some_and(|class| !class.is_null());
     if named || has_annotation(ingress, CLASS) || !registry.does(InherentPlugin::DefaultIngressClass) {
@@ -46,7 +47,7 @@ impl CreateStrategy for Ingresses {
     }
 }
 
-/// The strategy of the objects that say whose an address is.
+/// The strategy of IPAddresses.
 pub(super) struct Addresses;
 
 impl DeleteStrategy for Addresses {

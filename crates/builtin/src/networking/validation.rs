@@ -1,6 +1,6 @@
-//! Ingresses and their classes, network policies, and the addresses that services get.
+//! Validation of ingresses, ingress classes, network policies, and the addresses and ranges of services.
 //!
-//! Knows the rules of these kinds alone; what they share with others stands beside the groups.
+//! This file only has the rules of these kinds. Shared rules are in `validating`.
 
 #[cfg(test)]
 mod tests;
@@ -120,7 +120,7 @@ fn class_annotation(at: &At<'_, '_>, run: &mut Run<'_>) {
     let (named, class) = (metadata.field("annotations"), spec.field("ingressClassName"));
     let annotation = named.key(CLASS);
     if annotation.is_set() && class.is_set() && annotation.text() != class.text() {
-        // Upstream leaves out that annotations are metadata.
+        // Like upstream, the path omits the metadata around annotations.
         let detail = "must match `ingressClassName` when both are specified";
         at.field("annotations").field(CLASS).invalid(run, annotation.text(), detail);
     }
@@ -210,7 +210,7 @@ fn service_backend(at: &At<'_, '_>, service: &At<'_, '_>, run: &mut Run<'_>) {
 const CLASS_UPDATE: TypeRules =
     TypeRules::of(&[("spec", Always(&const { TypeRules::of(&[("controller", Immutable)]) }))]);
 
-/// The longest that the name of a controller may be, in bytes.
+/// The longest name of a controller, in bytes.
 const CONTROLLER_MAX: usize = 250;
 
 const CLASS: TypeRules = TypeRules::of(&[(
@@ -320,7 +320,7 @@ fn ip_block(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Returns true if a range is within another, and smaller.
+/// Returns true if a range is a proper part of another one.
 fn is_part(whole: (std::net::IpAddr, u8), part: (std::net::IpAddr, u8)) -> bool {
     use std::net::IpAddr::{V4, V6};
     let same = |a: u128, b: u128, bits: u8, of: u8| bits == 0 || a >> (of - bits) == b >> (of - bits);
@@ -367,7 +367,7 @@ fn cidrs(at: &At<'_, '_>, run: &mut Run<'_>) {
     match at.list().len() {
         0 => return at.required(run, "at least one CIDR required"),
         1 | 2 => {}
-        // Upstream shows its own structure.
+        // Like upstream, the error contains the Go structure.
         _ => return at.invalid(run, json!({ "CIDRs": at.value }), "may only hold up to 2 values"),
     }
     at.items().for_each(|cidr| cidr.complain(run, CIDR.faults(cidr.text())));

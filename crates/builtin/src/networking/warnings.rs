@@ -1,6 +1,6 @@
-//! Warnings for the writer of an ingress.
+//! Warnings about ingresses.
 //!
-//! The texts are upstream's.
+//! Messages are upstream's.
 
 use keelson_meta::go_format::quote;
 

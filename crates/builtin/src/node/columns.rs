@@ -1,4 +1,4 @@
-//! node.k8s.io: runtime classes.
+//! The columns of node.k8s.io: runtime classes.
 //!
 //! The columns are the handler and the age.
 

@@ -1,6 +1,6 @@
-//! Runtime classes of `node.k8s.io/v1alpha1`, whose fields stood in a `spec`.
+//! Runtime classes of `node.k8s.io/v1alpha1`, whose fields are in a `spec`.
 //!
-//! The later versions have the same fields beside the metadata.
+//! In later versions the same fields are at the top level.
 
 use keelson_meta::json::Map;
 
@@ -13,7 +13,7 @@ const GROUP: &str = "node.k8s.io";
 pub(crate) const RETIRED: &[Retired] =
     &[row("RuntimeClass", GROUP, BETA), row("RuntimeClass", GROUP, ALPHA).by(runtime_class_from_v1alpha1)];
 
-/// From v1alpha1 to v1.
+/// Converts from v1alpha1 to v1.
 pub(crate) fn runtime_class_from_v1alpha1(class: &mut Map) -> Result<(), ConversionError> {
     let Some(mut spec) = take_object(class, "spec")? else { return Ok(()) };
     for (from, to) in [("runtimeHandler", "handler"), ("overhead", "overhead"), ("scheduling", "scheduling")] {

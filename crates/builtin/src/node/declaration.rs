@@ -1,6 +1,6 @@
-//! Container runtimes.
+//! The declaration of runtime classes.
 //!
-//! A runtime class says which handler of a node runs a pod, and what that costs.
+//! A runtime class names the handler that runs a pod, and the overhead of such pods.
 
 use keelson_resources::declare::{GroupDeclaration, cluster, version};
 

@@ -1,6 +1,6 @@
 //! Defaults of runtime classes.
 //!
-//! The resources that a class costs each pod are rounded as those of the pod are.
+//! The overhead of a class is rounded like the resources of pods.
 
 use crate::defaulting::type_defaults::Rule::{Amounts, In};
 use crate::defaulting::type_defaults::TypeDefaults;

@@ -1,6 +1,6 @@
-//! Runtime classes: which handler runs a pod, what that costs, and where it is possible.
+//! Validation of runtime classes: the handler, the overhead, and the scheduling rules.
 //!
-//! The handler never changes, since pods run by it.
+//! The handler never changes, since pods depend on it.
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
-//! policy: pod disruption budgets.
+//! The columns of policy: pod disruption budgets.
 //!
-//! An unset value of a budget is shown as `N/A`, as upstream.
+//! Like upstream, an unset value of a budget is shown as `N/A`.
 
 use keelson_meta::json::Value;
 use keelson_tables::column::{AGE, Column, NAME};

@@ -1,6 +1,6 @@
 //! Disruption budgets of `policy/v1beta1`, where an empty selector selects no pods. In `v1` it selects all.
 //!
-//! A label that no pod has stands for the other meaning in either version.
+//! To express the meaning of the other version, the selector gets a label that no pod has.
 
 use keelson_meta::json::{Map, Value, json};
 
@@ -13,7 +13,7 @@ pub(crate) const RETIRED: &[Retired] = &[row("PodDisruptionBudget", "policy", BE
 /// The label that no pod has.
 const NO_POD: &str = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match";
 
-/// From v1beta1 to v1.
+/// Converts from v1beta1 to v1.
 pub(crate) fn budget_from_v1beta1(budget: &mut Map) -> Result<(), ConversionError> {
     let Some(spec) = object(budget, "spec")? else { return Ok(()) };
     let Some(selector) = object(spec, "selector")? else { return Ok(()) };

@@ -1,6 +1,7 @@
-//! Limits on voluntary disruption.
+//! The declaration of pod disruption budgets.
 //!
-//! A budget is asked before a pod is evicted. `Eviction` is a kind of this group that is posted below pods.
+//! The server checks budgets before it evicts a pod. `Eviction` is a kind of this group, the body of a subresource of
+//! pods.
 
 use keelson_resources::declare::{GroupDeclaration, STATUS, namespaced, served, version};
 

@@ -1,6 +1,6 @@
-//! Disruption budgets: how many pods there have to be, or may be missing.
+//! Validation of pod disruption budgets: the number of pods that must be available, or that may be unavailable.
 //!
-//! One of the two is stated, as a number or a share.
+//! Exactly one of the two is set, as a number or a percentage.
 
 #[cfg(test)]
 mod tests;

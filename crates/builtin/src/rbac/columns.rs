@@ -1,6 +1,6 @@
-//! rbac.authorization.k8s.io: the bindings. Roles have no table of their own.
+//! The columns of rbac.authorization.k8s.io: bindings. Roles have the default columns.
 //!
-//! The wide columns name the subjects by their kinds.
+//! The wide columns list the subjects by kind.
 
 use keelson_meta::json::Value;
 use keelson_tables::column::{AGE, Column, NAME};
@@ -48,7 +48,7 @@ fn binding(of: Subject<'_>) -> Vec<Value> {
     ]
 }
 
-/// The subjects of one kind; service accounts come with their namespace.
+/// The subjects of one kind. Service accounts are shown with their namespace.
 fn subjects(of: &Subject<'_>, kind: &str) -> Value {
     let all = of.at("subjects");
     let of_kind = all.items().filter(|subject| subject.at("kind").text() == kind).map(|subject| {

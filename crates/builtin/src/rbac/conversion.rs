@@ -1,6 +1,7 @@
-//! Bindings of `rbac.authorization.k8s.io/v1alpha1`, whose subjects named a version, and where the user `*` was everybody with a name.
+//! Bindings of `rbac.authorization.k8s.io/v1alpha1`. Its subjects have an `apiVersion`, and the user `*` means all
+//! authenticated users.
 //!
-//! The kinds of subjects that the version knows belong to groups that are known, whatever it says.
+//! The group of a subject follows from its kind, regardless of its `apiVersion`.
 
 use keelson_meta::GroupVersion;
 use keelson_meta::json::{Map, Value, json};
@@ -22,7 +23,7 @@ pub(crate) const RETIRED: &[Retired] = &[
 
 const AUTHENTICATED: &str = "system:authenticated";
 
-/// From v1alpha1 to v1.
+/// Converts from v1alpha1 to v1.
 pub(crate) fn binding_from_v1alpha1(binding: &mut Map) -> Result<(), ConversionError> {
     each_in(binding, "subjects", |subject| {
         let mut rest = std::mem::take(subject);

@@ -1,6 +1,6 @@
-//! Role-based access control.
+//! The declarations of roles and bindings.
 //!
-//! Roles and bindings are kept and validated; the authorizer of this server does not evaluate them yet.
+//! The crate `access` evaluates the stored objects.
 
 use keelson_meta::names::NameRule;
 use keelson_resources::declare::{GroupDeclaration, cluster, namespaced, version};

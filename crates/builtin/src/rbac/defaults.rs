@@ -1,6 +1,6 @@
 //! Defaults of role bindings.
 //!
-//! The group of a role is always this one; that of a subject depends on its kind.
+//! The group of a role is always `rbac.authorization.k8s.io`. The group of a subject depends on its kind.
 
 use keelson_meta::json::Map;
 
@@ -22,7 +22,7 @@ const BINDING: TypeDefaults = TypeDefaults::of(&[
     ),
 ]);
 
-/// Users and groups belong to this group of kinds, service accounts to the core group.
+/// Users and groups belong to `rbac.authorization.k8s.io`, service accounts to the core group.
 fn subject_group(subject: &mut Map) {
     if matches!(text(subject, "kind"), "User" | "Group") {
         Text(GROUP).apply(subject, "apiGroup");

@@ -1,6 +1,7 @@
-//! Roles and bindings: their writer must have the rights that they grant. They take effect before the write is acknowledged.
+//! Strategies of roles and bindings. Users must have the rights that they grant. A write takes effect before its
+//! response.
 //!
-//! As upstream, the verbs `escalate` on roles and `bind` on the bound roles permit more.
+//! Like upstream, the verbs `escalate` on roles and `bind` on bound roles permit more.
 
 use futures::future::BoxFuture;
 use keelson_access::rbac::RoleRef;
@@ -22,16 +23,16 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// The object that grants rights.
+/// The kind of object that grants rights.
 pub(super) enum Grants {
-    /// Roles and cluster roles, which state them.
+    /// Roles and cluster roles, which list the rights.
     Stated,
-    /// Bindings of both.
+    /// Bindings, which grant the rights of a role.
     Bound,
 }
 
 impl WriteStrategy for Grants {
-    /// A small binding may give the rights of a large role.
+    /// Checking takes long even for a small binding, since its role may be large.
     fn is_judged_long(&self) -> bool {
         true
     }
@@ -61,7 +62,7 @@ impl WriteStrategy for Grants {
 
 async fn check_stated(request: &WriteRequest<'_>, before: Option<&Object>, after: &Object) -> Result<(), ApiError> {
     let target = request.target;
-    // A path that names the object says so also where that is made; who posts it has named none.
+    // For a create by PUT or apply, the path has the name of the new object. A POST has no name in its path.
     let name = if matches!(request.options, WriteOptions::Create(_)) { None } else { Some(request.name) };
     let asked = ResourceAttributes { verb: "escalate", name, ..attributes_of(target) };
     if is_allowed(request.caller, asked).await {
@@ -70,7 +71,7 @@ async fn check_stated(request: &WriteRequest<'_>, before: Option<&Object>, after
     let held = held_by(request).await;
     let is_aggregated = |object: &Object| object.get(&["aggregationRule"]).is_some_and(|rule| !rule.is_null());
     if is_aggregated(after) || before.is_some_and(is_aggregated) {
-        // It may come to have any right.
+        // The aggregated role may later get any right.
         if missing_rights(request.caller.user(), &held, &PolicyRule::everything()).is_some() {
             let message = "must have cluster-admin privileges to use the aggregationRule".to_owned();
             return Err(refused(target, after, message));
@@ -90,18 +91,18 @@ async fn check_bound(registry: &Registry, request: &WriteRequest<'_>, after: &Ob
     }
     registry.catch_up().await?;
     let Some(rules) = rules_in(registry, &role, target.namespace.as_deref())? else {
-        // As upstream, the error names a binding.
+        // Like upstream, the error names a binding.
         return Err(ApiError::NotFound { resource: target.group_resource(), name: role.name });
     };
     refuse_missing(request, after, &held_by(request).await, &rules)
 }
 
-/// A user with all rights may grant any right. Deletions and changes of finalizers grant none.
+/// Returns true without a check: for users with all rights, and for deletions and changes of finalizers.
 fn may_pass(request: &WriteRequest<'_>, before: Option<&Object>, after: &Object) -> bool {
     request.caller.user().is_in(MASTERS) || before.is_some_and(|before| same_but_for_collection(before, after))
 }
 
-/// Returns true if only fields that the garbage collector reads differ.
+/// Returns true if only fields for the garbage collector differ.
 fn same_but_for_collection(before: &Object, after: &Object) -> bool {
     let bare = |object: &Object| {
         let mut object = object.clone();
@@ -146,7 +147,8 @@ fn refused(target: &Target, object: &Object, message: String) -> ApiError {
     ApiError::Refused { resource: target.group_resource(), name, message, causes: Vec::new() }
 }
 
-/// The rules of the stored role of a binding in a namespace, or in none; `None` where there is no such role.
+/// The rules of the role that a binding names. `namespace` is that of the binding. Returns `None` if the role does not
+/// exist.
 fn rules_in(registry: &Registry, role: &RoleRef, namespace: Option<&str>) -> Result<Option<Vec<PolicyRule>>, ApiError> {
     let (surface, plural) = (registry.surface(), role.plural());
     let stored = surface.resource(GROUP, plural).and_then(|served| served.stored().cloned());

@@ -1,6 +1,6 @@
 //! Validation of roles and bindings.
 //!
-//! The right of the writer to grant a role is checked in the strategy.
+//! The strategy checks that the user may grant the rights.
 
 #[cfg(test)]
 mod tests;
@@ -33,7 +33,7 @@ fn aggregation(at: &At<'_, '_>, run: &mut Run<'_>) {
     for selector in selectors.items() {
         label_selector(&selector, run);
         if !is_sound(&selector) {
-            // Upstream has nothing left to show by then.
+            // Like upstream, the error contains no value.
             selector.invalid(run, Value::Null, "invalid label selector.");
         }
     }
@@ -112,7 +112,7 @@ const BINDING_UPDATE: TypeRules = TypeRules::of(&[(
     Check("immutable", |at, run| {
         let [group, kind, name] = ["apiGroup", "kind", "name"].map(|field| at.field(field));
         if [&group, &kind, &name].iter().any(|field| !field.is_unchanged()) {
-            // Upstream shows its own structure.
+            // Like upstream, the error contains the Go structure.
             let shown = json!({ "APIGroup": group.text(), "Kind": kind.text(), "Name": name.text() });
             at.invalid(run, shown, "cannot change roleRef");
         }

@@ -1,6 +1,6 @@
-//! resource.k8s.io: devices, the claims on them, and what is known of their pools.
+//! The columns of resource.k8s.io: devices, claims and the status of pools.
 //!
-//! The state of a claim is worked out of its status and of whether it is being deleted.
+//! The state of a claim is computed from its status and the deletion timestamp.
 
 use keelson_meta::json::Value;
 use keelson_tables::column::{AGE, Column, NAME};
@@ -91,7 +91,7 @@ const POOL_STATUS_REQUEST: &[Column<'_>] = &[
     Column::text("Completed", "Time since the observation completed."),
 ];
 
-/// Sums over all pools, once they have been worked out.
+/// The sums over all pools, once they are computed.
 fn pool_status_request(of: Subject<'_>) -> Vec<Value> {
     let status = of.at("status");
     let (complete, failed) =

@@ -1,7 +1,7 @@
-//! Devices and claims on them: `resource.k8s.io/v1beta1` against its later versions.
+//! Conversion of devices and claims between `resource.k8s.io/v1beta1` and later versions.
 //!
-//! Later versions put what asks for exactly one kind of device below `exactly`, and take away the `basic` around what a
-//! device is. Fields that are unknown stay where they are, so that a way there and back changes nothing.
+//! In later versions, a request for exactly one kind of device is in `exactly`, and the properties of a device are not
+//! in `basic`. Unknown fields stay in their place, so that a round trip changes nothing.
 
 use keelson_meta::json::{Map, Value, json};
 
@@ -48,34 +48,34 @@ const BASIC: [&str; 12] = [
     "nodeAllocatableResourceMappings",
 ];
 
-/// A claim from v1beta1.
+/// Converts a claim from v1beta1.
 pub(crate) fn nest_claim(claim: &mut Map) -> Result<(), ConversionError> {
     each_request(claim, nest_request)
 }
 
-/// A claim to v1beta1.
+/// Converts a claim to v1beta1.
 pub(crate) fn flatten_claim(claim: &mut Map) -> Result<(), ConversionError> {
     each_request(claim, flatten_request)
 }
 
-/// A template of claims from v1beta1.
+/// Converts a claim template from v1beta1.
 pub(crate) fn nest_template(template: &mut Map) -> Result<(), ConversionError> {
     object(template, "spec")?.map_or(Ok(()), nest_claim)
 }
 
-/// A template of claims to v1beta1.
+/// Converts a claim template to v1beta1.
 pub(crate) fn flatten_template(template: &mut Map) -> Result<(), ConversionError> {
     object(template, "spec")?.map_or(Ok(()), flatten_claim)
 }
 
-/// A slice from v1beta1.
+/// Converts a slice from v1beta1.
 pub(crate) fn lift_slice(slice: &mut Map) -> Result<(), ConversionError> {
     let Some(spec) = object(slice, "spec")? else { return Ok(()) };
     drop_empty_placement(spec);
     each_in(spec, "devices", lift_device)
 }
 
-/// A slice to v1beta1.
+/// Converts a slice to v1beta1.
 pub(crate) fn wrap_slice(slice: &mut Map) -> Result<(), ConversionError> {
     let Some(spec) = object(slice, "spec")? else { return Ok(()) };
     drop_empty_placement(spec);
@@ -88,7 +88,7 @@ fn each_request(claim: &mut Map, change: fn(&mut Map) -> Result<(), ConversionEr
     each_in(devices, "requests", change)
 }
 
-/// `exactly` appears when any of its fields says something; its class is always written, even when empty.
+/// Adds `exactly` if one of its fields is set. The device class is always written, even if it is empty.
 fn nest_request(request: &mut Map) -> Result<(), ConversionError> {
     let mut rest = std::mem::take(request);
     let unknown = take_object(&mut rest, "exactly")?;
@@ -140,7 +140,7 @@ fn lift_device(device: &mut Map) -> Result<(), ConversionError> {
     Ok(())
 }
 
-/// Every device is a basic one in v1beta1, even one without properties.
+/// In v1beta1 every device has `basic`, even without properties.
 fn wrap_device(device: &mut Map) -> Result<(), ConversionError> {
     let mut rest = std::mem::take(device);
     let unknown = take_object(&mut rest, "basic")?.unwrap_or_default();
@@ -153,7 +153,7 @@ fn wrap_device(device: &mut Map) -> Result<(), ConversionError> {
     Ok(())
 }
 
-/// v1beta1 cannot tell an empty node name, or devices on not all nodes, from silence; later versions forbid both.
+/// In v1beta1 an empty node name, or `allNodes: false`, equals an absent field. Later versions forbid both.
 fn drop_empty_placement(spec: &mut Map) {
     for field in ["nodeName", "allNodes"] {
         if spec.get(field).is_some_and(|value| is_unset(value) || *value == json!(false)) {

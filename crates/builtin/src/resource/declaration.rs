@@ -1,7 +1,6 @@
-//! Dynamic resource allocation: devices and claims on them.
+//! The declarations of dynamic resource allocation: devices and claims.
 //!
-//! Some versions differ in their fields, so that objects are converted between them. A kind that has no `v1` yet is stored in
-//! an older version.
+//! Some versions differ in their fields, so objects are converted. A kind without `v1` is stored in an older version.
 
 use keelson_resources::FieldRefusal;
 use keelson_resources::declare::{

@@ -1,6 +1,7 @@
-//! Defaults of claims to devices.
+//! Defaults of claims.
 //!
-//! In `v1beta1` a request is flat; later versions have one object for the exact case and a list of alternatives.
+//! In `v1beta1` the fields of a request are not nested. Later versions have an object for the exact case, and a list of
+//! alternatives.
 
 use keelson_meta::json::{Map, Value};
 
@@ -57,7 +58,7 @@ const FLAT_REQUEST: TypeDefaults = TypeDefaults {
     then: &[FollowUp::Run(&["firstAvailable", "allocationMode", "count"], flat_request)],
 };
 
-/// A request that offers alternatives has no count of its own.
+/// A request with alternatives gets no count of its own.
 fn flat_request(request: &mut Map) {
     if request.get("firstAvailable").and_then(Value::as_array).is_none_or(Vec::is_empty) {
         COUNTED.fill(request);

@@ -1,7 +1,7 @@
-//! Devices: a taint gets the time since when it is there, and claims with administrator access need a namespace that allows it.
+//! Strategies of devices. Taints get a time, and claims with admin access need a namespace that permits it.
 //!
-//! Clients may leave the time of a taint out. A controller that evicts pods counts from it. The rights to the status of claims are in
-//! `claim_status`.
+//! Clients may omit the time of a taint. A controller that evicts pods uses it. `claim_status` checks the rights to the
+//! status of claims.
 
 mod claim_status;
 
@@ -36,7 +36,7 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
     }
 }
 
-/// The fields of features that are off.
+/// The fields of a resource whose features are disabled.
 pub(crate) fn closed_fields(plural: &str) -> &'static [ClosedFields] {
     match plural {
         "resourceslices" => {
@@ -69,7 +69,7 @@ fn date(taint: &mut Value, now: SystemTime) {
     }
 }
 
-/// The strategy of device taint rules and of resource slices.
+/// The strategy of device taint rules and resource slices.
 pub(super) struct Devices;
 
 impl CreateStrategy for Devices {
@@ -96,13 +96,13 @@ impl DeleteStrategy for Devices {
     }
 }
 
-/// The label of a namespace in which devices may be used as an administrator does.
+/// The label of a namespace that permits admin access to devices.
 const ADMINISTERED: &str = "resource.kubernetes.io/admin-access";
-/// The complaint about administrator access in another namespace.
+/// The error about admin access in another namespace.
 const ADMIN_ACCESS: &str = "admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing \
                             namespace";
 
-/// Returns true if a namespace is labelled for administrator access to devices.
+/// Returns true if the label of a namespace permits admin access to devices.
 fn is_administered(registry: &Registry, namespace: &str) -> Result<bool, ApiError> {
     let namespace = registry.collection(&registry.target("", "namespaces")?)?.get(namespace);
     let namespace = namespace.map(|entry| entry.object.decode(entry.revision)).unwrap_or_default();
@@ -113,7 +113,7 @@ fn is_administered(registry: &Registry, namespace: &str) -> Result<bool, ApiErro
 fn administration_faults(registry: &Registry, path: &str, claim: &Object) -> Result<Vec<FieldError>, ApiError> {
     let fields: Vec<&str> = path.split('.').chain(["devices", "requests"]).collect();
     let requests = claim.get(&fields).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-    // The versions before `v1beta2` have no `exactly`.
+    // Requests in versions before `v1beta2` have no `exactly`.
     let asks = |request: &Value| {
         [request.get("adminAccess"), request.pointer("/exactly/adminAccess")].contains(&Some(&Value::Bool(true)))
     };
@@ -125,7 +125,7 @@ fn administration_faults(registry: &Registry, path: &str, claim: &Object) -> Res
     Ok(asking.map(|(index, _)| fault(index)).collect())
 }
 
-/// The strategy of claims to devices.
+/// The strategy of resource claims.
 pub(super) struct DeviceClaims;
 
 impl CreateStrategy for DeviceClaims {
@@ -164,7 +164,7 @@ impl DeleteStrategy for DeviceClaims {
     }
 }
 
-/// The strategy of templates of claims to devices.
+/// The strategy of resource claim templates.
 pub(super) struct DeviceClaimTemplates;
 
 impl CreateStrategy for DeviceClaimTemplates {

@@ -1,6 +1,6 @@
-//! Validation of device classes, claims, and taints of devices.
+//! Validation of device classes, claims and device taints.
 //!
-//! Expressions are not compiled. Only their length is limited.
+//! Expressions are not compiled here. Only their length is limited.
 
 mod claim_status;
 mod slices;
@@ -33,7 +33,7 @@ pub(crate) const KINDS: &[Kind] = &[
 const LIST_MAX: usize = 32;
 /// The largest number of alternatives in `firstAvailable`.
 const FIRST_MAX: usize = 8;
-/// The longest expression and the largest parameters of a driver, in bytes.
+/// The longest expression and the largest parameters for a driver, in bytes.
 const TEXT_MAX: usize = 10 * 1024;
 
 const SPEC_STAYS: TypeRules = TypeRules::of(&[("spec", Immutable)]);
@@ -62,7 +62,7 @@ const CLAIM: TypeRules = TypeRules::of(&[("spec", NEW_CLAIM_SPEC)]);
 
 const TEMPLATE: TypeRules = TypeRules::of(&[("spec", Always(&const { TypeRules::of(&[("spec", NEW_CLAIM_SPEC)]) }))]);
 
-/// Fields that cannot change are validated once.
+/// The spec cannot change, so it is only validated for new objects.
 const NEW_CLAIM_SPEC: Rule = Rule::Around(
     "of a new one",
     |at, run| {
@@ -162,7 +162,7 @@ pub(crate) const CONFIG: TypeRules = TypeRules::shared(
 
 const EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 
-/// A taint of a device.
+/// A device taint.
 pub(crate) const TAINT: TypeRules = TypeRules::shared(
     "Taint of a device",
     &[
@@ -231,7 +231,7 @@ const POOL_REQUEST: TypeRules = TypeRules::of(&[(
     ),
 )]);
 
-/// Checks each item of a list, unless there are too many.
+/// Validates each item of a list, unless there are too many.
 pub(crate) fn up_to<'v>(at: &At<'v, '_>, most: usize, type_rules: &TypeRules, run: &mut Run<'v>) {
     if at.list().len() > most {
         return at.too_many(run, most);
@@ -257,7 +257,7 @@ fn exactly_or_first<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
     const ONE: &str = "exactly one of `exactly` or `firstAvailable` is required";
     match (at.field_is_set("exactly"), !at.field("firstAvailable").is_empty()) {
         (false, false) => at.required(run, ONE),
-        // Which is meant is not known, so upstream looks at neither.
+        // It is unclear which field is intended. Like upstream, neither is validated.
         (true, true) => at.invalid(run, Value::Null, format!("{ONE}, but multiple fields are set")),
         _ => ALTERNATIVES.check(at, run),
     }
@@ -312,7 +312,7 @@ fn request_names(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// The name of a request of the claim, with an optional alternative of it.
+/// The name of a request, optionally with the name of an alternative.
 pub(crate) fn request_name(at: &At<'_, '_>, run: &mut Run<'_>) {
     const UNKNOWN: &str =
         "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";
@@ -325,7 +325,7 @@ pub(crate) fn request_name(at: &At<'_, '_>, run: &mut Run<'_>) {
             at.invalid(run, *part, fault);
         }
     }
-    // A template has the claim's spec in its own.
+    // In a template, the spec of the claim is nested in the spec of the template.
     let requests = [&["spec", "devices", "requests"][..], &["spec", "spec", "devices", "requests"]]
         .into_iter()
         .find_map(|path| run.object.get(path)?.as_array());
@@ -351,7 +351,7 @@ pub(crate) fn parameters(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// The name of a pool: DNS subdomains with slashes between.
+/// The name of a pool: DNS subdomains separated by slashes.
 pub(crate) fn pool_name(at: &At<'_, '_>, run: &mut Run<'_>) {
     /// The longest name, in bytes.
     const MAX: usize = 253;

@@ -1,6 +1,6 @@
-//! scheduling.k8s.io: priority classes.
+//! The columns of scheduling.k8s.io: priority classes.
 //!
-//! The columns are fields of the object, shown as they are.
+//! The columns show fields of the object unchanged.
 
 use keelson_meta::json::Value;
 use keelson_tables::column::{AGE, Column, NAME};

@@ -1,6 +1,6 @@
-//! Conversion of priority classes from versions that are only read.
+//! Conversion of priority classes from versions that are not served.
 //!
-//! Their fields are those of the served version.
+//! The versions have the same fields.
 
 use crate::converting::retired::{BOTH, Retired, row};
 

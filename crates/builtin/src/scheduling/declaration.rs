@@ -1,6 +1,6 @@
-//! Priorities of pods.
+//! The declaration of priority classes.
 //!
-//! A pod takes its priority over from the class that it names, when it is created.
+//! A new pod gets the priority of the class that it names.
 
 use keelson_resources::declare::{GroupDeclaration, cluster, version};
 

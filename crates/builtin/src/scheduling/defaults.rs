@@ -1,6 +1,6 @@
-//! Defaults of priority classes and groups of pods.
+//! Defaults of priority classes and pod groups.
 //!
-//! A pod takes its priority over from the class that it names when it is admitted; that is not a default.
+//! Admission sets the priority of a pod; that is not a default.
 
 use crate::defaulting::type_defaults::Rule::{In, Text, TextIfAbsent};
 use crate::defaulting::type_defaults::TypeDefaults;

@@ -1,7 +1,7 @@
-//! Classes of priority: pods take theirs over from the class that they name or from the one that is the default, of which there
-//! is one.
+//! Strategy of priority classes. A new pod gets the priority of the class that it names, or of the default class. There
+//! is only one default class.
 //!
-//! Classes are read from the cache: one that was made a moment ago by another server may not be seen yet.
+//! Classes are read from the cache. A class that another server has just created may be missing.
 
 use keelson_meta::json::{Value, json};
 use keelson_meta::{ApiError, Object};
@@ -18,7 +18,7 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
     }
 }
 
-/// The classes that every cluster has, also before its server has made the objects.
+/// The classes that every cluster has, even before the server has created the objects.
 const SYSTEM: [(&str, i64); 2] = [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
 
 /// The field that makes a priority class the default.
@@ -26,10 +26,11 @@ const GLOBAL_DEFAULT: &str = "globalDefault";
 
 const PREEMPT: &str = "PreemptLowerPriority";
 
-/// Gives a pod the priority of its class, of the class that is the default, or 0. Says whether the pod did not state it.
+/// Sets the priority of a pod to that of its class, of the default class, or 0. Returns true if the pod did not have
+/// it.
 ///
 /// # Errors
-/// 403 when there is no such class, or the pod states another priority than its class has.
+/// 403 if the class does not exist, or if the pod has another priority than its class.
 pub(crate) fn pod_priority(registry: &Registry, target: &Target, pod: &mut Object) -> Result<bool, ApiError> {
     let text = |field: &str| pod.get(&["spec", field]).and_then(Value::as_str).unwrap_or_default();
     let refuse = |message: String| refused(target, pod, message);
@@ -69,7 +70,7 @@ pub(crate) fn pod_priority(registry: &Registry, target: &Target, pod: &mut Objec
     Ok(spec.len() > stated)
 }
 
-/// An update of a pod may leave out the fields that its class set. Returns true if that was the case.
+/// Copies the priority fields that an update omits. Returns true if there were any.
 pub(crate) fn keep_priority(current: &Object, next: &mut Object) -> bool {
     let mut is_kept = false;
     for field in ["priority", "preemptionPolicy"] {
@@ -83,10 +84,10 @@ pub(crate) fn keep_priority(current: &Object, next: &mut Object) -> bool {
     is_kept
 }
 
-/// Refuses a second class that is to be the default.
+/// Refuses a second default class.
 ///
 /// # Errors
-/// 403, naming the first.
+/// 403 with the name of the existing default class.
 fn only_default(registry: &Registry, target: &Target, class: &Object) -> Result<(), ApiError> {
     if !is_global_default(class) || !registry.does(InherentPlugin::Priority) {
         return Ok(());
@@ -101,13 +102,14 @@ fn only_default(registry: &Registry, target: &Target, class: &Object) -> Result<
     }
 }
 
-/// The priority class that is the default: of several, which only a race can make, the one of least priority.
+/// The default priority class. There can be several only after concurrent writes; then the one with the lowest priority
+/// applies.
 fn default_priority(registry: &Registry) -> Result<Option<Object>, ApiError> {
     let target = registry.target("scheduling.k8s.io", "priorityclasses")?;
     let classes = target.collection()?.snapshot();
     let noted = classes.layout().place(GLOBAL_DEFAULT);
     let noted = noted.ok_or_else(|| ApiError::Internal(format!("{GLOBAL_DEFAULT} is not noted")))?;
-    // Every pod asks this, and nearly every class says no.
+    // This runs for every pod. The indexed field avoids decoding the classes.
     let defaults = classes.range("", None).filter(|class| class.field(noted) == "true");
     Ok(defaults.map(|class| class.object.decode(class.revision)).min_by_key(value))
 }
@@ -125,7 +127,7 @@ fn policy(class: &Object) -> String {
 }
 
 fn refused(target: &Target, object: &Object, message: String) -> ApiError {
-    // A new object has no name yet where that is generated.
+    // A new object may have a `generateName` and no name yet.
     let name = if object.name().is_empty() { object.generate_name() } else { object.name() };
     ApiError::Refused { resource: target.group_resource(), name: name.to_owned(), message, causes: Vec::new() }
 }

@@ -1,6 +1,6 @@
 //! Validation of priority classes.
 //!
-//! Admission checks that only one class is the default, since that depends on the others.
+//! Admission checks that there is only one default class, since that depends on other objects.
 
 #[cfg(test)]
 mod tests;
@@ -32,11 +32,11 @@ const UPDATE: TypeRules = TypeRules::of(&[
     ("preemptionPolicy", Immutable),
 ]);
 
-/// The prefix of names that users cannot create.
+/// The name prefix that users cannot use.
 const RESERVED: &str = "system-";
-/// The classes that begin so, with their values.
+/// The allowed classes with this prefix, and their values.
 const SYSTEM: [(&str, i64); 2] = [("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000)];
-/// The greatest value for users.
+/// The largest value that users can set.
 const USER_MAX: i64 = 1_000_000_000;
 
 fn new_class(at: &At<'_, '_>, run: &mut Run<'_>) {

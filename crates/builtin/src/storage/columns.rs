@@ -1,6 +1,6 @@
-//! storage.k8s.io: storage classes, volume attachments, CSI drivers.
+//! The columns of storage.k8s.io: storage classes, volume attachments and CSI drivers.
 //!
-//! A storage class that is the default says so behind its name.
+//! The default storage class is marked after its name.
 
 use keelson_meta::json::Value;
 use keelson_tables::column::{AGE, Column, NAME};
@@ -10,7 +10,7 @@ use keelson_tables::text::{join, or};
 
 use crate::storage::column_docs as docs;
 
-/// The annotations that make a storage class the default one.
+/// The annotations of the default storage class.
 const DEFAULT_CLASS: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 

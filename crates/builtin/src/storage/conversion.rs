@@ -1,4 +1,4 @@
-//! Versions of the kinds about volumes.
+//! The versions of the storage kinds.
 //!
 //! All versions have the same fields.
 

@@ -1,6 +1,6 @@
-//! Storage classes and CSI drivers.
+//! The declarations of storage classes, CSI drivers and volume attachments.
 //!
-//! They are what volumes are provisioned and attached by; controllers outside do that.
+//! Controllers outside of this server provision and attach volumes.
 
 use keelson_resources::declare::{GroupDeclaration, STATUS, cluster, namespaced, served, version};
 

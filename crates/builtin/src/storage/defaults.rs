@@ -1,4 +1,4 @@
-//! Defaults of how storage is provisioned and attached.
+//! Defaults of storage classes, CSI drivers and volume attachments.
 //!
 //! Volumes and claims are in the core group.
 
@@ -16,7 +16,7 @@ pub(crate) fn defaults(kind: &str) -> Option<&'static TypeDefaults> {
     }
 }
 
-/// An attachment may contain the spec of a volume in place of its name.
+/// A volume attachment may have the spec of a volume instead of its name.
 const ATTACHMENT: TypeDefaults = TypeDefaults::of(&[(
     "spec",
     In(

@@ -1,6 +1,6 @@
-//! Classes of storage, of which claims take over the one that is the default, and classes of volume attributes.
+//! Strategies of volume attachments and volume attributes classes, and the default storage class of claims.
 //!
-//! Volumes and the claims to them are in the core group.
+//! Volumes and claims are in the core group.
 
 use keelson_meta::{ApiError, Object};
 use keelson_registry::strategy::{
@@ -26,10 +26,10 @@ pub(crate) fn strategies(plural: &str) -> &'static Strategies {
 
 const IS_DEFAULT: [&str; 2] =
     ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
-/// The annotation for the class of a claim before the field existed.
+/// The annotation for the class of a claim that preceded the field.
 const CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// Gives a claim that names no class the one that is the default.
+/// Sets the default storage class of a claim that names none.
 pub(crate) fn take_default_class(registry: &Registry, claim: &mut Object) -> Result<(), ApiError> {
     let named = claim.get(&["spec", "storageClassName"]).is_some_and(|class| !class.is_null());
     if named || has_annotation(claim, CLASS) || !registry.does(InherentPlugin::DefaultStorageClass) {
@@ -40,7 +40,7 @@ pub(crate) fn take_default_class(registry: &Registry, claim: &mut Object) -> Res
     Ok(())
 }
 
-/// The strategy of attachments of volumes to nodes.
+/// The strategy of volume attachments.
 pub(crate) struct VolumeAttachments;
 
 impl UpdateStrategy for VolumeAttachments {
@@ -55,7 +55,7 @@ impl DeleteStrategy for VolumeAttachments {
     }
 }
 
-/// The strategy of classes of volume attributes.
+/// The strategy of volume attributes classes.
 pub(crate) struct VolumeAttributesClasses;
 
 impl CreateStrategy for VolumeAttributesClasses {

@@ -1,6 +1,6 @@
-//! Storage classes, drivers and attachments.
+//! Validation of storage classes, CSI drivers, CSI nodes, capacities and volume attachments.
 //!
-//! Knows the rules of these kinds alone; what they share with others stands beside the groups.
+//! This file only has the rules of these kinds. Shared rules are in `validating`.
 
 #[cfg(test)]
 mod tests;
@@ -75,7 +75,7 @@ fn stays(at: &At<'_, '_>, detail: &str, run: &mut Run<'_>) {
     }
 }
 
-/// Upstream shows the name in small letters.
+/// Like upstream, the error contains the name in lower case.
 fn driver(at: &At<'_, '_>, run: &mut Run<'_>) {
     let name = at.text().to_lowercase();
     if !name.is_empty() {
@@ -98,7 +98,7 @@ fn parameters(at: &At<'_, '_>, run: &mut Run<'_>) {
     limited(at, run);
 }
 
-/// Keys and values are limited together.
+/// Validates the total size of the parameters: keys and values together.
 fn limited(at: &At<'_, '_>, run: &mut Run<'_>) {
     /// The largest size of all parameters, in bytes.
     const MAX_BYTES: usize = 256 * 1024;
@@ -109,7 +109,7 @@ fn limited(at: &At<'_, '_>, run: &mut Run<'_>) {
 }
 
 fn topologies(at: &At<'_, '_>, run: &mut Run<'_>) {
-    // Upstream begins with as many empty terms as there are terms.
+    // Like upstream, starts with as many empty terms as there are terms.
     let mut seen: HashMap<BTreeMap<&str, BTreeSet<&str>>, usize> = HashMap::from([(BTreeMap::new(), at.list().len())]);
     for term in at.items() {
         let expressions = term.field("matchLabelExpressions");
@@ -144,7 +144,7 @@ fn topologies(at: &At<'_, '_>, run: &mut Run<'_>) {
 const DRIVER: TypeRules = TypeRules::of(&[
     (
         "attachRequired",
-        // Upstream calls it otherwise.
+        // Like upstream, the path has another name for the field.
         Check("required", |at, run| {
             if !at.is_set() {
                 at.called("attachedRequired").required(run, "");
@@ -244,7 +244,7 @@ fn drivers<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
 
 fn drivers_stay(spec: &At<'_, '_>, run: &mut Run<'_>) {
     let at = spec.field("drivers");
-    // Upstream shows its own structure.
+    // Like upstream, the error contains the Go structure.
     let shown = |driver: &Value| {
         let field = |name: &str| driver.get(name).cloned().unwrap_or_default();
         json!({ "Name": field("name"), "NodeID": field("nodeID"), "TopologyKeys": field("topologyKeys"), "Allocatable": null })
@@ -291,7 +291,7 @@ const VOLUME_ERROR: TypeRules = TypeRules::shared(
         (
             "message",
             Check("at most 1024 bytes", |at, run| {
-                // Upstream names the limit of another field.
+                // Like upstream, the message has the limit of another field.
                 if at.text().len() > 1024 {
                     at.too_long(run, 256 * 1024);
                 }
@@ -307,7 +307,7 @@ const ATTACHMENT_UPDATE: TypeRules = TypeRules::of(&[(
         if !at.is_unchanged() {
             let (attacher, node, source) = (at.field("attacher"), at.field("nodeName"), at.field("source"));
             let (volume, inline) = (source.field("persistentVolumeName"), source.field("inlineVolumeSpec"));
-            // Upstream shows its own structure.
+            // Like upstream, the error contains the Go structure.
             let source = json!({ "PersistentVolumeName": volume.value, "InlineVolumeSpec": inline.value });
             let shown = json!({ "Attacher": attacher.text(), "Source": source, "NodeName": node.text() });
             at.invalid(run, shown, IMMUTABLE);

@@ -1,6 +1,6 @@
-//! Drivers of storage: what should be set beside the tokens that one asks for.
+//! Warnings about CSI drivers: settings that should accompany token requests.
 //!
-//! Volumes and the claims to them are in the core group.
+//! Volumes and claims are in the core group.
 
 use crate::validating::Written;
 use crate::validating::at::At;

@@ -1,6 +1,6 @@
-//! storagemigration.k8s.io: storage version migrations.
+//! The columns of storagemigration.k8s.io: storage version migrations.
 //!
-//! The columns are fields of the object, shown as they are; how far one is stands in its annotations.
+//! The columns show fields of the object unchanged. The progress is in annotations, which are not shown.
 
 use keelson_meta::json::Value;
 use keelson_tables::column::{AGE, Column, UNMARKED_NAME};
@@ -34,7 +34,7 @@ fn migration(of: Subject<'_>) -> Vec<Value> {
     ]
 }
 
-/// The first condition that holds and says how far the migration is.
+/// The type of the first condition that is true and shows the state of the migration.
 fn state<'a>(conditions: FieldValue<'a>) -> &'a str {
     let mut holding =
         conditions.items().filter(|condition| condition.holds()).map(|condition| condition.at("type").text());

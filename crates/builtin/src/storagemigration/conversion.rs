@@ -1,6 +1,7 @@
-//! Migrations of `storagemigration.k8s.io/v1alpha1`, which named a version of the resource and had conditions of their own type.
+//! Migrations of `storagemigration.k8s.io/v1alpha1`. They name a version of the resource, and their conditions have
+//! another type.
 //!
-//! The position in the list of objects is dropped, so the migration begins anew.
+//! The continue token is dropped, so the migration starts again.
 
 use keelson_meta::json::{Map, json};
 
@@ -13,7 +14,7 @@ const GROUP: &str = "storagemigration.k8s.io";
 pub(crate) const RETIRED: &[Retired] =
     &[row("StorageVersionMigration", GROUP, ALPHA).to(GROUP, "v1beta1").by(migration_from_v1alpha1)];
 
-/// From v1alpha1 to v1beta1.
+/// Converts from v1alpha1 to v1beta1.
 pub(crate) fn migration_from_v1alpha1(migration: &mut Map) -> Result<(), ConversionError> {
     if let Some(spec) = object(migration, "spec")? {
         take(spec, "continueToken");

@@ -1,6 +1,6 @@
-//! Rewriting stored objects in the current storage version.
+//! The declaration of storage version migrations.
 //!
-//! A migration names a resource; who carries it out reports in its status.
+//! A migration names a resource. The migrating controller reports in its status.
 
 use keelson_resources::declare::{GroupDeclaration, STATUS, cluster, served, version};
 

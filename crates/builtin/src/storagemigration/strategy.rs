@@ -1,6 +1,6 @@
-//! Strategies of migrations.
+//! Strategy of storage version migrations.
 //!
-//! Their status is written without their metadata.
+//! Writes of the status do not change the metadata.
 
 use keelson_registry::strategy::Strategies;
 

@@ -1,6 +1,6 @@
-//! Storage version migrations: of which resource, from which revision on, and how far they have come.
+//! Validation of storage version migrations: the resource, the resource version, and the conditions.
 //!
-//! The spec never changes; the status says how far a migration has come.
+//! The spec never changes. The status has the progress.
 
 #[cfg(test)]
 mod tests;
@@ -39,7 +39,7 @@ const UPDATE: TypeRules = TypeRules::of(&[(
     "spec",
     Check("immutable", |at, run| {
         if !at.is_unchanged() {
-            // Upstream shows its own structure.
+            // Like upstream, the error contains the Go structure.
             let resource = at.field("resource");
             let (group, name) = (resource.field("group").text(), resource.field("resource").text());
             at.invalid(run, json!({"Resource": {"group": group, "resource": name}}), IMMUTABLE);

@@ -1,6 +1,6 @@
-//! Classes that new objects take over where they name none: the one that is the default, of several the newest.
+//! The default class of new objects that name none. If several classes are the default, the newest applies.
 //!
-//! Classes are read from the cache: one that was made a moment ago by another server may not be seen yet.
+//! Classes are read from the cache. A class that another server has just created may be missing.
 
 use std::cmp::Reverse;
 
@@ -18,7 +18,7 @@ pub(crate) fn has_annotation(object: &Object, wanted: &str) -> bool {
     object.annotations().any(|(name, _)| name == wanted)
 }
 
-/// The name of the class that is the default: of several the newest, and of these the first by name.
+/// The name of the default class. Of several the newest applies, and of equally old ones the first by name.
 pub(crate) fn newest_default(
     registry: &Registry,
     group: &str,

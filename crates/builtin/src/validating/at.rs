@@ -1,7 +1,7 @@
 //! A place in an object: its value, its old value, and its path.
 //!
-//! The path is a chain of places on the stack, so that validation allocates nothing until it reports an error. As in Go, an absent
-//! value reads as null, an empty text, or an empty list.
+//! The path is a linked list of places on the stack, so validation allocates nothing until it reports an error. As in
+//! Go, an absent value reads as null, an empty string, or an empty list.
 
 use keelson_meta::Object;
 use keelson_meta::field_error::FieldError;
@@ -11,7 +11,7 @@ use crate::validating::type_rules::Run;
 
 static NOTHING: Value = Value::Null;
 
-/// A place in an object that is being checked. `'v` is how long the objects live, `'p` how long the places above it do.
+/// A place in the validated object. `'v` is the lifetime of the objects, `'p` that of the enclosing places.
 #[derive(Clone, Copy)]
 pub(crate) struct At<'v, 'p> {
     /// The value here; null if absent.
@@ -25,7 +25,7 @@ pub(crate) struct At<'v, 'p> {
 /// The last segment of the path.
 #[derive(Clone, Copy)]
 enum PathSegment<'v> {
-    /// None: the whole object, and what it was.
+    /// The whole object, and the old object if there is one.
     Root(&'v Map, Option<&'v Map>),
     /// `.name`
     Field(&'v str),
@@ -35,7 +35,7 @@ enum PathSegment<'v> {
     Key(&'v str),
 }
 
-/// A value that an error shows. It is copied only if the error is reported.
+/// A value for an error. It is copied only if the error is reported.
 #[derive(Clone, Copy)]
 pub(crate) struct Shown<'v>(&'v Value);
 
@@ -46,18 +46,18 @@ impl From<Shown<'_>> for Value {
 }
 
 impl<'v> At<'v, '_> {
-    /// The value here, for an error.
+    /// The value, for an error.
     pub(crate) fn shown(&self) -> Shown<'v> {
         Shown(self.value)
     }
 
-    /// The whole object, and what it was. Only its fields are places with values.
+    /// The root of an object and of the old object. Only its fields have values.
     pub(crate) fn object(object: &'v Object, before: Option<&'v Object>) -> At<'v, 'v> {
         let segment = PathSegment::Root(&object.0, before.map(|before| &before.0));
         At { value: &NOTHING, old: &NOTHING, parent: None, segment }
     }
 
-    /// A field of the object that stands here.
+    /// A field of this object.
     pub(crate) fn field(&self, name: &'v str) -> At<'v, '_> {
         let (value, old) = match self.segment {
             PathSegment::Root(new, old) => (new.get(name), old.and_then(|old| old.get(name))),
@@ -71,39 +71,39 @@ impl<'v> At<'v, '_> {
         }
     }
 
-    /// An entry of the map that stands here: a field that is written `[name]`.
+    /// An entry of this map, whose path is written `[name]`.
     pub(crate) fn key(&self, name: &'v str) -> At<'v, '_> {
         At { segment: PathSegment::Key(name), ..self.field(name) }
     }
 
-    /// An item of the list that stands here, beside the one that had its place.
+    /// An item of this list, with the old item of the same index.
     pub(crate) fn index(&self, index: usize) -> At<'v, '_> {
         let item = |list: &'v Value| list.get(index).unwrap_or(&NOTHING);
         At { value: item(self.value), old: item(self.old), parent: Some(self), segment: PathSegment::Index(index) }
     }
 
-    /// The items of the list that stands here.
+    /// The items of this list.
     pub(crate) fn items(&self) -> impl Iterator<Item = At<'v, '_>> {
         (0..self.list().len()).map(|index| self.index(index))
     }
 
-    /// The entries of the map that stands here, written `[name]`.
+    /// The entries of this map, whose paths are written `[name]`.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&'v str, At<'v, '_>)> {
         let tree = self.value.as_object();
         tree.into_iter().flat_map(Map::keys).map(|name| (name, self.key(name)))
     }
 
-    /// This place under another name, where upstream's name is not that of the API.
+    /// This place with another name in the path, if upstream's name differs from that in the API.
     pub(crate) fn called(&self, name: &'v str) -> At<'v, '_> {
         At { segment: PathSegment::Field(name), ..*self }
     }
 
-    /// The object or list that this stands in.
+    /// The enclosing object or list.
     pub(crate) fn parent(&self) -> Option<&At<'v, '_>> {
         self.parent
     }
 
-    /// This place with another value, where upstream reports an error at another place.
+    /// This place with another value, if upstream reports an error here about another value.
     pub(crate) fn holding(&self, value: &'v Value) -> At<'v, '_> {
         At { value, ..*self }
     }
@@ -116,57 +116,57 @@ impl<'v> At<'v, '_> {
         At { value, old, ..*self }
     }
 
-    /// Returns true if a field of the object here is set.
+    /// Returns true if a field of this object is set.
     pub(crate) fn field_is_set(&self, name: &str) -> bool {
         self.value.get(name).is_some_and(|value| !value.is_null())
     }
 
-    /// Returns true if a value is here.
+    /// Returns true if there is a value.
     pub(crate) fn is_set(&self) -> bool {
         !self.value.is_null()
     }
 
-    /// Returns true if the value here is absent or an empty text, list or object.
+    /// Returns true if the value is absent, or an empty string, list or object.
     pub(crate) fn is_empty(&self) -> bool {
         is_empty(self.value)
     }
 
-    /// Returns true if this is an update that leaves the value here unchanged.
+    /// Returns true if this is an update that does not change the value.
     pub(crate) fn is_unchanged(&self) -> bool {
         self.value == self.old
     }
 
-    /// The text here; empty if there is none.
+    /// The string; empty if absent.
     pub(crate) fn text(&self) -> &'v str {
         self.value.as_str().unwrap_or_default()
     }
 
-    /// The number here, if there is one.
+    /// The number, if there is one.
     pub(crate) fn number(&self) -> Option<i64> {
         self.value.as_i64()
     }
 
-    /// The number here, zero if there is none.
+    /// The number; 0 if absent.
     pub(crate) fn int(&self) -> i64 {
         self.number().unwrap_or_default()
     }
 
-    /// Returns true if the boolean here is set and true.
+    /// Returns true if the value is `true`.
     pub(crate) fn is_true(&self) -> bool {
         self.value.as_bool() == Some(true)
     }
 
-    /// The list here; empty if there is none.
+    /// The list; empty if absent.
     pub(crate) fn list(&self) -> &'v [Value] {
         self.value.as_array().map_or(&[], Vec::as_slice)
     }
 
-    /// The object here, if there is one.
+    /// The object, if there is one.
     pub(crate) fn tree(&self) -> Option<&'v Map> {
         self.value.as_object()
     }
 
-    /// The way to this place: `spec.containers[0].name`.
+    /// The path of this place, such as `spec.containers[0].name`.
     pub(crate) fn path(&self) -> String {
         let mut path = self.parent.map(At::path).unwrap_or_default();
         match self.segment {
@@ -187,7 +187,7 @@ impl<'v> At<'v, '_> {
         path
     }
 
-    /// Reports that something has to stand here.
+    /// Reports that a value is required.
     pub(crate) fn required(&self, run: &mut Run<'_>, detail: impl Into<String>) {
         run.tell(|| FieldError::required(self.path(), detail));
     }
@@ -197,34 +197,34 @@ impl<'v> At<'v, '_> {
         run.tell(|| FieldError::invalid(self.path(), value, detail));
     }
 
-    /// Reports that what stands here breaks a rule, without repeating it.
+    /// Reports that the value here is invalid, with the value.
     pub(crate) fn refused(&self, run: &mut Run<'_>, detail: impl Into<String>) {
         run.tell(|| FieldError::invalid_unshown(self.path(), detail));
     }
 
-    /// Reports each of these complaints about the text that stands here.
+    /// Reports each of these errors about the string here.
     pub(crate) fn complain(&self, run: &mut Run<'_>, faults: Vec<String>) {
         for fault in faults {
             self.invalid(run, self.text(), fault);
         }
     }
 
-    /// Reports that nothing may stand here.
+    /// Reports that no value is permitted.
     pub(crate) fn forbidden(&self, run: &mut Run<'_>, detail: impl Into<String>) {
         run.tell(|| FieldError::forbidden(self.path(), detail));
     }
 
-    /// Reports that what stands here stands elsewhere too.
+    /// Reports a duplicate value.
     pub(crate) fn duplicate(&self, run: &mut Run<'_>, value: impl Into<Value>) {
         run.tell(|| FieldError::duplicate(self.path(), value));
     }
 
-    /// Reports that what stands here is none of the values that are known.
+    /// Reports that the value is not one of the supported values.
     pub(crate) fn not_supported(&self, run: &mut Run<'_>, value: impl Into<Value>, supported: &[&str]) {
         run.tell(|| FieldError::not_supported(self.path(), value, supported));
     }
 
-    /// Reports that what `value` names is not there.
+    /// Reports that the object that `value` names does not exist.
     pub(crate) fn not_found(&self, run: &mut Run<'_>, value: impl Into<Value>) {
         run.tell(|| FieldError::not_found(self.path(), value));
     }
@@ -234,18 +234,18 @@ impl<'v> At<'v, '_> {
         run.tell(|| FieldError::internal(self.path(), detail));
     }
 
-    /// Reports that what stands here has more than `limit` bytes.
+    /// Reports that the value is longer than `limit` bytes.
     pub(crate) fn too_long(&self, run: &mut Run<'_>, limit: usize) {
         run.tell(|| FieldError::too_long(self.path(), limit));
     }
 
-    /// Reports that the list here has more than `limit` items.
+    /// Reports that the list has more than `limit` items.
     pub(crate) fn too_many(&self, run: &mut Run<'_>, limit: usize) {
         run.tell(|| FieldError::too_many(self.path(), self.list().len(), limit));
     }
 }
 
-/// Returns true for null and for an empty text, list or object.
+/// Returns true for null, and for an empty string, list or object.
 pub(crate) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -1,6 +1,6 @@
-//! Bytes in base64, as objects hold them.
+//! Base64 in objects.
 //!
-//! The schema has refused what is damaged; here the end may be without its padding, as it is in blocks of PEM.
+//! The schema refuses invalid base64 in fields. Here the padding may be absent, as in PEM blocks.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
@@ -14,12 +14,12 @@ const FORGIVING: GeneralPurpose = GeneralPurpose::new(
         .with_decode_padding_mode(DecodePaddingMode::RequireNone),
 );
 
-/// The bytes that a text stands for; `None` if it is damaged.
+/// Decodes a text; `None` if it is invalid.
 pub(crate) fn decoded(text: &str) -> Option<Vec<u8>> {
     FORGIVING.decode(digits(text)).ok()
 }
 
-/// The number of bytes that a text decodes to.
+/// The length of the decoded bytes.
 pub(crate) fn decoded_length(text: &str) -> usize {
     digits(text).len() * 3 / 4
 }

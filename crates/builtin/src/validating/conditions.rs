@@ -1,6 +1,6 @@
-//! Validation of conditions in a status (`metav1.Condition`), alone and together.
+//! Validation of conditions in a status (`metav1.Condition`).
 //!
-//! Kinds with conditions of another form validate them themselves.
+//! Kinds whose conditions have another form have their own rules.
 
 use std::collections::HashSet;
 
@@ -11,12 +11,12 @@ use crate::validating::at::At;
 use crate::validating::formats::QUALIFIED_NAME;
 use crate::validating::type_rules::{Rule, Run};
 
-/// The rule that a list holds conditions, one of each type.
+/// Validates a list of conditions, in which types are unique.
 pub(crate) const CONDITIONS: Rule = Rule::Check("conditions, one of each type", conditions);
 
-/// The longest a reason may be, in bytes.
+/// The longest reason, in bytes.
 const REASON_MAX: usize = 1024;
-/// The longest a message may be, in bytes.
+/// The longest message, in bytes.
 const MESSAGE_MAX: usize = 32 * 1024;
 const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
 

@@ -1,6 +1,6 @@
-//! The table of all rules, for `docs/reference/validation.md`: made from the rules themselves, so that it can't be wrong.
+//! Generates the table of all rules, `docs/reference/validation.md`, from the rules themselves.
 //!
-//! Types that several kinds share are described once and referred to by their title.
+//! Types that several kinds share are described once. Other places refer to their title.
 
 use std::fmt::Write as _;
 
@@ -31,7 +31,7 @@ pub fn document() -> String {
         }
     }
     line(&mut text, "\n## Shared types\n");
-    // Describing one may bring others in.
+    // Describing a type may add others.
     let mut next = 0;
     while let Some(type_rules) = shared.get(next).copied() {
         line(&mut text, &format!("### {}\n", type_rules.title));
@@ -56,7 +56,7 @@ fn describe_kind(text: &mut String, kind: &Kind, shared: &mut Vec<&'static TypeR
         if !title.is_empty() {
             line(text, &format!("{title}\n"));
         }
-        // A kind whose rules are all those of a shared type says so.
+        // A kind may have exactly the rules of a shared type. Then only the title is listed.
         if type_rules.title.is_empty() {
             describe(text, "", type_rules, shared);
         } else {
@@ -101,7 +101,7 @@ fn inside(text: &mut String, path: &str, inner: &'static TypeRules, shared: &mut
 }
 
 fn refer(text: &mut String, path: &str, type_rules: &'static TypeRules, shared: &mut Vec<&'static TypeRules>) {
-    // As mdBook and GitHub make the ids of headings.
+    // The ids of headings, as mdBook and GitHub create them.
     let kept = type_rules.title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
     let anchor = kept.collect::<String>().to_lowercase().replace(' ', "-");
     entry(text, path, &format!("[{}](#{anchor})", type_rules.title));

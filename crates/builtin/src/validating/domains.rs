@@ -1,6 +1,6 @@
-//! Names of domains, and texts that begin with one: hosts, controllers, signers, and where webhooks are called.
+//! Domain names, and strings that start with one: hosts, controllers, signers, and addresses of webhooks.
 //!
-//! Each function complains at the place that it is given. Texts are upstream's.
+//! Each function reports its errors at the given place. Messages are upstream's.
 
 use keelson_meta::go_format;
 use keelson_meta::names::{length_faults, regex_fault};
@@ -9,12 +9,12 @@ use crate::validating::at::At;
 use crate::validating::formats::{DNS_LABEL, DNS_SUBDOMAIN, Format, port_fault};
 use crate::validating::type_rules::Run;
 
-/// The longest a DNS subdomain may be, in bytes.
+/// The longest DNS subdomain, in bytes.
 const SUBDOMAIN_MAX: usize = 253;
-/// The longest a DNS label may be, in bytes.
+/// The longest DNS label, in bytes.
 const LABEL_MAX: usize = 63;
 
-/// A DNS subdomain below a `*`.
+/// A DNS subdomain after `*.`.
 pub(crate) const WILDCARD: Format = Format::new("DNS subdomain below a wildcard", wildcard_faults);
 
 fn wildcard_faults(text: &str) -> Vec<String> {
@@ -22,7 +22,7 @@ fn wildcard_faults(text: &str) -> Vec<String> {
                         consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character";
     const REGEX: &str = r"\*\.[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*";
     let mut faults = length_faults(text, SUBDOMAIN_MAX);
-    // A text that is too long is reported as a whole.
+    // A string that is too long is reported as a whole.
     let fits = |rest: &str| DNS_SUBDOMAIN.faults(rest).is_empty() || rest.len() > SUBDOMAIN_MAX;
     if !text.strip_prefix("*.").is_some_and(fits) {
         faults.push(regex_fault(TEXT, REGEX, &["*.example.com"]));
@@ -30,7 +30,7 @@ fn wildcard_faults(text: &str) -> Vec<String> {
     faults
 }
 
-/// A name of three segments or more, such as webhooks have.
+/// A name with at least three segments, such as that of a webhook.
 pub(crate) fn full_name(at: &At<'_, '_>, run: &mut Run<'_>) {
     let text = at.text();
     if text.is_empty() {
@@ -44,7 +44,7 @@ pub(crate) fn full_name(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// The name of a host with its domain.
+/// A fully qualified host name.
 pub(crate) fn host(at: &At<'_, '_>, run: &mut Run<'_>) {
     if at.text().is_empty() {
         return at.required(run, "");
@@ -65,7 +65,7 @@ pub(crate) fn host(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// A domain and a path below it.
+/// A domain and a path, separated by a slash.
 pub(crate) fn domain_and_path(at: &At<'_, '_>, run: &mut Run<'_>) {
     let text = at.text();
     if text.is_empty() {
@@ -85,7 +85,7 @@ pub(crate) fn domain_and_path(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// The name of a signer of certificates: a domain, and a name within it.
+/// The name of a signer: a domain, a slash, and a name.
 pub(crate) fn signer_name(at: &At<'_, '_>, run: &mut Run<'_>) {
     const NAME_MAX: usize = SUBDOMAIN_MAX + 1 + (SUBDOMAIN_MAX + 1 + LABEL_MAX);
     let text = at.text();
@@ -112,7 +112,7 @@ pub(crate) fn signer_name(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Upstream stops at the first label that is wrong.
+/// Like upstream, stops at the first invalid label.
 fn labels_of_signer(at: &At<'_, '_>, segment: &str, format: &Format, run: &mut Run<'_>) {
     let faulty = segment.split('.').map(|label| (label, format.faults(label))).find(|(_, faults)| !faults.is_empty());
     if let Some((label, faults)) = faulty {
@@ -122,7 +122,7 @@ fn labels_of_signer(at: &At<'_, '_>, segment: &str, format: &Format, run: &mut R
     }
 }
 
-/// The address of a webhook: a URL or a service, not both.
+/// The address of a webhook: either a URL or a service.
 pub(crate) fn client_config(at: &At<'_, '_>, run: &mut Run<'_>) {
     let (url, service) = (at.field("url"), at.field("service"));
     match (url.is_set(), service.is_set()) {
@@ -161,7 +161,7 @@ fn webhook_url(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Go's reason why it cannot parse a URL, if it cannot.
+/// Go's error for a URL that cannot be parsed; `None` if it can.
 fn unreadable(text: &str, scheme: &str, host: &str) -> Option<String> {
     if text.bytes().any(|byte| byte.is_ascii_control()) {
         return Some("net/url: invalid control character in URL".to_owned());
@@ -187,7 +187,7 @@ pub(crate) fn service_port(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// The service through which a server is called: its names, its port and the path.
+/// The reference to a service that this server calls: namespace, name, port and path.
 pub(crate) fn webhook_service(at: &At<'_, '_>, run: &mut Run<'_>) {
     for field in ["name", "namespace"].map(|field| at.field(field)) {
         if field.is_empty() {
@@ -206,7 +206,7 @@ pub(crate) fn webhook_service(at: &At<'_, '_>, run: &mut Run<'_>) {
     if !text.starts_with('/') {
         path.invalid(run, text, "must start with a '/'");
     }
-    // Upstream drops the first character, whatever it is.
+    // Like upstream, skips the first character, whatever it is.
     let rest = text.char_indices().nth(1).map_or("", |(second, _)| &text[second..]);
     for (index, step) in rest.strip_suffix('/').unwrap_or(rest).split('/').enumerate() {
         if step.is_empty() {

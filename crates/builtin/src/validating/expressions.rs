@@ -1,7 +1,8 @@
 //! Validation of CEL expressions in built-in kinds: match conditions, policies, device selectors.
 //!
-//! An invalid expression is refused when it is written, in upstream's words. The variables of a policy are collected while its
-//! fields are walked, since each one is declared for those behind it. Unchanged expressions are not validated again.
+//! Invalid expressions are refused when they are written, with upstream's messages. The variables of a policy are
+//! collected while its fields are validated, since later variables may use earlier ones. Unchanged expressions are not
+//! validated again.
 
 use std::sync::{Arc, LazyLock};
 
@@ -17,15 +18,15 @@ const MAX_SELECTOR_COST: u64 = 1_000_000;
 
 /// The declarations for the expressions of a policy.
 pub(crate) struct Policy {
-    /// False for a policy that did not change.
+    /// False if the policy is unchanged.
     pub(crate) is_judged: bool,
     /// True if the policy has parameters.
     pub(crate) params: bool,
-    /// True if expressions may create patches.
+    /// True if the expressions may create patches.
     pub(crate) patches: bool,
-    /// The variables that are known so far; none where there are none at all.
+    /// The types of the variables so far; `None` if the policy has no variable `variables`.
     pub(crate) variables: Option<Vec<(String, Type)>>,
-    /// The compiled declarations, once they were needed.
+    /// The declarations of the variables, compiled at the first use.
     pub(crate) declared: Option<Arc<Decl>>,
 }
 
@@ -38,7 +39,7 @@ impl Policy {
     }
 }
 
-/// Validates the expression of a policy, which must return one of these types.
+/// Validates an expression of a policy. Its result must have one of these types.
 pub(crate) fn of_policy(at: &At<'_, '_>, authorizer: bool, wanted: &[Type], run: &mut Run<'_>) {
     if let Some(policy) = run.policy.as_mut().filter(|policy| policy.is_judged) {
         let environment = policy.environment(authorizer);
@@ -70,7 +71,7 @@ pub(crate) fn of_condition(at: &At<'_, '_>, run: &mut Run<'_>) {
     tell(at, compiled, run);
 }
 
-/// Validates a selector of devices.
+/// Validates a device selector.
 pub(crate) fn of_devices(at: &At<'_, '_>, run: &mut Run<'_>) {
     static DEVICE: LazyLock<Environment> = LazyLock::new(environments::device);
     if run.before.is_some() && at.is_unchanged() {
@@ -92,7 +93,7 @@ pub(crate) fn of_devices(at: &At<'_, '_>, run: &mut Run<'_>) {
 fn tell(at: &At<'_, '_>, compiled: Result<Program, CompileError>, run: &mut Run<'_>) {
     match compiled {
         Ok(_) => {}
-        // It is well-formed, but a constant in it can't be had: upstream holds that to be no fault of the writer.
+        // The expression is valid, but a constant in it cannot be computed. Like upstream, that is an internal error.
         Err(error @ CompileError::Instantiation(_)) => at.internal(run, error.to_string()),
         Err(error) => at.invalid(run, at.text(), error.to_string()),
     }

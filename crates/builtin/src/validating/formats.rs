@@ -1,7 +1,7 @@
-//! Forms of texts, each with its name and its errors.
+//! Formats of strings, each with its name and its errors.
 //!
-//! `meta` validates names and labels; the forms here belong to fields of single kinds. Texts are upstream's. The regular
-//! expressions appear only in messages: the checks are plain code, since they run for every object.
+//! `meta` validates names and labels. The formats here belong to fields of single kinds. Messages are upstream's.
+//! Regular expressions appear only in messages. The checks are plain code, since they run for every object.
 
 use std::net::IpAddr;
 
@@ -10,9 +10,9 @@ use keelson_meta::names::{self, length_faults, regex_fault};
 use crate::validating::at::At;
 use crate::validating::type_rules::{Run, range_text};
 
-/// A form of texts.
+/// A format of strings.
 pub(crate) struct Format {
-    /// The name of the form.
+    /// The name of the format.
     pub(crate) name: &'static str,
     judge: fn(&str) -> Vec<String>,
 }
@@ -22,7 +22,7 @@ impl Format {
         Self { name, judge }
     }
 
-    /// The complaints about a text; none if it has the form.
+    /// The errors of a string; empty if it has the format.
     pub(crate) fn faults(&self, text: &str) -> Vec<String> {
         (self.judge)(text)
     }
@@ -34,7 +34,7 @@ pub(crate) const DNS_LABEL: Format = Format::new("DNS label", names::dns_label_f
 pub(crate) const DNS_1035_LABEL: Format = Format::new("DNS label (RFC 1035)", names::dns_1035_label_faults);
 /// A DNS subdomain (RFC 1123).
 pub(crate) const DNS_SUBDOMAIN: Format = Format::new("DNS subdomain", names::dns_subdomain_faults);
-/// A DNS subdomain in which underscores stand for letters.
+/// A DNS subdomain that may contain underscores.
 pub(crate) const DNS_SUBDOMAIN_UNDERSCORE: Format =
     Format::new("DNS subdomain, underscores allowed", subdomain_with_underscore_faults);
 /// A label key.
@@ -43,9 +43,9 @@ pub(crate) const QUALIFIED_NAME: Format = Format::new("qualified name", names::l
 pub(crate) const LABEL_VALUE: Format = Format::new("label value", names::label_value_faults);
 /// One segment of a URL path.
 pub(crate) const PATH_SEGMENT: Format = Format::new("path segment", |text| names::path_segment_faults(text, false));
-/// The name of a port, after IANA.
+/// The name of a port (IANA).
 pub(crate) const PORT_NAME: Format = Format::new("port name", port_name_faults);
-/// The name of an environment variable, which may be anything printable but `=`.
+/// The name of an environment variable: any printable characters except `=`.
 pub(crate) const ENV_NAME: Format = Format::new("environment variable", env_name_faults);
 /// A key of a config map or secret.
 pub(crate) const DATA_KEY: Format = Format::new("data key", data_key_faults);
@@ -56,19 +56,19 @@ pub(crate) const IP: Format = Format::new("IP address", ip_faults);
 /// A range of IP addresses.
 pub(crate) const CIDR: Format = Format::new("CIDR", cidr_faults);
 
-/// The complaint about a number that is no port.
+/// The error for a number that is not a valid port.
 pub(crate) fn port_fault(port: i64) -> Option<String> {
     (!(1..=65535).contains(&port)).then(|| range_text(1, 65535))
 }
 
-/// A port by its number.
+/// A port number.
 pub(crate) fn port_number(at: &At<'_, '_>, run: &mut Run<'_>) {
     if let Some(fault) = port_fault(at.int()) {
         at.invalid(run, at.int(), fault);
     }
 }
 
-/// Reads an IP address as leniently as upstream: parts of IPv4 addresses may have leading zeros.
+/// Parses an IP address as leniently as upstream: parts of IPv4 addresses may have leading zeros.
 pub(crate) fn parse_ip(text: &str) -> Option<IpAddr> {
     if let Ok(address) = text.parse() {
         return Some(address);
@@ -77,7 +77,7 @@ pub(crate) fn parse_ip(text: &str) -> Option<IpAddr> {
     <[u8; 4]>::try_from(parts).ok().map(IpAddr::from)
 }
 
-/// Reads a range of IP addresses: the address and the length of its prefix.
+/// Parses a range of IP addresses into the address and the prefix length.
 pub(crate) fn parse_cidr(text: &str) -> Option<(IpAddr, u8)> {
     let (address, bits) = text.split_once('/')?;
     let address = parse_ip(address)?;
@@ -126,7 +126,7 @@ fn is_mapped(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.to_ipv4_mapped().is_some())
 }
 
-/// Returns true if an address has no bits behind the first ones.
+/// Returns true if all bits of an address after the prefix are zero.
 fn is_base(address: IpAddr, bits: u8) -> bool {
     let (value, width) = match address {
         IpAddr::V4(address) => (u128::from(u32::from(address)), 32),
@@ -136,7 +136,7 @@ fn is_base(address: IpAddr, bits: u8) -> bool {
     behind == 0 || value.trailing_zeros() >= behind || value == 0
 }
 
-/// Reports errors of a form that older servers checked less strictly. An unchanged value may stay.
+/// Reports errors of a format that older servers checked less strictly. An unchanged value is accepted.
 pub(crate) fn strictly(format: &Format, at: &At<'_, '_>, run: &mut Run<'_>) {
     if at.old.is_null() || !at.is_unchanged() {
         at.complain(run, format.faults(at.text()));

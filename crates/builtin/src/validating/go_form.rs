@@ -1,24 +1,24 @@
-//! Values as Go prints structures without JSON names: each field, set or not, under its name in Go.
+//! The form in which Go prints structures without JSON names: all fields, even if unset, with their Go names.
 //!
-//! Upstream validates such structures, and some of its messages print them. A form is a table of the fields of a type, in the order
-//! of its declaration.
+//! Some of upstream's messages contain such structures. A form is a table of a type's fields, in the order of
+//! declaration.
 
 use keelson_meta::json::{Map, Value, json};
 
-/// The fields of a type: the name in Go, the name in the API, and what is shown of its value.
+/// The fields of a type: the name in Go, the name in the API, and the form of the value.
 pub(crate) struct Form(pub(crate) &'static [(&'static str, &'static str, Shown)]);
 
 /// The printed form of a field.
 pub(crate) enum Shown {
-    /// The value; an empty text where there is none.
+    /// The string; empty if absent.
     Text,
-    /// The value; `false` where there is none.
+    /// The boolean; `false` if absent.
     Flag,
-    /// The value; zero where there is none.
+    /// The number; 0 if absent.
     Number,
-    /// The value as it is; null where there is none.
+    /// The value unchanged; null if absent.
     Plain,
-    /// An object, and if there is none one in which nothing is set.
+    /// An object in this form. If it is absent, all its fields are unset.
     Always(&'static Form),
     /// An object, or null.
     Maybe(&'static Form),
@@ -31,7 +31,7 @@ pub(crate) enum Shown {
 }
 
 impl Form {
-    /// The names of the fields, in Go and in the API.
+    /// The names of the fields: in Go, and in the API.
     pub(crate) fn fields(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         self.0.iter().map(|(go, name, _)| (*go, *name))
     }
@@ -66,7 +66,7 @@ impl Shown {
             }
             Self::List(form) => form.list(value),
             Self::Map(form) => value.as_object().map_or(Value::Null, |tree| {
-                // Go shows maps in the order of their keys.
+                // Go prints maps sorted by key.
                 let mut keys: Vec<&str> = tree.keys().collect();
                 keys.sort();
                 Value::Object(keys.into_iter().map(|key| (key, form.of(&tree[key]))).collect())

@@ -1,6 +1,6 @@
-//! Blocks of PEM (RFC 7468), as far as it takes to say what they are.
+//! Parses PEM blocks (RFC 7468), as far as validation needs.
 //!
-//! Certificates and keys are stored as they are sent; whether they fit each other is for those who use them.
+//! Certificates and keys are stored as they are sent. The server does not check that they match.
 
 use crate::validating::base64;
 
@@ -16,7 +16,7 @@ pub(crate) struct Block {
     pub(crate) is_sequence: bool,
 }
 
-/// Returns the next block and the text behind it. Damaged blocks are skipped.
+/// Returns the next block and the remaining bytes. Invalid blocks are skipped.
 pub(crate) fn next(bytes: &[u8]) -> (Option<Block>, &[u8]) {
     const BEGIN: &[u8] = b"-----BEGIN ";
     const DASHES: &[u8] = b"-----";
@@ -35,7 +35,7 @@ pub(crate) fn next(bytes: &[u8]) -> (Option<Block>, &[u8]) {
         let has_headers = text.lines().any(|line| line.contains(':'));
         let lines = text.lines().filter(|line| !line.contains(':')).map(str::trim);
         let coded: String = lines.collect();
-        // A block that can't be decoded is none.
+        // A block that cannot be decoded is skipped.
         let Some(decoded) = base64::decoded(&coded) else { continue };
         let is_sequence = is_sequence(&decoded);
         return (Some(Block { label, has_headers, content: decoded, is_sequence }), after);
@@ -43,7 +43,7 @@ pub(crate) fn next(bytes: &[u8]) -> (Option<Block>, &[u8]) {
     (None, &[])
 }
 
-/// Returns true if bytes are one DER sequence, by its tag and its length.
+/// Returns true if the bytes are one DER sequence, according to its tag and length.
 fn is_sequence(bytes: &[u8]) -> bool {
     const SEQUENCE: u8 = 0x30;
     const LONG: u8 = 0x80;

@@ -1,6 +1,6 @@
-//! Labels and the selectors over them that objects hold (`metav1.LabelSelector`), and whether one matches labels.
+//! Labels and label selectors in objects (`metav1.LabelSelector`): validation and matching.
 //!
-//! They are in workloads, policies and budgets alike, with the same texts and few differences, which callers state.
+//! Workloads, policies and budgets share these rules and messages. The callers implement the few differences.
 
 use keelson_meta::json::Value;
 
@@ -8,12 +8,12 @@ use crate::validating::at::At;
 use crate::validating::formats::{LABEL_VALUE, QUALIFIED_NAME};
 use crate::validating::type_rules::{Rule, Run};
 
-/// The rule that a field is a label selector.
+/// Validates a label selector.
 pub(crate) const SELECTOR: Rule = Rule::Check("label selector", label_selector);
-/// The rule that a map holds labels.
+/// Validates a map of labels.
 pub(crate) const LABELS: Rule = Rule::Check("labels", labels);
 
-/// The complaints about labels.
+/// Reports the errors of labels.
 pub(crate) fn labels(at: &At<'_, '_>, run: &mut Run<'_>) {
     for (key, value) in at.tree().into_iter().flatten() {
         for fault in QUALIFIED_NAME.faults(key) {
@@ -26,7 +26,7 @@ pub(crate) fn labels(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// The complaints about a label selector. Values that no label can have are let through where they were there before.
+/// Reports the errors of a label selector. Unchanged values are accepted, even if no label can have them.
 pub(crate) fn label_selector(at: &At<'_, '_>, run: &mut Run<'_>) {
     if !at.is_set() {
         return;
@@ -58,7 +58,7 @@ fn requirement(at: &At<'_, '_>, run: &mut Run<'_>, lenient: bool) {
     }
 }
 
-/// Returns true if labels can be matched with the selector. An absent selector matches none.
+/// Returns true if the selector is valid, so that labels can be matched. An absent selector matches nothing.
 pub(crate) fn is_sound(at: &At<'_, '_>) -> bool {
     let is_key = |key: &str| QUALIFIED_NAME.faults(key).is_empty();
     let is_value = |value: &Value| LABEL_VALUE.faults(value.as_str().unwrap_or_default()).is_empty();
@@ -75,7 +75,7 @@ pub(crate) fn is_sound(at: &At<'_, '_>) -> bool {
         && at.field("matchExpressions").items().all(expression)
 }
 
-/// Returns true if a selector is empty, and so matches everything.
+/// Returns true if the selector is empty, so that it matches everything.
 pub(crate) fn is_everything(selector: &Value) -> bool {
     let empty = |field: &str| selector.get(field).is_none_or(crate::validating::at::is_empty);
     empty("matchLabels") && empty("matchExpressions")

@@ -1,6 +1,6 @@
-//! The rules by example: a valid object, one change to it, and the resulting errors, in upstream's words.
+//! Tests the rules by example: a valid object, one change, and the resulting errors with upstream's messages.
 //!
-//! Objects are in the stored version, with their defaults.
+//! Objects are in the stored version, with defaults.
 
 mod warnings;
 
@@ -20,7 +20,7 @@ pub(crate) fn object(value: &Value) -> Object {
     Object::from_value(value.clone()).unwrap()
 }
 
-/// Puts values at JSON pointers; null takes away what is there.
+/// Sets values at JSON pointers; null removes the value.
 pub(crate) fn change(object: &Value, changes: &[(&str, Value)]) -> Value {
     let mut changed = object.clone();
     for (pointer, value) in changes {
@@ -45,7 +45,7 @@ pub(crate) fn texts(faults: Vec<keelson_meta::field_error::FieldError>) -> Vec<S
     faults.into_iter().map(|fault| fault.to_string()).collect()
 }
 
-/// Checks what is wrong with an object once it is changed; that nothing was before.
+/// Checks the errors of an object after the changes. Also checks that it has none before.
 pub(crate) fn check_new(valid: &Value, changes: &[(&str, Value)], expected: &[&str]) {
     let before = object(valid);
     assert_eq!(texts(rules_of(&before).create(&before)), [""; 0], "the object is valid");
@@ -53,19 +53,19 @@ pub(crate) fn check_new(valid: &Value, changes: &[(&str, Value)], expected: &[&s
     assert_eq!(texts(rules_of(&changed).create(&changed)), expected, "{changes:?}");
 }
 
-/// Checks what is wrong with an update that makes these changes.
+/// Checks the errors of an update with these changes.
 pub(crate) fn check_update(valid: &Value, changes: &[(&str, Value)], expected: &[&str]) {
     check_below(None, valid, changes, expected);
 }
 
-/// Checks what is wrong with an update of a subresource that makes these changes.
+/// Checks the errors of an update of a subresource with these changes.
 pub(crate) fn check_below(subresource: Option<&str>, valid: &Value, changes: &[(&str, Value)], expected: &[&str]) {
     let (old, new) = (object(valid), object(&change(valid, changes)));
     assert_eq!(texts(rules_of(&old).update(subresource, &old, &old)), [""; 0], "an update that changes nothing");
     assert_eq!(texts(rules_of(&old).update(subresource, &old, &new)), expected, "{changes:?}");
 }
 
-/// The spec of a pod or of a template.
+/// The spec of a pod or a template.
 pub(crate) fn pod_spec(restart_policy: &str) -> Value {
     json!({
         "containers": [{
@@ -84,7 +84,7 @@ pub(crate) fn pod_spec(restart_policy: &str) -> Value {
     })
 }
 
-/// A template with the label that `selector` selects.
+/// A template with the label that `selector` matches.
 pub(crate) fn template(restart_policy: &str) -> Value {
     json!({"metadata": {"labels": {"app": "web"}}, "spec": pod_spec(restart_policy)})
 }

@@ -1,7 +1,7 @@
-//! Rules as data: the permitted values of each field of an object, in the order of the errors.
+//! Validation rules as data: the permitted values of each field, in the order of the errors.
 //!
-//! A rule is data about one field, a named function about several fields, or a rule of updates, which reads the old value. Rules
-//! are constants and nest as objects do.
+//! A rule is data about one field, a named function over several fields, or a rule for updates, which reads the old
+//! value. Rules are constants, and are nested like the objects.
 
 use keelson_meta::Object;
 use keelson_meta::field_error::{FAULTS_BYTES_MAX, FAULTS_MAX, FieldError};
@@ -11,17 +11,17 @@ use crate::validating::at::At;
 use crate::validating::expressions::Policy;
 use crate::validating::formats::Format;
 
-/// One check of an object, or of a change.
+/// The validation of one object or update.
 pub(crate) struct Run<'v> {
     /// The errors so far.
     pub(crate) faults: Vec<FieldError>,
-    /// About how many bytes that is.
+    /// The approximate size of the errors in bytes.
     told_bytes: usize,
     /// The object.
     pub(crate) object: &'v Object,
     /// The old object; `None` for a new one.
     pub(crate) before: Option<&'v Object>,
-    /// The facts about the whole pod that rules of its parts need.
+    /// Facts about the whole pod, for the rules of its parts.
     pub(crate) pod: Pod<'v>,
     /// The declarations for expressions, if the object is a policy.
     pub(crate) policy: Option<Policy>,
@@ -50,53 +50,53 @@ impl<'v> Run<'v> {
 /// A rule as a function of a place.
 pub(crate) type Check = for<'v> fn(&At<'v, '_>, &mut Run<'v>);
 
-/// The rules of one type. A type with a title is described once, under that title, and referred to elsewhere.
+/// The rules of one type. A type with a title is documented once; other places refer to the title.
 pub(crate) struct TypeRules {
     /// The title of a type that several kinds share.
     pub(crate) title: &'static str,
-    /// The field that each rule is about, and the rule. No name stands for the object itself; a name may come again.
+    /// The name of a field and its rule. An empty name means the object itself. A name may occur more than once.
     pub(crate) rules: &'static [(&'static str, Rule)],
 }
 
 /// The rule of a field.
 pub(crate) enum Rule {
-    /// It is there, and is no empty text, list or object. Otherwise this detail.
+    /// The field must be set and not empty. The text is the detail of the error.
     Required(&'static str),
-    /// It is one of these texts, or is left out. Upstream lists them in alphabetical order.
+    /// One of these strings, if set and not empty. Like upstream, the error lists them sorted.
     OneOf(&'static [&'static str]),
-    /// It is one of these texts, and an empty text is as wrong as any other.
+    /// One of these strings. An empty or absent string is an error.
     StrictlyOneOf(&'static [&'static str]),
-    /// It is one of these texts, or is left out; an empty text is as wrong as any other.
+    /// One of these strings, if set. An empty string is an error.
     OneOfIfSet(&'static [&'static str]),
-    /// Each item of the list is one of these texts.
+    /// Each item of the list is one of these strings.
     EachOneOf(&'static [&'static str]),
-    /// The number is 0 or greater, or is left out.
+    /// The number is at least 0, if set.
     NonNegative,
-    /// The number is 1 or greater, or is left out.
+    /// The number is at least 1, if set.
     Positive,
-    /// The number is within these bounds, both included, or is left out.
+    /// The number is within these bounds (inclusive), if set.
     Range(i64, i64),
-    /// The number fits, or is left out; the text otherwise.
+    /// The number is within these bounds (inclusive), if set. The text is the message.
     Within(i64, i64, &'static str),
-    /// The text has this form, or is left out or empty.
+    /// The string has this format, if it is set and not empty.
     Format(&'static Format),
-    /// Each item of the list has this form.
+    /// Each item of the list has this format.
     EachFormat(&'static Format),
-    /// The text is at most this many bytes long.
+    /// The string has at most this many bytes.
     MaxBytes(usize),
     /// The list has at most this many items.
     MaxItems(usize),
-    /// It is not there. Otherwise this detail.
+    /// The field must be absent. The text is the detail of the error.
     Forbidden(&'static str),
-    /// An update leaves it as it was.
+    /// An update must not change the field.
     Immutable,
-    /// An update may set or clear it, and changes it in no other way.
+    /// An update may set or clear the field, but not change its value.
     NotModified,
-    /// The object in the field, if it is there.
+    /// Validates the object in the field, if it is present.
     In(&'static TypeRules),
-    /// The object in the field, whether it is there or not.
+    /// Validates the object in the field, even if it is absent.
     Always(&'static TypeRules),
-    /// Each item of the list.
+    /// Validates each item of the list.
     Each(&'static TypeRules),
     /// A function over several fields, described in a few words.
     Check(&'static str, Check),
@@ -106,26 +106,26 @@ pub(crate) enum Rule {
     Around(&'static str, Check, &'static TypeRules),
 }
 
-/// The text for what an update may not touch.
+/// The message for a field that an update must not change.
 pub(crate) const IMMUTABLE: &str = "field is immutable";
-/// The text for a number that has to be 0 or greater.
+/// The message for a number that must be at least 0.
 pub(crate) const NEGATIVE: &str = "must be greater than or equal to 0";
 
 impl TypeRules {
-    /// The rules of a type that one kind has.
+    /// The rules of a type that one kind uses.
     pub(crate) const fn of(rules: &'static [(&'static str, Rule)]) -> Self {
         Self { title: "", rules }
     }
 
-    /// The rules of a type that several kinds have.
+    /// The rules of a type that several kinds share.
     pub(crate) const fn shared(title: &'static str, rules: &'static [(&'static str, Rule)]) -> Self {
         Self { title, rules }
     }
 
-    /// Checks the object at a place.
+    /// Validates the object at a place.
     pub(crate) fn check<'v>(&self, at: &At<'v, '_>, run: &mut Run<'v>) {
-        // Rules about one field mostly follow each other, so that it has to be found once. The compiler keeps equal names in
-        // one place; where it does not, a field is found again.
+        // Rules about one field usually follow each other, so the field is looked up once for all of them. The compiler
+        // usually stores equal names once. If it does not, the field is looked up again.
         for about in self.rules.chunk_by(|(one, _), (other, _)| std::ptr::eq(*one, *other)) {
             let (name, _) = about[0];
             let field = if name.is_empty() { *at } else { at.field(name) };
@@ -179,7 +179,7 @@ impl Rule {
     }
 }
 
-/// The text for a number that is out of bounds.
+/// The message for a number outside of its bounds.
 pub(crate) fn range_text(least: i64, most: i64) -> String {
     format!("must be between {least} and {most}, inclusive")
 }
@@ -196,11 +196,12 @@ fn within(at: &At<'_, '_>, run: &mut Run<'_>, least: i64, most: i64, detail: &st
     }
 }
 
-/// The rules of one kind, in the version that it is stored in.
+/// The rules of one kind, for its stored version.
 pub(crate) struct Kind {
-    /// The kind; its group is that of the list it stands in.
+    /// The name of the kind. The group is that of the list.
     pub(crate) name: &'static str,
-    /// The rules that run before all others, also those of metadata. Their errors are reported alone.
+    /// The rules that run before all others, including those for metadata. If they report errors, only these are
+    /// returned.
     pub(crate) alone: &'static TypeRules,
     /// The rules of every object.
     pub(crate) object: &'static TypeRules,
@@ -208,14 +209,15 @@ pub(crate) struct Kind {
     pub(crate) first: &'static TypeRules,
     /// The rules of an update that run after those of the object.
     pub(crate) then: &'static TypeRules,
-    /// The rules of an update of a subresource, in place of all others. Scales are validated as whole objects.
+    /// The rules for updates of a subresource, which replace all others. `/scale` is validated as an update of the
+    /// whole object.
     pub(crate) below: &'static [(&'static str, &'static TypeRules)],
 }
 
-/// No rules but those for metadata.
+/// No rules besides those for metadata.
 const NONE: &TypeRules = &TypeRules::of(&[]);
 
-/// A kind without rules of its own: the start for those that have some.
+/// A kind without its own rules. The other methods add rules.
 pub(crate) const fn kind(name: &'static str) -> Kind {
     Kind { name, alone: NONE, object: NONE, first: NONE, then: NONE, below: &[] }
 }
@@ -251,7 +253,7 @@ impl Kind {
         self
     }
 
-    /// The rules that an update is checked against, in this order.
+    /// The rules for an update, in this order.
     pub(crate) fn update(&self, subresource: Option<&str>) -> Vec<&'static TypeRules> {
         match subresource {
             None | Some("scale") => vec![self.first, self.object, self.then],

@@ -1,6 +1,6 @@
-//! The declarations of all groups: their order, their names, where they are stored.
+//! Tests the declarations of all groups: order, names and storage keys.
 //!
-//! Rules that hold for each of them, whichever group they are in.
+//! These rules apply to all groups.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ fn prefixes_are_where_kubernetes_puts_them() {
             ("networking.k8s.io", "ingresses") => "ingress",
             ("apiextensions.k8s.io", plural) => &format!("apiextensions.k8s.io/{plural}"),
             ("apiregistration.k8s.io", plural) => &format!("apiregistration.k8s.io/{plural}"),
-            // Whatever the group: deployments lie beside pods.
+            // Regardless of the group: deployments are stored beside pods.
             (_, plural) => plural,
         };
         assert_eq!(collection.key_prefix(), format!("/registry/{place}/"));

@@ -1,6 +1,6 @@
-//! Tables of the built-in kinds, kind by kind, at one point in time.
+//! Tests the tables of the built-in kinds, kind by kind, at one point in time.
 //!
-//! The clock stands, so that ages are the same in every run.
+//! The clock is fixed, so that ages are the same in every run.
 
 mod apps;
 mod autoscaling;
@@ -22,16 +22,16 @@ use keelson_meta::json::{Value, json};
 use keelson_tables::column::Column;
 use keelson_tables::printer::Printer;
 
-/// When the tables are looked at.
+/// The time of the tests.
 const NOW: &str = "2026-03-10T12:00:00Z";
-/// Three days and four hours before that.
+/// Three days and four hours earlier.
 const CREATED: &str = "2026-03-07T08:00:00Z";
 
 fn now() -> SystemTime {
     parse_rfc3339(NOW).unwrap()
 }
 
-/// An object of these fields, with the metadata that the tests do not care about.
+/// An object with these fields, and metadata that the tests do not check.
 fn object(fields: Value) -> Object {
     let mut object = Object::from_value(fields).unwrap();
     if object.name().is_empty() {
@@ -52,20 +52,20 @@ fn row(group: &str, kind: &str, object: &Object) -> Vec<Value> {
     printer(group, kind).cells(&Outline::read(&serde_json::to_string(object).unwrap()), now())
 }
 
-/// The row of an object with these fields is `expected`.
+/// Checks the row of an object with these fields.
 #[track_caller]
 fn check(group: &str, kind: &str, fields: Value, expected: Value) {
     assert_eq!(Value::from(row(group, kind, &object(fields))), expected, "{kind}");
 }
 
-/// Checks the cell of the column with this name.
+/// The cell of the column with this name.
 #[track_caller]
 fn cell(group: &str, kind: &str, column: &str, fields: Value) -> Value {
     let place = columns(group, kind).iter().position(|c| c.name == column).unwrap();
     row(group, kind, &object(fields)).swap_remove(place)
 }
 
-/// Every kind that has a table of its own.
+/// All kinds with their own columns.
 const KINDS: [(&str, &[&str]); 20] = [
     (
         "",
@@ -143,7 +143,7 @@ fn every_printer_has_a_cell_for_each_column_whatever_it_is_given() {
         "status": {"conditions": [1, {"type": 2}], "containerStatuses": [null], "hard": {"a": {}}}
     });
     for (group, kind) in kinds() {
-        // The age that an IP address shows has no column; clients rely on neither.
+        // The row of an IPAddress has an age without a column.
         let extra = usize::from(kind == "IPAddress");
         for fields in [json!({}), odd.clone(), deeper.clone()] {
             let object = Object::from_value(fields).unwrap();

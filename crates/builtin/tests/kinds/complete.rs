@@ -1,5 +1,5 @@
-//! Missing defaults of old objects are noticed for every kind. Every default of a schema is one that the defaults set by
-//! themselves, and a decoded object lacks none.
+//! Tests that missing defaults of old objects are detected for every kind. The defaults of a kind include those of its
+//! schema, and a decoded object lacks none.
 
 use keelson_builtin::{Defaults, collection_specs};
 use keelson_codec::{Checked, StoredObject};
@@ -8,10 +8,10 @@ use keelson_meta::{GroupVersionKind, Object};
 use keelson_schema::layout::Type;
 use keelson_schema::{SchemaRef, Schemas, WalkOptions, WalkReport};
 
-/// The depth of the sample, since schemas may contain themselves.
+/// The depth of the sample, which must be limited since schemas may be recursive.
 const DEPTH: usize = 14;
 
-/// A value of the schema with something in every field, but for those that have a default.
+/// A value of the schema with all fields that have no default.
 fn sample(schema: SchemaRef<'_>, depth: usize) -> Value {
     let inner = |items: Option<SchemaRef<'_>>| items.map_or(json!("x"), |items| sample(items, depth + 1));
     match schema.of() {
@@ -47,13 +47,13 @@ fn every_default_that_a_schema_declares_is_noticed_where_it_lacks() {
         let defaults = Defaults::of(&of);
         defaults.into_iter().for_each(|defaults| defaults.fill(&mut object));
         let before = object.clone();
-        // A default that the schema alone sets is missing in the defaults of the kind.
+        // If the schema sets a default that the kind does not, the defaults of the kind are incomplete.
         let options = WalkOptions { defaults: true, ..WalkOptions::CHECK };
         let mut report = WalkReport::default();
         schema.walk(&mut object, &mut report, options);
         assert_eq!(report.fault(), None, "{kind}");
         assert!(object == before, "{group}/{version} {kind}: {}", Value::Object(object.0));
-        // Once taken in, it lacks nothing.
+        // After decoding, no default is missing.
         schema.walk(&mut object, &mut report, WalkOptions::STORE);
         let stored = Checked::from(StoredObject::encode(&object));
         let lacks = defaults.is_some_and(|defaults| defaults.lacks(&stored));

@@ -1,6 +1,6 @@
-//! The built-in kinds as data: what is declared, how kinds are shown, how their versions convert.
+//! Tests of the built-in kinds as a whole: declarations, tables, and versions.
 //!
-//! Rules that hold for every kind stand here; those of one concern stand beside it in the group folders.
+//! Tests that apply to every kind are here. Tests of one concern are in the group folders.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,6 +1,6 @@
-//! Resources by the names in settings, and the names that a refusal offers.
+//! Tests the names of resources in settings, and the names that an error suggests.
 //!
-//! A name is a plural with its group behind a dot.
+//! A name is a plural, a dot and the group.
 
 use keelson_builtin::catalogue;
 

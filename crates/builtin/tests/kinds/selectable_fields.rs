@@ -1,6 +1,6 @@
-//! Field selectors of the built-in kinds: known fields, refusals, values of absent fields.
+//! Tests the field selectors of the built-in kinds: known fields, errors, and values of absent fields.
 //!
-//! The texts of refusals are upstream's.
+//! Messages are upstream's.
 
 use keelson_builtin::catalogue;
 use keelson_resources::FieldRef;

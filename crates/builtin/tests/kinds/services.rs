@@ -1,6 +1,6 @@
-//! Servers that share a store and give addresses and node ports to services at the same time.
+//! Tests servers that share a store and allocate addresses and node ports of services at the same time.
 //!
-//! Ranges are small, so that they collide all the time and run out.
+//! Ranges are small, so that allocations often collide and ranges run out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use keelson_registry::{Caller, Registry, RegistryConfig, ServiceRanges, Target, 
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{RangeRequest, Store, StoreKey};
 
-/// 61 addresses can be given out of this range, since that of the network and that for broadcasts can't, and one is taken.
+/// This range has 61 usable addresses: the network and broadcast addresses cannot be allocated, and one is taken.
 const ADDRESSES: &str = "10.0.0.0/26";
 const PORTS: &str = "30000-30023";
 
@@ -71,7 +71,7 @@ async fn keys(store: &Arc<dyn Store>, prefix: &str) -> BTreeSet<String> {
     page.entries.iter().map(|entry| entry.key.as_str().strip_prefix(prefix).unwrap().to_owned()).collect()
 }
 
-/// The taken keys are those that services have, and each belongs to one service.
+/// Checks that the allocated keys are those that services have, and that each belongs to one service.
 async fn check_held(store: &Arc<dyn Store>, server: &Registry) {
     let everything = ListOptions::parse(&Query::parse(""), false).unwrap();
     let listed =
@@ -139,7 +139,7 @@ async fn one_address_that_many_ask_for_goes_to_one() {
     check_held(&store, &servers[0]).await;
 }
 
-/// Services come, change their type and go, on both servers at once; whatever fails must leave nothing behind.
+/// Services are created, changed and deleted on both servers at once. A failed request must leave nothing behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_taken_is_what_services_hold_whatever_happens() {
     const WORKERS: usize = 6;

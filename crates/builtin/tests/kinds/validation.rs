@@ -1,6 +1,6 @@
-//! Completeness of the rules: every kind that is stored has its place among them.
+//! Tests that every stored kind is in the lists of validation rules.
 //!
-//! A kind that was forgotten would be stored unjudged.
+//! A kind that is missing there would be stored without validation.
 
 use keelson_builtin::Rules;
 use keelson_meta::GroupKind;

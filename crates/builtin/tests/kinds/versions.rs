@@ -1,6 +1,6 @@
-//! Versions in which objects lie in the store, while servers that store different versions share one.
+//! Tests two servers that share a store and use different storage versions.
 //!
-//! Each reads what the other has written, and changes it only by a write.
+//! Each reads the objects of the other. Only a write changes the stored version.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -57,7 +57,7 @@ async fn what_is_stored_in_another_version_is_rewritten_when_it_changes_and_only
     let created = old.create(&target, object, &Caller::server(), &CreateOptions::default()).await.unwrap();
     assert_eq!(created.object.api_version(), "autoscaling/v1");
 
-    // A write that changes nothing is a way to bring an object up to date.
+    // A write without changes converts a stored object to the current version.
     let rewritten = patch(&new, "v1", json!({})).await;
     assert_eq!(rewritten.object.api_version(), "autoscaling/v2");
     assert!(rewritten.revision > created.revision);
@@ -71,7 +71,7 @@ async fn what_is_stored_in_another_version_is_rewritten_when_it_changes_and_only
     assert_eq!(back.object.decode(back.revision.unwrap()).get(&["spec", "maxReplicas"]), Some(&json!(4)));
 }
 
-/// An object that was not converted is never shown under the name of another version.
+/// If a conversion fails, the object is never returned under the name of another version.
 #[tokio::test]
 async fn what_was_not_converted_is_an_error_that_names_the_object() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());

@@ -1,6 +1,6 @@
 //! Tests of invalid configurations against upstream's error texts.
 //!
-//! Most have one issuer with one fault.
+//! Most of them have one issuer with one fault.
 
 use std::io::Write as _;
 
@@ -117,7 +117,7 @@ fn claims_are_mapped_one_way() {
                  when claims.email is used in claimMappings.username.expression";
     of("{username: {expression: claims.email}}", email);
     check(&mapped("{username: {expression: \"claims.email_verified ? claims.email : ''\"}}"), Ok(()));
-    // Types are checked when a token comes.
+    // The types of results are checked when a token is mapped.
     check(&mapped("{username: {expression: '1'}, groups: {expression: '1'}}"), Ok(()));
     let user = "username: {claim: sub, prefix: ''}";
     of(&format!("{{{user}, groups: {{claim: g}}}}"), &format!("groups.prefix: {prefix}"));

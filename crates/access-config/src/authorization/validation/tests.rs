@@ -1,6 +1,6 @@
 //! Tests of invalid configurations against upstream's error texts.
 //!
-//! Most have one webhook with one fault.
+//! Most of them have one webhook with one fault.
 
 use std::io::Write as _;
 use std::path::Path;

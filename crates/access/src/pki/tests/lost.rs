@@ -1,6 +1,6 @@
-//! Tests of missing keys in a used directory: refused by name, and made again only where the loss is accepted.
+//! Tests of missing keys in a used directory: the error names them, and only an accepted loss recreates them.
 //!
-//! A refusal writes nothing. A new key leaves everything that the lost one signed valid.
+//! A refused start writes nothing. With a new key, everything that the lost key signed stays valid.
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn a_key_that_a_server_has_used_is_not_made_anew() {
         (&["ca.crt", "ca.key"], "ca.crt"),
         (&["front-proxy-ca.key"], "front-proxy-ca.key"),
         (&["front-proxy-ca.crt", "front-proxy-ca.key"], "front-proxy-ca.crt"),
-        // One file of many is left.
+        // Only one file is left.
         (&["ca.crt", "ca.key", "sa.key", "sa.pub", "admin.key", "admin.crt", "apiserver.key"], "ca.crt"),
     ] {
         let home = Home::new();
@@ -71,7 +71,7 @@ fn whoever_accepts_the_loss_keeps_what_the_lost_keys_have_signed() {
     assert_ne!(accepting(&home).front_proxy.own_ca_pem, first.front_proxy.own_ca_pem);
 }
 
-/// A first start that crashes has lost nothing: keys come before everything made with them.
+/// A first start that crashes loses nothing, since keys are written before everything that is created from them.
 #[test]
 fn a_first_start_that_was_cut_off_anywhere_is_begun_again() {
     let whole = Home::new();
@@ -115,7 +115,7 @@ fn public_keys_that_are_missing_are_derived_and_a_part_of_them_is_refused() {
         change(&file);
         assert_eq!(home.ensure(&[]).unwrap().service_account.private_pem, first.service_account.private_pem);
         assert_eq!(fs::read_to_string(&file).unwrap(), first.service_account.public_pem);
-        // A running server keeps its known keys.
+        // A running server keeps the keys that it loaded.
         change(&file);
         let both = SigningKey { also_verified_by: "others".to_owned(), ..first.service_account.clone() };
         let running = Pki { service_account: both, ..first.clone() };
@@ -127,7 +127,7 @@ fn public_keys_that_are_missing_are_derived_and_a_part_of_them_is_refused() {
         [("sa.pub", &first.service_account.public_pem), ("sa.key", &first.service_account.private_pem)]
     {
         let path = home.path().join("pki").join(name);
-        // The last length ends inside the key, before its closing line.
+        // The last length ends inside the key, before its end line.
         for length in [1, content.len() / 2, content.len() - 30] {
             fs::write(&path, &content[..length]).unwrap();
             let refused = home.ensure(&[]).unwrap_err();

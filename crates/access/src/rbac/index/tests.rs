@@ -1,6 +1,6 @@
-//! Decisions of the index against a plain model, and their cost.
+//! Compares decisions of the index with a simple model, and measures their cost.
 //!
-//! The model goes through all bindings and rules of what was stored.
+//! The model checks all stored bindings and rules.
 
 use keelson_meta::json::{Value, json};
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ use crate::authorize::ResourceAttributes;
 use crate::rbac::escalation::{missing_rights, rights_beyond};
 use crate::rbac::rule::PolicyRule;
 
-/// A rule over few texts, so that rules meet each other.
+/// Rules with few different strings, so that they often overlap.
 fn rules() -> impl Strategy<Value = Vec<Value>> {
     let few = |texts: &'static [&'static str]| proptest::sample::subsequence(texts, 1..3);
     let rule = (
@@ -27,7 +27,7 @@ fn rules() -> impl Strategy<Value = Vec<Value>> {
     proptest::collection::vec(prop_oneof![3 => rule, 1 => on_paths], 0..3)
 }
 
-/// What is stored: roles by key, and bindings by key with the role and the subject of each.
+/// A stored role, or a binding with its role and subject.
 #[derive(Clone, Debug)]
 enum Change {
     Role(Kind, &'static str, Vec<Value>),
@@ -71,13 +71,13 @@ fn binding((kind, role): (&str, &str), whom: &str) -> Value {
     let subject = match whom.split_once(':').unwrap() {
         ("user", name) => json!({ "kind": "User", "name": name }),
         ("group", name) => json!({ "kind": "Group", "name": name }),
-        // Of the namespace of the binding, and of none that counts everywhere.
+        // The namespace is that of the binding. In a cluster role binding there is none.
         (_, name) => json!({ "kind": "ServiceAccount", "name": name }),
     };
     json!({ "roleRef": { "kind": kind, "name": role }, "subjects": [subject] })
 }
 
-/// The rules of a user in a namespace, or everywhere, by the plain model: every binding is looked at.
+/// The rules of a user in a namespace, or cluster-wide, by checking every binding.
 fn held_plainly<'s>(steps: &'s [Change], user: &User, place: Option<&str>) -> Vec<&'s Value> {
     let mut roles: Vec<(Kind, &str, &[Value])> = Vec::new();
     let mut bindings: Vec<(Kind, &str, (&str, &str), &str)> = Vec::new();
@@ -121,7 +121,7 @@ fn texts<'v>(rule: &'v Value, field: &str) -> Vec<&'v str> {
     rule[field].as_array().into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// Whether a list has a text, or a star.
+/// Returns true if a list contains a text or `*`.
 fn has(rule: &Value, field: &str, text: &str) -> bool {
     texts(rule, field).contains(&"*") || texts(rule, field).contains(&text)
 }
@@ -132,7 +132,7 @@ fn has_path(rule: &Value, path: &str) -> bool {
         .any(|known| *known == path || known.strip_suffix('*').is_some_and(|start| path.starts_with(start)))
 }
 
-/// Each right that rules state and of which none of the held ones has all, as a rule of its own.
+/// Each right of `wanted` that no rule of `held` allows, as a rule of its own.
 fn lacking_plainly(held: &[&Value], wanted: &[Value]) -> Vec<String> {
     let mut lacking = Vec::new();
     for rule in wanted {
@@ -184,7 +184,7 @@ fn allows_plainly(rule: &Value, asked: &ResourceAttributes<'_>) -> bool {
         && (names.is_empty() || names.contains(&asked.name.unwrap_or_default()))
 }
 
-/// All that may be asked.
+/// All tested requests.
 fn questions() -> Vec<ResourceAttributes<'static>> {
     let mut questions = Vec::new();
     for verb in ["get", "list", "delete"] {
@@ -246,7 +246,8 @@ fn rules_of(index: &Index, user: &User, namespace: Option<&str>) -> HeldRules {
     index.rules_of(user, namespace).ok().expect("no role is large")
 }
 
-/// Rules that differ from a request in the name alone, bound again and again, and a binding of many subjects that are one.
+/// Many rules that differ from the request only in the name, bound many times, and a binding with one subject many
+/// times.
 #[test]
 fn many_rules_many_bindings_and_many_subjects_cost_little() {
     let begun = std::time::Instant::now();

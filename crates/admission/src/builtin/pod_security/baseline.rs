@@ -1,6 +1,7 @@
-//! The controls of the baseline level: known ways out of a container.
+//! The controls of the baseline level: they prevent known privilege escalations.
 //!
-//! Each checks one field, as of a version. Where the restricted level checks the same field more strictly, it replaces the control.
+//! Each control checks one field, from some minor version on. A stricter control of the restricted level replaces the
+//! baseline control of the same field.
 
 use std::collections::BTreeSet;
 
@@ -14,9 +15,9 @@ use super::violation::{Setters, Violation, containers, quoted, word};
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const SECCOMP_OF_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_OF_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
-/// Since when profiles of seccomp are fields and no annotations.
+/// The minor version from which seccomp profiles are fields, not annotations.
 pub(super) const SECCOMP_FIELDS: u64 = 19;
-/// The minor version since which pods in a user namespace have milder checks.
+/// The minor version from which pods in a user namespace have fewer restrictions.
 pub(super) const OWN_USERS: u64 = 35;
 
 const CAPABILITIES: [&str; 13] = [
@@ -34,10 +35,10 @@ const CAPABILITIES: [&str; 13] = [
     "SETUID",
     "SYS_CHROOT",
 ];
-/// Types of SELinux, and since when they are allowed.
+/// SELinux types, and the minor version from which each is allowed.
 const SELINUX_TYPES: [(&str, u64); 5] =
     [("", 0), ("container_t", 0), ("container_init_t", 0), ("container_kvm_t", 0), ("container_engine_t", 31)];
-/// Settings of the kernel that are a pod's own, and since when they are allowed.
+/// Namespaced kernel parameters, and the minor version from which each is allowed.
 const SYSCTLS: [(&str, u64); 12] = [
     ("kernel.shm_rmid_forced", 0),
     ("net.ipv4.ip_local_port_range", 0),
@@ -74,7 +75,7 @@ pub(super) fn app_armor(pod: &Pod<'_>, _: Version) -> Option<Violation> {
     Violation::new(word(count, "forbidden AppArmor profile", "forbidden AppArmor profiles"), detail)
 }
 
-/// The containers with an invalid type of a profile.
+/// The pod and containers whose profile of this kind has a forbidden type.
 pub(super) fn types_set<'p>(pod: &Pod<'p>, profile: &str, is_wrong: impl Fn(&Value) -> bool) -> Setters<'p> {
     let mut setters = Setters::default();
     let of_pod = at(pod.context(), &[profile, "type"]);
@@ -139,7 +140,7 @@ pub(super) fn host_ports(pod: &Pod<'_>, _: Version) -> Option<Violation> {
         if !used.is_empty() {
             names.push(container.name());
         }
-        // In the order of texts, as upstream has it.
+        // Sorted as text, like upstream.
         ports.extend(used);
     }
     if names.is_empty() {
@@ -193,7 +194,7 @@ pub(super) fn privileged(pod: &Pod<'_>, _: Version) -> Option<Violation> {
     Violation::new("privileged", format!("{} must not set securityContext.privileged=true", containers(&names)))
 }
 
-/// The names of the containers of which something holds.
+/// The names of the containers that satisfy a condition.
 pub(super) fn named_if<'p>(pod: &Pod<'p>, holds: impl Fn(&Container<'p>) -> bool) -> Vec<&'p str> {
     pod.containers().filter(|container| holds(container)).map(|container| container.name()).collect()
 }
@@ -202,7 +203,7 @@ pub(super) fn proc_mount(pod: &Pod<'_>, version: Version) -> Option<Violation> {
     if version.is_since(OWN_USERS) && pod.has_own_users() { None } else { unmasked(pod) }
 }
 
-/// As above without regard to user namespaces, which restricted requires.
+/// Checks as above, but also pods in user namespaces. The restricted level uses it.
 pub(super) fn unmasked(pod: &Pod<'_>) -> Option<Violation> {
     let (mut names, mut types) = (Vec::new(), BTreeSet::new());
     for container in pod.containers() {
@@ -262,7 +263,7 @@ pub(super) fn seccomp(pod: &Pod<'_>, version: Version) -> Option<Violation> {
     seccomp_set_wrong(&types_set(pod, "seccompProfile", is_wrong_seccomp))
 }
 
-/// Returns true for a seccomp profile type that confines nothing.
+/// Returns true for a type of seccomp profile that applies no filter.
 pub(super) fn is_wrong_seccomp(profile: &Value) -> bool {
     !matches!(profile.as_str(), Some("RuntimeDefault" | "Localhost") | None)
 }

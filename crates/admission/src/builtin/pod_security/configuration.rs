@@ -1,7 +1,7 @@
-//! The configuration of pod security: what holds in namespaces without labels, and who is exempt.
+//! The configuration of pod security: defaults for namespaces without labels, and exemptions.
 //!
-//! It is the `PodSecurityConfiguration` of upstream, a part of the file of `--admission-control-config-file`. Whatever is wrong with it
-//! keeps the server from starting.
+//! It is upstream's `PodSecurityConfiguration`, a part of the file of `--admission-control-config-file`. An invalid
+//! configuration keeps the server from starting.
 
 use keelson_meta::field_error::{FieldError, join};
 use keelson_meta::json::{Map, Value};
@@ -15,13 +15,13 @@ const KIND: &str = "PodSecurityConfiguration";
 /// The settings of pod security.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodSecurityConfiguration {
-    /// The policy of a namespace that does not state one.
+    /// The policy for namespaces without labels.
     pub(super) defaults: Policy,
     /// The exemptions.
     pub(super) exemptions: Exemptions,
 }
 
-/// The pods that are exempt.
+/// The users, runtime classes and namespaces that are exempt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Exemptions {
     usernames: Vec<String>,
@@ -54,7 +54,7 @@ impl PodSecurityConfiguration {
     /// Parses the configuration.
     ///
     /// # Errors
-    /// The fault, for the operator.
+    /// A message for the operator.
     pub(crate) fn read(stated: &Value) -> Result<Self, String> {
         let Value::Object(stated) = stated else { return Err(format!("a {KIND} is an object")) };
         let text = |field: &str| stated.get(field).and_then(Value::as_str).unwrap_or_default();
@@ -98,7 +98,7 @@ fn known_fields(map: &Map, place: &str, known: &[&str]) -> Result<(), String> {
     }
 }
 
-/// The standard that is stated for a mode; what is not stated is privileged and the latest.
+/// The standard of a mode. The level defaults to privileged, the version to the latest.
 fn standard(defaults: &Map, mode: &str, faults: &mut Vec<FieldError>) -> Standard {
     let dated = format!("{mode}-version");
     let text = |field: &str| defaults.get(field).map(|stated| stated.as_str().unwrap_or_default());

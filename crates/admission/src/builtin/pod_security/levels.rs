@@ -1,6 +1,6 @@
-//! Levels and versions of the pod security standards, and the policy that the labels of a namespace make of them.
+//! Levels and versions of the pod security standards, and the policy from the labels of a namespace.
 //!
-//! A version is that of a release, whose standard stays as it was then, or the latest. Nothing here knows pods.
+//! A version is a minor release, whose standard never changes, or the latest. This file does not read pods.
 
 use std::fmt;
 
@@ -14,17 +14,17 @@ const WRONG_VERSION: &str = "must be \"latest\" or \"v1.x\"";
 /// A level; a stricter level is greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
-    /// Anything.
+    /// No restrictions.
     #[default]
     Privileged,
-    /// Nothing that is known to lead out of a container.
+    /// Prevents known privilege escalations.
     Baseline,
-    /// Only what hardened pods do.
+    /// Requires the practices for hardened pods.
     Restricted,
 }
 
 impl Level {
-    /// The level of this name.
+    /// Parses the name of a level.
     pub(super) fn parse(name: &str) -> Option<Self> {
         match name {
             "privileged" => Some(Self::Privileged),
@@ -43,18 +43,18 @@ impl Level {
     }
 }
 
-/// As of which release a level is meant; a later one is greater.
+/// The release whose standard applies; a later release is greater.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Version {
-    /// That of Kubernetes 1.x.
+    /// Kubernetes 1.x.
     Minor(u64),
-    /// The newest that there is.
+    /// The latest release.
     #[default]
     Latest,
 }
 
 impl Version {
-    /// Reads `latest` or `v1.x`.
+    /// Parses `latest` or `v1.x`.
     pub(super) fn parse(text: &str) -> Option<Self> {
         if text == "latest" {
             return Some(Self::Latest);
@@ -64,18 +64,18 @@ impl Version {
         minor.parse().ok().filter(|_| is_plain).map(Self::Minor)
     }
 
-    /// Returns true if the standard of this version has a control of a release.
+    /// Returns true if this version includes controls that were added in minor release `minor`.
     pub(super) fn is_since(self, minor: u64) -> bool {
         self >= Self::Minor(minor)
     }
 }
 
-/// A level as of a release.
+/// A level and its version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Standard {
     /// The level.
     pub(super) level: Level,
-    /// The release.
+    /// The version.
     pub(super) version: Version,
 }
 
@@ -97,11 +97,11 @@ impl fmt::Display for Version {
 /// The standards of a namespace for enforcement, audit and warnings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Policy {
-    /// The standard that pods have to keep.
+    /// The standard that pods must satisfy.
     pub(super) enforce: Standard,
     /// The standard for audit annotations.
     pub(super) audit: Standard,
-    /// The one that clients are warned of.
+    /// The standard for warnings.
     pub(super) warn: Standard,
 }
 
@@ -111,13 +111,13 @@ impl Policy {
         self.enforce.level == Level::Privileged && self.warns_of_nothing()
     }
 
-    /// Returns true if no warning is possible.
+    /// Returns true if the policy can cause no warnings.
     pub(super) fn warns_of_nothing(&self) -> bool {
         self.warn.level == Level::Privileged && self.audit.level == Level::Privileged
     }
 
-    /// The policy of a namespace: what its labels say, and the rest as it is by default. A label that is wrong enforces what is
-    /// strictest, and warns of nothing. With it come the faults of the labels.
+    /// The policy from the labels of a namespace, with `default` for absent labels. A mode with an invalid label
+    /// enforces the strictest level, or gives no warnings. Also returns an error for each invalid label.
     pub(super) fn of_labels<'l>(label: impl Fn(&str) -> Option<&'l str>, default: Self) -> (Self, Vec<FieldError>) {
         let mut read = Reading { label, faults: Vec::new() };
         let mut policy = default;
@@ -145,14 +145,14 @@ impl Policy {
     }
 }
 
-/// Reads labels and notes what is wrong with them.
+/// Reads labels and collects errors about them.
 struct Reading<F> {
     label: F,
     faults: Vec<FieldError>,
 }
 
 impl<'l, F: Fn(&str) -> Option<&'l str>> Reading<F> {
-    /// The level for a mode: none if there is no label, and `Some(None)` for one that is wrong.
+    /// The level of a mode: `None` without a label, `Some(None)` for an invalid one.
     fn level(&mut self, mode: &str) -> Option<Option<Level>> {
         let key = format!("{LABELS}{mode}");
         let text = (self.label)(&key)?;
@@ -163,7 +163,7 @@ impl<'l, F: Fn(&str) -> Option<&'l str>> Reading<F> {
         Some(level)
     }
 
-    /// The version for a mode, which is the latest for a label that is wrong.
+    /// The version of a mode; the latest for an invalid label.
     fn version(&mut self, mode: &str) -> Option<Version> {
         let key = format!("{LABELS}{mode}-version");
         let text = (self.label)(&key)?;

@@ -1,6 +1,6 @@
-//! A pod as the standards see it: its annotations and its specification, which may be those of a template.
+//! The annotations and specification of a pod or of a pod template, as the controls read them.
 //!
-//! An absent value reads as null, so that a check reads only its own fields.
+//! Absent values read as null, so a check needs no code for absent parents.
 
 use keelson_meta::Object;
 use keelson_meta::json::{Map, Value};
@@ -9,25 +9,25 @@ use crate::builtin::reading::items;
 
 static NULL: Value = Value::Null;
 
-/// The path of the template in most workloads.
+/// The path of the pod template in most workloads.
 const TEMPLATE: &[&str] = &["spec", "template"];
 const TEMPLATE_OF_JOBS: &[&str] = &["spec", "jobTemplate", "spec", "template"];
 
-/// A pod, or what a workload makes pods of.
+/// A pod, or the pod template of a workload.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pod<'p> {
     annotations: Option<&'p Map>,
-    /// Its specification.
+    /// The specification of the pod.
     pub(super) spec: &'p Value,
 }
 
 impl<'p> Pod<'p> {
-    /// A pod, or a template of pods that is an object of its own.
+    /// Reads a pod, or a PodTemplate object.
     pub(super) fn of(object: &'p Object) -> Self {
         Self::new(object.metadata(), object.0.get("spec"))
     }
 
-    /// The pods that a workload makes; `None` of one that does not say.
+    /// Reads the pod template of a workload; `None` if it has none.
     pub(super) fn of_workload(object: &'p Object) -> Option<Self> {
         let template =
             object.get(&["template"]).or_else(|| object.get(TEMPLATE)).or_else(|| object.get(TEMPLATE_OF_JOBS));
@@ -51,34 +51,34 @@ impl<'p> Pod<'p> {
         all.filter_map(|(key, value)| Some((key, value.as_str()?)))
     }
 
-    /// The security context of the whole pod.
+    /// The security context of the pod.
     pub(super) fn context(&self) -> &'p Value {
         at(self.spec, &["securityContext"])
     }
 
-    /// All containers: those that run first, those that stay, those that were added.
+    /// All containers: init containers, containers, ephemeral containers.
     pub(super) fn containers(&self) -> impl Iterator<Item = Container<'p>> + use<'p> {
         let spec = self.spec;
         let of = ["initContainers", "containers", "ephemeralContainers"].into_iter();
         of.flat_map(move |field| list(spec, field)).map(Container)
     }
 
-    /// The elements of a list of its specification.
+    /// The elements of a list in the specification.
     pub(super) fn list(&self, field: &str) -> &'p [Value] {
         list(self.spec, field)
     }
 
-    /// Returns true for a pod for Windows nodes, where some controls do not apply.
+    /// Returns true for Windows pods, to which some controls do not apply.
     pub(super) fn is_for_windows(&self) -> bool {
         at(self.spec, &["os", "name"]).as_str() == Some("windows")
     }
 
-    /// Returns true for a pod in a user namespace, so that its root is not the node's.
+    /// Returns true for pods in a user namespace, whose root user is not the root user of the node.
     pub(super) fn has_own_users(&self) -> bool {
         at(self.spec, &["hostUsers"]).as_bool() == Some(false)
     }
 
-    /// The name of its runtime class.
+    /// The name of the runtime class of the pod.
     pub(super) fn runtime_class(&self) -> &'p str {
         at(self.spec, &["runtimeClassName"]).as_str().unwrap_or_default()
     }
@@ -89,12 +89,12 @@ impl<'p> Pod<'p> {
 pub(super) struct Container<'p>(pub(super) &'p Value);
 
 impl<'p> Container<'p> {
-    /// Its name.
+    /// The name of the container.
     pub(super) fn name(&self) -> &'p str {
         at(self.0, &["name"]).as_str().unwrap_or_default()
     }
 
-    /// A part of its security context.
+    /// A value in the security context of the container.
     pub(super) fn context(&self, path: &[&str]) -> &'p Value {
         at(at(self.0, &["securityContext"]), path)
     }
@@ -105,7 +105,7 @@ pub(super) fn at<'v>(value: &'v Value, path: &[&str]) -> &'v Value {
     path.iter().try_fold(value, |value, field| value.get(*field)).unwrap_or(&NULL)
 }
 
-/// The elements of a list; none where there is no list.
+/// The elements of a list field; empty if the field is not a list.
 pub(super) fn list<'v>(value: &'v Value, field: &str) -> &'v [Value] {
     items(value.get(field))
 }

@@ -1,6 +1,6 @@
-//! The controls of the restricted level, beside those of the baseline: only what hardened pods do.
+//! The controls that the restricted level adds to the baseline level: practices for hardened pods.
 //!
-//! Some of them say more strictly what one of the baseline says, and are asked in its place from a version on.
+//! Some of them replace a baseline control of the same field, from some minor version on.
 
 use std::collections::BTreeSet;
 
@@ -13,9 +13,9 @@ use super::levels::Version;
 use super::pod::{Pod, at, list};
 use super::violation::{Setters, Violation, containers, quoted, word};
 
-/// Since when capabilities have to be dropped.
+/// The minor version from which containers must drop all capabilities.
 pub(super) const CAPABILITIES_DROPPED: u64 = 22;
-/// Since when pods for Windows need not say what means nothing there.
+/// The minor version from which Windows pods need not set fields that only apply to Linux.
 const WINDOWS: u64 = 25;
 const ALLOWED_VOLUMES: [&str; 9] = [
     "configMap",
@@ -46,7 +46,7 @@ pub(super) fn privilege_escalation(pod: &Pod<'_>, version: Version) -> Option<Vi
     Violation::new("allowPrivilegeEscalation != false", detail)
 }
 
-/// This level does not excuse pods in user namespaces, as baseline does.
+/// Unlike baseline, this level has no exception for pods in user namespaces.
 pub(super) fn proc_mount(pod: &Pod<'_>, version: Version) -> Option<Violation> {
     if version.is_since(OWN_USERS) { unmasked(pod) } else { None }
 }

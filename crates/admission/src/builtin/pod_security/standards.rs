@@ -1,7 +1,7 @@
-//! The pod security standards: the controls of a level as of a version, and the violations of a pod.
+//! The pod security standards: the controls of each level and version, and the violations of a pod.
 //!
-//! Pure functions of a pod. The controls run in upstream's order, that of their names there, so that the texts about a pod with
-//! several faults are equal.
+//! These are pure functions of a pod. Controls run in the order of their upstream names, so that messages about several
+//! violations equal upstream's.
 
 use super::levels::{Level, Standard, Version};
 use super::pod::Pod;
@@ -13,7 +13,7 @@ type Check = fn(&Pod<'_>, Version) -> Option<Violation>;
 /// A control of the baseline level.
 struct Control {
     check: Check,
-    /// Since when the restricted level has a stricter one in its place.
+    /// The minor version from which a stricter control of the restricted level replaces this one.
     stricter_since: Option<u64>,
 }
 

@@ -1,22 +1,22 @@
-//! Counts of decisions of pod security, for metrics.
+//! Counts of pod security decisions, for metrics.
 //!
-//! Pods of namespaces without a standard are not looked at and not counted.
+//! Pods of namespaces without a standard are not checked and not counted.
 
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
-/// The largest number of series: labels of namespaces name standards, with a release.
+/// The largest number of series. The limit is needed because users choose the standards and versions in labels.
 const SERIES: usize = 5_000;
 
-/// A decision, in the words of kube-apiserver's metrics.
+/// A decision, with the label values of kube-apiserver's metrics.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodSecurityDecision {
     /// `allow` or `deny`.
     pub decision: &'static str,
-    /// The level that was looked at.
+    /// The level that was checked.
     pub level: &'static str,
-    /// The release of the level.
+    /// The version of the level.
     pub version: String,
     /// `enforce`, `audit` or `warn`.
     pub mode: &'static str,
@@ -24,11 +24,11 @@ pub struct PodSecurityDecision {
     pub operation: &'static str,
     /// `pod` or `controller`.
     pub resource: &'static str,
-    /// The subresource that was written, or nothing.
+    /// The written subresource, or an empty text.
     pub subresource: String,
 }
 
-/// The operation, the resource and the subresource of a write that is exempt.
+/// The operation, resource and subresource of an exempt write.
 type Exemption = (&'static str, &'static str, String);
 
 /// The counts of decisions.
@@ -50,12 +50,12 @@ impl PodSecurityStats {
         *self.exemptions.lock().entry((operation, resource, subresource)).or_default() += 1;
     }
 
-    /// The decisions with their counts.
+    /// The decisions and their counts.
     pub fn decisions(&self) -> Vec<(PodSecurityDecision, u64)> {
         self.decisions.lock().iter().map(|(decision, count)| (decision.clone(), *count)).collect()
     }
 
-    /// The operations, resources and subresources of exempt writes, with their counts.
+    /// The exempt writes by operation, resource and subresource, with their counts.
     pub fn exemptions(&self) -> Vec<(Exemption, u64)> {
         self.exemptions.lock().iter().map(|(exemption, count)| (exemption.clone(), *count)).collect()
     }

@@ -1,6 +1,6 @@
-//! The controls, each with what it says of pods that break it.
+//! Tests each control, with the messages about pods that violate it.
 //!
-//! Texts are those of the reference server.
+//! Messages are those of kube-apiserver.
 
 use keelson_meta::Object;
 use keelson_meta::json::{Value, json};
@@ -10,7 +10,7 @@ use super::pod::Pod;
 use super::standards::violations;
 use super::violation::told;
 
-/// Checks the violations of a standard by a pod.
+/// Checks the violations of a pod against a standard.
 fn check(standard: &str, pod: Value, expected: &str) {
     let (level, version) = standard.split_once(':').unwrap();
     let standard = Standard { level: Level::parse(level).unwrap(), version: Version::parse(version).unwrap() };
@@ -26,13 +26,13 @@ fn of(spec: Value) -> Value {
     json!({ "spec": spec })
 }
 
-/// A pod whose one container has this security context.
+/// A pod with one container that has this security context.
 #[expect(clippy::needless_pass_by_value, reason = "the values of a test are made where they are given")]
 fn contained(context: Value) -> Value {
     of(json!({ "containers": [{ "name": "c", "securityContext": context }] }))
 }
 
-/// A pod that the restricted level takes, with some fields set otherwise.
+/// A pod that satisfies the restricted level, with some fields replaced.
 fn hardened(own: &Value, of_pod: &Value, spec: &Value) -> Value {
     let mut container = json!({ "allowPrivilegeEscalation": false, "capabilities": { "drop": ["ALL"] } });
     let mut pod = json!({ "runAsNonRoot": true, "seccompProfile": { "type": "RuntimeDefault" } });

@@ -1,49 +1,49 @@
-//! Violations of a standard by a pod, in the words for clients.
+//! Violations of a standard by a pod, with their messages.
 //!
-//! Texts are upstream's; names are listed as there, in order and in quotes without escapes.
+//! Messages are upstream's. Names are listed in upstream's order, in quotes without escapes.
 
 use std::collections::BTreeSet;
 
 /// The violation of one control.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Violation {
-    /// The forbidden property, in general.
+    /// A general description of the forbidden property.
     pub(super) reason: &'static str,
-    /// The containers and values, and the required setting.
+    /// The containers and values that violate the control, and the required setting.
     pub(super) detail: String,
 }
 
 impl Violation {
-    /// A violation in these words.
+    /// Creates a violation.
     pub(super) fn new(reason: &'static str, detail: String) -> Option<Self> {
         Some(Self { reason, detail })
     }
 }
 
-/// The violations of a pod, as text for its writer.
+/// The message with all violations of one pod.
 pub(super) fn told(violations: &[Violation]) -> String {
     let told: Vec<String> = violations.iter().map(|it| format!("{} ({})", it.reason, it.detail)).collect();
     told.join(", ")
 }
 
-/// The same without containers, for many pods together.
+/// The message without the details of containers, for many pods together.
 pub(super) fn reasons(violations: &[Violation]) -> String {
     let reasons: Vec<&str> = violations.iter().map(|it| it.reason).collect();
     reasons.join(", ")
 }
 
-/// One of two words, by a number.
+/// The first word for a count of one, else the second.
 pub(super) fn word(count: usize, one: &'static str, more: &'static str) -> &'static str {
     if count == 1 { one } else { more }
 }
 
-/// Names in quotes.
+/// The names, each in quotes, joined by commas.
 pub(super) fn quoted<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
     let quoted: Vec<String> = names.into_iter().map(|name| format!("\"{name}\"")).collect();
     quoted.join(", ")
 }
 
-/// Containers by their names.
+/// The word "container" or "containers" with the names.
 pub(super) fn containers(names: &[&str]) -> String {
     format!("{} {}", word(names.len(), "container", "containers"), quoted(names.iter().copied()))
 }
@@ -53,31 +53,31 @@ pub(super) fn containers(names: &[&str]) -> String {
 pub(super) struct Setters<'p> {
     /// True if the pod sets it.
     pub(super) pod: bool,
-    /// The containers that have.
+    /// The containers that set it.
     pub(super) containers: Vec<&'p str>,
-    /// The values set.
+    /// The forbidden values.
     pub(super) values: BTreeSet<String>,
 }
 
 impl Setters<'_> {
-    /// Returns true if no part sets it.
+    /// Returns true if neither the pod nor a container sets it.
     pub(super) fn are_none(&self) -> bool {
         !self.pod && self.containers.is_empty()
     }
 
-    /// The parts, as texts to be joined.
+    /// The pod and the containers, as texts to be joined.
     pub(super) fn named(&self) -> Vec<String> {
         let pod = self.pod.then(|| "pod".to_owned());
         let containers = (!self.containers.is_empty()).then(|| containers(&self.containers));
         pod.into_iter().chain(containers).collect()
     }
 
-    /// The parts, in one text.
+    /// The pod and the containers as one text.
     pub(super) fn told(&self) -> String {
         self.named().join(" and ")
     }
 
-    /// The values, in order.
+    /// The values, sorted, as one text.
     pub(super) fn values(&self) -> String {
         quoted(self.values.iter().map(String::as_str))
     }

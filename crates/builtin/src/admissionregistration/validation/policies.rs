@@ -1,6 +1,6 @@
-//! Validation of admission policies with expressions, and of their bindings.
+//! Validation of admission policies and their bindings.
 //!
-//! The variables that an expression may use are collected while the fields are walked: see `expressions`.
+//! While fields are validated, the variables are collected that expressions may use: see `expressions`.
 
 use std::collections::HashSet;
 
@@ -102,7 +102,7 @@ const USES: Rule =
         });
     });
 
-/// Returns true if an expression is present.
+/// Returns true if the field has an expression; reports an error otherwise.
 fn is_stated(at: &At<'_, '_>, run: &mut Run<'_>) -> bool {
     let is_stated = !at.text().trim().is_empty();
     if !is_stated {
@@ -200,7 +200,7 @@ pub(super) const STATUS: TypeRules = TypeRules::of(&[(
     }),
 )]);
 
-/// Upstream names the rules together.
+/// Like upstream, one error covers all rules.
 const NO_DELETION: Rule = Check("no operation but CREATE, UPDATE and CONNECT", |at, run| {
     const OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
     let rules = at.field("resourceRules");

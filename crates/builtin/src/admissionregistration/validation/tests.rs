@@ -1,6 +1,6 @@
-//! Admission webhooks and policies.
+//! Tests of webhook configurations and admission policies.
 //!
-//! Matching conditions, rules and parameters are tried in each kind that has them.
+//! Match conditions, rules and parameters are tested in each kind that has them.
 
 use keelson_meta::json::{Value, json};
 use keelson_registry::Validator as _;
@@ -180,7 +180,7 @@ fn expressions_of_policies_and_webhooks_compile() {
                 .to_owned(),
         ],
     );
-    // A variable is known to those behind it, and to what is asked, with the type that it came to.
+    // Later variables and the expressions of the policy can use a variable, with the type of its result.
     let variables = json!([{"name": "a", "expression": "1"}, {"name": "b", "expression": "variables.a + 1"}]);
     let asks = |expression: &str, message: &str| json!([{"expression": expression, "messageExpression": message}]);
     let with = |validations: Value| [("/spec/variables", variables.clone()), ("/spec/validations", validations)];
@@ -211,7 +211,7 @@ fn expressions_of_policies_and_webhooks_compile() {
         &[("/spec/validations", asks("params.a == 1", "'m'"))],
         &[undeclared("spec.validations[0].expression", "params", "params.a == 1")],
     );
-    // One that is stored stays as long as nothing about the policy changes.
+    // An invalid stored expression is accepted as long as the policy is unchanged.
     let before = change(&policy(), &[("/spec/validations/0/expression", json!("nope"))]);
     let labelled = change(&before, &[("/metadata/labels", json!({"a": "b"}))]);
     let update = |old: &Value, new: &Value| texts(rules_of(&object(old)).update(None, &object(old), &object(new)));
@@ -232,7 +232,7 @@ fn policies_that_change_requests_say_how() {
             ("/spec/mutations", json!([{"patchType": "JSONPatch", "jsonPatch": {"expression": patch}}])),
         ],
     );
-    // The type of the empty list is not known.
+    // The type of an empty list is unknown.
     check_new(
         &mutating,
         &[("/spec/mutations/0/jsonPatch/expression", json!("[]"))],

@@ -1,6 +1,6 @@
 //! Validation of validating and mutating webhooks.
 //!
-//! Both kinds have the same rules, but for one field.
+//! Both kinds have the same rules except for one field.
 
 use std::collections::HashSet;
 
@@ -51,7 +51,7 @@ const HOOK: TypeRules = TypeRules::shared(
     ],
 );
 
-/// A configuration that was stored as `v1beta1` may have webhooks with other side effects, and can still be changed.
+/// A configuration from `v1beta1` may have webhooks with other side effects. It can still be changed.
 fn side_effects(at: &At<'_, '_>, run: &mut Run<'_>) {
     const NONE: [&str; 2] = ["None", "NoneOnDryRun"];
     if NONE.contains(&at.text()) {
@@ -77,7 +77,7 @@ fn mutating<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
 
 fn hooks<'v>(at: &At<'v, '_>, type_rules: &TypeRules, run: &mut Run<'v>) {
     let mut names = HashSet::new();
-    // Configurations of `v1beta1` could repeat a name.
+    // Configurations of `v1beta1` may have the same name more than once.
     let mut before = HashSet::new();
     let repeated = !webhooks_before(run).iter().all(|hook| before.insert(hook["name"].as_str().unwrap_or_default()));
     for hook in at.items() {

@@ -1,6 +1,6 @@
-//! Validation of the defaults of a schema: each must be a value that its own schema accepts unchanged.
+//! Validation of the defaults in a schema. The schema must accept each default unchanged.
 //!
-//! Defaults below the metadata of an object must lead to valid metadata. As upstream, defaults of the values of maps are not
+//! An object with defaults in its metadata must have valid metadata. Like upstream, defaults for values of maps are not
 //! validated.
 
 use keelson_meta::json::{Map, Value, json};
@@ -18,25 +18,25 @@ pub(super) fn judge(at: &At<'_, '_>, before: &Before<'_>, run: &mut Run<'_>) -> 
     judging.run.faults.len() == start
 }
 
-/// The schema of the object with metadata that a value is in, and the way to the value.
+/// The innermost enclosing object with metadata: its schema, and the path to the value.
 #[derive(Clone, Copy)]
 struct Whole<'w> {
     schema: &'w Value,
-    /// True for the schema of the whole resource.
+    /// True for the root schema.
     is_resource: bool,
-    /// The way inside the metadata, the kind or the version of that object; none outside of them.
+    /// The path within the metadata, kind or apiVersion of that object; `None` outside of them.
     way: Option<&'w Way<'w>>,
 }
 
-/// A step below an object, and those before it.
+/// The last step of a path, and the steps before it.
 struct Way<'w> {
     before: Option<&'w Way<'w>>,
-    /// The field; none for an item of a list.
+    /// The field name; `None` for an item of a list.
     field: Option<&'w str>,
 }
 
 impl Way<'_> {
-    /// The object that holds a value at the end of this path.
+    /// Wraps a value in the objects and lists of this path.
     fn around(&self, value: Value) -> Value {
         let held = match self.field {
             Some(name) => {
@@ -55,9 +55,9 @@ impl Way<'_> {
 
 struct Judging<'j, 'r> {
     before: &'j Before<'j>,
-    /// The remaining budget for all defaults.
+    /// The remaining budget for all defaults of the schema.
     budget: Budget,
-    /// The schema of an object around defaults that was compiled last, and where it is.
+    /// The last compiled schema of an enclosing object, with its address.
     outer: Option<(*const Value, DefaultSchema)>,
     run: &'j mut Run<'r>,
 }
@@ -84,7 +84,7 @@ impl Judging<'_, '_> {
 
     fn default(&mut self, at: &At<'_, '_>, is_root: bool, whole: &Whole<'_>) {
         let default = at.field("default");
-        // A schema that cannot be compiled is reported by its keyword.
+        // If the schema cannot be compiled, another check reports the keyword.
         let Ok(part) = DefaultSchema::compile(at.value, is_root) else { return };
         let path = default.path();
         let faults = match whole.way {
@@ -113,7 +113,7 @@ impl Judging<'_, '_> {
         faults.into_iter().for_each(|fault| self.run.tell(|| fault));
     }
 
-    /// The schema of the object around a default, which it shares with others.
+    /// The compiled schema of the enclosing object. Several defaults share it.
     fn outer(&mut self, whole: &Whole<'_>) -> Option<DefaultSchema> {
         match self.outer.take().filter(|(schema, _)| std::ptr::eq(*schema, whole.schema)) {
             Some((_, part)) => Some(part),

@@ -1,6 +1,6 @@
-//! The versions of a definition of custom resources as Go shows them, with their schemas.
+//! The versions of a CustomResourceDefinition with their schemas, as Go prints them.
 //!
-//! A message that shows a version has the whole of it, in the form of Go's structs.
+//! A message about a version contains the whole version, printed like Go's structs.
 
 use keelson_meta::json::{Value, json};
 

@@ -1,6 +1,6 @@
-//! Schemas of stored definitions that are not structural: older servers took them.
+//! Detects schemas of stored definitions that are not structural. Older servers accepted them.
 //!
-//! The controller of definitions states them in a condition. Texts are those of kube-apiserver.
+//! The controller of definitions reports them in a condition. Messages are kube-apiserver's.
 
 use keelson_meta::Object;
 use keelson_schema::{MAX_DEPTH, NonStructural};
@@ -11,9 +11,9 @@ use super::versions::schema_of;
 use crate::validating::at::At;
 use crate::validating::type_rules::Run;
 
-/// Returns why the schemas of a definition are not structural; `None` for structural schemas.
+/// The reason why the schemas of a definition are not structural; `None` for structural schemas.
 ///
-/// Cost: a look at each keyword of each schema.
+/// Cost: one check for each keyword of each schema.
 pub fn non_structural(definition: &Object) -> Option<NonStructural> {
     let root = At::object(definition, None);
     let (spec, mut run) = (root.field("spec"), Run::new(definition, None));

@@ -1,6 +1,6 @@
-//! Validation of the rules of a schema (`x-kubernetes-validations`): their fields, compilation and cost.
+//! Validation of the rules in a schema (`x-kubernetes-validations`): their fields, compilation and cost.
 //!
-//! Rules are compiled only where the schema around them is valid, and their errors come last.
+//! Rules are only compiled if the schema around them is valid. Their errors come last.
 
 use keelson_cel::CompileError;
 use keelson_cel::cost::limits;
@@ -13,14 +13,14 @@ use crate::validating::at::At;
 use crate::validating::type_rules::Run;
 
 const REASONS: [&str; 4] = ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
-/// The number of expressions that an error names when the total cost is too high.
+/// The number of expressions that an error about the total cost names.
 const MOST_TOLD: usize = 4;
 
-/// The findings about the rules of a schema.
+/// The errors and costs of all rules in a schema.
 #[derive(Default)]
 pub(super) struct Rules {
     faults: Vec<FieldError>,
-    /// About how many bytes these have.
+    /// The approximate size of the errors in bytes.
     told_bytes: usize,
     /// The estimated cost of all rules.
     total: u64,
@@ -28,7 +28,7 @@ pub(super) struct Rules {
     costly: Vec<(u64, String)>,
 }
 
-/// Validates the fields of the rules besides their expressions. Returns true if they are valid.
+/// Validates the fields of rules except for their expressions. Returns true if they are valid.
 pub(super) fn stated(at: &At<'_, '_>, run: &mut Run<'_>) -> bool {
     let start = run.faults.len();
     for rule in at.field("x-kubernetes-validations").items() {
@@ -78,7 +78,7 @@ fn has_line_break(text: &str) -> bool {
 }
 
 impl Rules {
-    /// Compiles the rules of a schema, and finds what is wrong with them.
+    /// Compiles the rules of a schema, and collects their errors and costs.
     pub(super) fn judge(&mut self, at: &At<'_, '_>, place: &SchemaContext<'_, '_>) {
         let stated = at.field("x-kubernetes-validations");
         if stated.list().is_empty() {
@@ -128,7 +128,7 @@ impl Rules {
         }
     }
 
-    /// Notes a fault, as long as there is room.
+    /// Adds an error if the size limit permits.
     fn note(&mut self, fault: FieldError) {
         if self.told_bytes < FAULTS_BYTES_MAX {
             self.told_bytes += fault.about_bytes();

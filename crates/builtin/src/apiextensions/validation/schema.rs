@@ -1,7 +1,7 @@
 //! Validation of the schema of a definition: the permitted keywords, and the order of all errors.
 //!
-//! The order is upstream's: structure (`structure`), defaults (`defaults`), keywords, and rules (`rules`). A fault of the stored
-//! schema may stay where upstream permits it, and an unchanged schema is not validated again.
+//! The order is upstream's: structure (`structure`), defaults (`defaults`), keywords, and rules (`rules`). A fault of
+//! the stored schema may stay if upstream permits that. An unchanged schema is not validated again.
 
 use std::collections::HashSet;
 
@@ -17,7 +17,8 @@ use crate::validating::at::At;
 use crate::validating::type_rules::Run;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
-/// The keywords permitted at the root of a schema with a status subresource. The schema of the status validates the status alone.
+/// The keywords permitted at the root of a schema with a status subresource. Such a schema applies to the status
+/// separately.
 const WITH_STATUS: [&str; 22] = [
     "Description",
     "Type",
@@ -43,7 +44,7 @@ const WITH_STATUS: [&str; 22] = [
     "XValidations",
 ];
 
-/// The definition as it was before.
+/// The stored definition.
 #[derive(Clone, Copy)]
 pub(super) struct Before<'v> {
     versions: &'v [Value],
@@ -55,12 +56,12 @@ impl<'v> Before<'v> {
         Self { versions: versions.map_or(&[], Vec::as_slice) }
     }
 
-    /// Returns true if a stored schema was of this kind, so that the new one may be.
+    /// Returns true if a condition holds for a stored schema, so that the new one may have the same fault.
     pub(super) fn had(&self, is: impl Fn(&Value) -> bool) -> bool {
         self.versions.iter().any(|version| any(schema_of(version), &is, 0))
     }
 
-    /// Returns true if a version had no schema before, so that one may have none.
+    /// Returns true if a stored version had no schema, so that the new one may have none.
     pub(super) fn lacks_schema(&self) -> bool {
         self.versions.iter().any(|version| schema_of(version).is_null())
     }
@@ -71,7 +72,7 @@ impl<'v> Before<'v> {
     }
 }
 
-/// Validates the schema of a version, or of all versions. `has_status` is true with a status subresource.
+/// Validates the schema of a version, or the shared schema. `has_status` is true if there is a status subresource.
 pub(super) fn judge(at: &At<'_, '_>, has_status: bool, version: &str, before: &Before<'_>, run: &mut Run<'_>) {
     if at.tree().is_none() {
         return;
@@ -127,7 +128,7 @@ fn beside_status(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Returns true for a zero value in Go.
+/// Returns true for the zero value of a Go type.
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -136,7 +137,7 @@ fn is_zero(value: &Value) -> bool {
     }
 }
 
-/// The schemas right below a schema, each once.
+/// All direct subschemas of a schema.
 pub(super) fn below(schema: &Value) -> impl Iterator<Item = &Value> {
     let one = ["items", "additionalProperties", "additionalItems", "not"].into_iter().filter_map(|key| schema.get(key));
     let one = one.flat_map(|value| value.as_array().map_or(std::slice::from_ref(value), Vec::as_slice));
@@ -152,12 +153,12 @@ pub(super) fn is_too_deep(schema: &Value, depth: usize) -> bool {
     depth > MAX_DEPTH || below(schema).any(|schema| is_too_deep(schema, depth + 1))
 }
 
-/// Returns true if this holds for a schema or one below it.
+/// Returns true if a condition holds for the schema or a subschema.
 fn any(schema: &Value, is: &impl Fn(&Value) -> bool, depth: usize) -> bool {
     depth <= MAX_DEPTH && (is(schema) || below(schema).any(|schema| any(schema, is, depth + 1)))
 }
 
-/// The formats in a schema that are not known, by name.
+/// The names of the unknown formats in a schema.
 pub(crate) fn unknown_formats(schema: &Value) -> HashSet<&str> {
     let mut found = HashSet::new();
     gather_formats(schema, &mut found, 0);
@@ -176,27 +177,27 @@ fn gather_formats<'v>(schema: &'v Value, found: &mut HashSet<&'v str>, depth: us
     below(schema).for_each(|schema| gather_formats(schema, found, depth + 1));
 }
 
-/// The state of the validation of a schema.
+/// The state while one schema is validated.
 pub(super) struct Judging<'b> {
     before: &'b Before<'b>,
-    /// The findings about its rules; `None` if they are not validated.
+    /// The errors and costs of rules; `None` if rules are not validated.
     rules: Option<Rules>,
 }
 
-/// The position of a schema in a schema.
+/// The position of a subschema in the whole schema.
 #[derive(Clone, Copy)]
 pub(super) struct SchemaContext<'v, 'p> {
     is_root: bool,
     is_in_metadata: bool,
     no_default: Option<NoDefault<'v>>,
-    /// The list or map whose items have no keys, so that old and new items cannot be correlated.
+    /// An enclosing list or map whose items have no keys, so that old and new items cannot be correlated.
     pub(super) uncorrelated: Option<&'p At<'v, 'p>>,
     has_expressions: bool,
-    /// The largest number of values, as far as lists and maps have limits.
+    /// The largest number of values here, if all enclosing lists and maps have limits.
     pub(super) count: Option<u64>,
 }
 
-/// The reason why a default is not permitted.
+/// The reason why a default is not permitted here.
 #[derive(Clone, Copy)]
 enum NoDefault<'v> {
     TopLevel(&'v str),
@@ -213,12 +214,12 @@ impl SchemaContext<'_, '_> {
         count: Some(1),
     };
 
-    /// Returns true if values here are objects with metadata of their own.
+    /// Returns true if the values here are objects with their own metadata.
     pub(super) fn is_whole(&self, schema: &Value) -> bool {
         self.is_root || flag(schema, "x-kubernetes-embedded-resource")
     }
 
-    /// Of a schema that says more of the same value, or of none.
+    /// The position of a schema in `allOf`, `anyOf`, `oneOf` or `not`.
     fn beside(self) -> Self {
         Self { is_root: false, has_expressions: false, ..self }
     }
@@ -278,7 +279,7 @@ fn keywords<'v>(at: &At<'v, '_>, place: SchemaContext<'v, '_>, judging: &mut Jud
     }
 }
 
-/// The entries of a map, by name.
+/// The entries of a map, sorted by name.
 pub(super) fn sorted<'v, 'p>(at: &'p At<'v, '_>) -> Vec<(&'v str, At<'v, 'p>)> {
     let mut entries: Vec<_> = at.entries().collect();
     entries.sort_unstable_by_key(|(name, _)| *name);
@@ -311,7 +312,7 @@ fn members<'v>(at: &At<'v, '_>, place: &SchemaContext<'v, '_>, judging: &mut Jud
     }
 }
 
-/// Keywords and values that definitions may not have.
+/// Reports keywords and values that definitions may not have.
 fn unsupported(at: &At<'_, '_>, place: &SchemaContext<'_, '_>, judging: &Judging<'_>, run: &mut Run<'_>) {
     let is_unknown = |schema: &Value| {
         let of = schema.get("type").and_then(Value::as_str).unwrap_or_default();
@@ -390,7 +391,7 @@ fn extensions(at: &At<'_, '_>, judging: &Judging<'_>, run: &mut Run<'_>) {
     }
 }
 
-/// Checks that the type is the one that an extension needs.
+/// Checks that the schema has the type that an extension requires.
 fn of_type(at: &At<'_, '_>, wanted: &str, why: &str, run: &mut Run<'_>) -> bool {
     let of = at.field("type");
     match of.text() {
@@ -405,7 +406,7 @@ fn text<'v>(schema: Option<&'v Value>, key: &str) -> &'v str {
     schema.and_then(|schema| schema.get(key)).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Returns true if the items of a set may be changed in part.
+/// Returns true if items of a set are not atomic, so that parts of them could be changed.
 fn has_atoms_missing(schema: &Value) -> bool {
     let items = schema.get("items");
     text(Some(schema), "x-kubernetes-list-type") == "set"
@@ -423,7 +424,7 @@ fn items_of_set(at: &At<'_, '_>, run: &mut Run<'_>) {
     if items.field("type").text() == "array" {
         list_type.invalid(run, list_type.text(), ATOMIC);
     } else {
-        // Upstream shows the type of lists for that of maps.
+        // Upstream prints the list type in the error about the map type.
         items.field("x-kubernetes-map-type").invalid(run, list_type.shown(), ATOMIC);
     }
 }
@@ -459,7 +460,7 @@ fn list_of_type_map(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Returns true if items with keys, or their keys, may be missing.
+/// Returns true if items of a set or map may be null, or their keys null or absent.
 fn has_items_missing(schema: &Value) -> bool {
     let Some(items) = schema.get("items").filter(|items| items.is_object()) else { return false };
     match text(Some(schema), "x-kubernetes-list-type") {

@@ -1,6 +1,6 @@
-//! The structure of a schema: a type for every value, stated once and outside of `allOf`, `anyOf`, `oneOf` and `not`.
+//! The structure of a schema: each value has a type, stated once and outside of `allOf`, `anyOf`, `oneOf` and `not`.
 //!
-//! As upstream, errors are in alphabetical order.
+//! Like upstream, errors are sorted.
 
 use keelson_cel::library::regex;
 use keelson_meta::json::{Map, Value, json};
@@ -19,7 +19,7 @@ enum Level {
     Item,
 }
 
-/// The first keyword of a schema for which there is no structural form.
+/// The first keyword of a schema that no structural schema may have.
 pub(super) fn unsupported(schema: &Value) -> Option<String> {
     let not_empty = |key: &str| schema.get(key).is_some_and(|value| !crate::validating::at::is_empty(value));
     let keywords = ["id", "$schema", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions"];
@@ -111,7 +111,7 @@ fn extensions(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// The fields of an object that every object has.
+/// Checks the schemas of the fields `kind`, `apiVersion` and `metadata`.
 fn metadata(at: &At<'_, '_>, level: Level, run: &mut Run<'_>) {
     let is_whole = level == Level::Root || flag(at.value, "x-kubernetes-embedded-resource");
     let properties = at.field("properties");
@@ -147,7 +147,7 @@ fn says_more(schema: Option<&Map>) -> bool {
     })
 }
 
-/// Returns true for the one combination of a number and a text that may state types.
+/// Returns true for the `anyOf` of an integer and a string, the only one that may have types.
 fn is_number_or_text(schema: &Value) -> bool {
     schema.get("anyOf") == Some(&json!([{"type": "integer"}, {"type": "string"}]))
 }
@@ -156,8 +156,8 @@ fn first_is_number_or_text(schema: &Value) -> bool {
     schema.get("allOf").and_then(|all| all.get(0)).is_some_and(is_number_or_text)
 }
 
-/// Validates the keywords besides the structure. `states_types`: its `anyOf` may state types; `first_states_types`: the first of
-/// `allOf` may.
+/// Validates the keywords that restrict values. `states_types`: `anyOf` may have types. `first_states_types`: the first
+/// schema of `allOf` may have types.
 fn of_values(at: &At<'_, '_>, states_types: bool, first_states_types: bool, run: &mut Run<'_>) {
     for junctor in JUNCTORS.into_iter().filter(|junctor| !(states_types && *junctor == "anyOf")) {
         for (index, schema) in at.field(junctor).items().enumerate() {
@@ -173,7 +173,7 @@ fn of_values(at: &At<'_, '_>, states_types: bool, first_states_types: bool, run:
     }
 }
 
-/// A schema that is combined with others, and says nothing of the shape.
+/// A schema in `allOf`, `anyOf`, `oneOf` or `not`, which may not declare structure.
 fn combined(at: &At<'_, '_>, states_types: bool, run: &mut Run<'_>) {
     if at.tree().is_none() {
         return;
@@ -218,7 +218,7 @@ fn combined(at: &At<'_, '_>, states_types: bool, run: &mut Run<'_>) {
     }
 }
 
-/// Checks that every combined field is in the structure too; `structure` stands at `place`.
+/// Checks that every field named in a combined schema is also in the structure. `place` is the path of `structure`.
 fn complete(at: &At<'_, '_>, structure: &Value, place: &At<'_, '_>, run: &mut Run<'_>) {
     let not = at.field("not");
     complete_combined(&not, Some(structure), place, run);

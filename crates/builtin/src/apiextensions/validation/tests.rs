@@ -1,6 +1,6 @@
-//! Definitions of custom resources, new and updated.
+//! Tests of new and updated CustomResourceDefinitions.
 //!
-//! Schemas are in `apiextensions/schema.rs`.
+//! Tests of schemas are in `tests/schema.rs`.
 
 mod schema;
 
@@ -86,7 +86,7 @@ fn groups_of_the_community_are_approved() {
 
 #[test]
 fn versions_of_definitions() {
-    // The error shows the parts that differ between versions, in Go's form, and not those that all versions share.
+    // The error prints the parts that differ between versions like Go, but not those that all versions share.
     let bare = |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": {"type": "object"}}});
     check_new(
         &definition(),
@@ -197,7 +197,7 @@ fn conversion_of_custom_resources() {
 
 #[test]
 fn a_bundle_that_can_be_used_does_not_become_one_that_can_t() {
-    // A sequence of two bytes stands for a certificate: what is in it is not looked at.
+    // A sequence of two bytes stands for a certificate. Its content is not checked.
     const GOOD: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1BSUJBQT09Ci0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K";
     const BAD: &str = "bm9wZQ==";
     let with = |bundle: Value| {

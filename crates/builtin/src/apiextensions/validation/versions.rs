@@ -1,7 +1,7 @@
-//! Validation of the parts of a version of a custom resource: subresources, columns, selectable fields and the deprecation. Schemas
-//! are in `schema`.
+//! Validation of the parts of a version: subresources, columns, selectable fields and the deprecation. Schemas are
+//! validated in `schema`.
 //!
-//! Upstream lifts a part that all versions share to the whole definition, and validates it there.
+//! Upstream moves a part that all versions share to the definition itself, and validates it there.
 
 use std::collections::HashSet;
 
@@ -14,21 +14,21 @@ use super::schema::{self, Before};
 use crate::validating::at::At;
 use crate::validating::type_rules::Run;
 
-/// The parts that can be lifted.
+/// The parts that can be shared.
 const PARTS: [&str; 4] = ["schema", "subresources", "additionalPrinterColumns", "selectableFields"];
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
 const COLUMN_FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
 
-/// The error for a text that is no path.
+/// The error for a text that is not a path.
 const NO_PATH: &str = "must be a simple json path starting with .";
 
-/// The schema of a version; null for none.
+/// The schema of a version; null if it has none.
 pub(super) fn schema_of(version: &Value) -> &Value {
     version.get("schema").and_then(|schema| schema.get("openAPIV3Schema")).unwrap_or(&Value::Null)
 }
 
-/// Returns true if all versions have the same value in this part. Selectable fields are lifted only together with their schema:
-/// upstream lifts them alone too, and then refuses them because no schema is there.
+/// Returns true if all versions have the same value in this part. Selectable fields count as shared only together with
+/// the schema. Upstream moves them alone too, and then refuses them because the schema is missing.
 fn is_shared(versions: &Value, part: &str) -> bool {
     if part == "selectableFields" && !is_shared(versions, "schema") {
         return false;
@@ -37,7 +37,7 @@ fn is_shared(versions: &Value, part: &str) -> bool {
     parts.next().is_some_and(|first| parts.all(|other| other == first))
 }
 
-/// The versions without what is lifted from them.
+/// The versions without the shared parts.
 pub(super) fn hoisted(versions: &Value) -> Value {
     let mut lifted = versions.clone();
     for part in PARTS.into_iter().filter(|part| is_shared(versions, part)) {
@@ -48,12 +48,12 @@ pub(super) fn hoisted(versions: &Value) -> Value {
     lifted
 }
 
-/// The parts that versions do not have alike.
+/// The parts that differ between versions.
 pub(super) fn own_parts(versions: &Value) -> Vec<&'static str> {
     PARTS.into_iter().filter(|part| !is_shared(versions, part)).collect()
 }
 
-/// Validates the parts of one version; `own` are the parts that versions do not share.
+/// Validates the parts of one version; `own` has the parts that differ between versions.
 pub(super) fn version_parts(version: &At<'_, '_>, own: &[&'static str], before: &Before<'_>, run: &mut Run<'_>) {
     deprecation(version, run);
     let is_own = |part: &str| own.contains(&part);
@@ -118,7 +118,7 @@ fn has_status(version: &Value) -> bool {
     status.is_some_and(|status| !status.is_null())
 }
 
-/// The fields that objects can be selected by.
+/// Validates the selectable fields.
 fn selectable(fields: &At<'_, '_>, schema: &Value, run: &mut Run<'_>) {
     const MOST: usize = 8;
     const OF_TYPE: &str = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats \

@@ -1,6 +1,6 @@
-//! APIServices.
+//! Tests of APIServices.
 //!
-//! The trust in a server is tested with a local one and a remote one.
+//! The settings for trust are tested with a local and a remote server.
 
 use keelson_meta::json::{Value, json};
 

@@ -1,6 +1,6 @@
-//! Deployments and the sets.
+//! Tests of workloads.
 //!
-//! Selectors have to fit templates, and the rules for pods hold in templates too.
+//! Selectors must match templates, and the rules for pods apply in templates too.
 
 use keelson_meta::json::{Value, json};
 use keelson_registry::Validator as _;
@@ -31,7 +31,7 @@ fn deployments() {
             "spec.template.metadata.labels: Invalid value: {\"app\":\"web\"}: `selector` does not match template `labels`",
         ],
     );
-    // With a selector that makes no sense nothing is said of the template.
+    // If the selector is invalid, the template is not validated.
     check(
         &[
             ("/spec/selector", json!({"matchExpressions": [{"key": "app", "operator": "In"}]})),
@@ -67,7 +67,7 @@ fn deployments() {
         &[("/spec/template/spec/containers/0/image", json!(""))],
         &["spec.template.spec.containers[0].image: Required value"],
     );
-    // A template may have an image with white space around it; a pod may not.
+    // The image in a template may have surrounding white space; that in a pod may not.
     check(&[("/spec/template/spec/containers/0/image", json!(" x"))], &[]);
     check_update(
         &deployment(),
@@ -105,7 +105,7 @@ fn stateful_sets() {
             "spec.updateStrategy.rollingUpdate.partition: Invalid value: -1: must be greater than or equal to 0",
         ],
     );
-    // The template is that of any pods, with the volumes of the claims in front.
+    // The template is validated like that of other workloads, with the volumes of the claim templates first.
     let mount = json!([{"name": "data", "mountPath": "/data"}]);
     let claim = |name: &str| {
         let spec = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}});
@@ -144,7 +144,7 @@ fn stateful_sets() {
     check_update(&valid, &[("/spec/replicas", json!(3))], &[]);
     let image = "/spec/template/spec/containers/0/image";
     check_update(&valid, &[(image, json!(""))], &["spec.template.spec.containers[0].image: Required value"]);
-    // One that an older server let pass may stay as it is, and be scaled.
+    // A template that an older server accepted may stay, and the set may be scaled.
     let old = object(&change(&valid, &[(image, json!(""))]));
     let scaled = object(&change(&valid, &[(image, json!("")), ("/spec/replicas", json!(3))]));
     assert_eq!(rules_of(&old).update(None, &old, &scaled), []);

@@ -1,16 +1,16 @@
-//! The behavior of an autoscaler as an annotation.
+//! Reads and writes the annotation with the behavior of an autoscaler.
 //!
-//! Upstream writes it in the field names of its Go types, with null for what is absent; people who write the annotation
+//! Upstream writes it with the field names of its Go types, and null for absent fields. Users who write the annotation
 //! by hand use either spelling.
 
 use keelson_meta::json::{Map, Value, json};
 
 use super::leaf::{Leaf, field, pick};
 
-/// The directions: the name in the annotation and in v2.
+/// The scaling directions: the name in the annotation, and the name in v2.
 const DIRECTIONS: [(&str, &str); 2] = [("ScaleUp", "scaleUp"), ("ScaleDown", "scaleDown")];
 
-/// The behavior in this text; `None` when it is malformed, or says nothing.
+/// Parses the annotation; `None` if it is malformed or has no rules.
 pub(super) fn read(text: &str) -> Option<Value> {
     let Value::Object(noted) = serde_json::from_str(text).ok()? else { return None };
     let mut behavior = Map::new();
@@ -22,7 +22,7 @@ pub(super) fn read(text: &str) -> Option<Value> {
     (!behavior.is_empty()).then_some(Value::Object(behavior))
 }
 
-/// The behavior as its annotation.
+/// Serializes the behavior for the annotation.
 pub(super) fn write(behavior: &Value) -> Value {
     let direction =
         |(noted, name): (&str, &str)| (noted.to_owned(), behavior.get(name).map_or(Value::Null, write_rules));
@@ -39,7 +39,7 @@ fn read_rules(noted: &Map) -> Option<Map> {
     Some(rules)
 }
 
-/// A policy has all its fields, since Go has no absence for them.
+/// All fields of a policy are required, since Go writes all of them.
 fn read_policy(noted: &Value) -> Option<Value> {
     let fields = [("type", Leaf::Text), ("value", Leaf::Number), ("periodSeconds", Leaf::Number)];
     let mut policy = json!({"type": "", "value": 0, "periodSeconds": 0});

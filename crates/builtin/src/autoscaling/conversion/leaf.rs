@@ -1,20 +1,21 @@
-//! The leaves of an annotation's JSON, and their types, since no schema has checked them.
+//! Reads typed values from the JSON of an annotation, which no schema has checked.
 //!
-//! As in Go's decoder, names are read without regard to case, null is absence, and one wrong type spoils the whole text.
+//! Like Go's decoder, field names match in any case, null means absent, and one wrong type makes the whole text
+//! invalid.
 
 use keelson_meta::clock::parse_rfc3339;
 use keelson_meta::json::{Map, Value, json};
 
-/// The type of a value that is copied whole.
+/// The type of a value that is copied as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Leaf {
-    /// A text.
+    /// A string.
     Text,
-    /// A whole number of 32 bits.
+    /// A 32-bit integer.
     Number,
-    /// An amount such as `100m`, as a text or a number.
+    /// A quantity such as `100m`, as a string or a number.
     Quantity,
-    /// A time, or null where it is not known.
+    /// A time, or null if it is unknown.
     Time,
     /// The kind, name and version of an object.
     Reference,
@@ -22,7 +23,7 @@ pub(super) enum Leaf {
     Selector,
 }
 
-/// The list in this text.
+/// Parses a text that is a JSON list.
 pub(super) fn list(text: &str) -> Option<Vec<Value>> {
     serde_json::from_str::<Value>(text).ok().and_then(|value| match value {
         Value::Array(list) => Some(list),
@@ -30,13 +31,13 @@ pub(super) fn list(text: &str) -> Option<Vec<Value>> {
     })
 }
 
-/// A field of whatever case; null counts as absent.
+/// A field whose name matches in any case; null counts as absent.
 pub(super) fn field<'a>(tree: &'a Map, name: &str) -> Option<&'a Value> {
     let any_case = || tree.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value);
     tree.get(name).or_else(any_case).filter(|value| !value.is_null())
 }
 
-/// The fields of these names and types; `None` when one has another type. Times that are absent are null.
+/// The fields with these names and types. Returns `None` if one has another type. Absent times become null.
 pub(super) fn pick(tree: &Map, fields: &[(&str, Leaf)]) -> Option<Map> {
     let mut picked = Map::new();
     for (name, leaf) in fields {
@@ -50,7 +51,7 @@ pub(super) fn pick(tree: &Map, fields: &[(&str, Leaf)]) -> Option<Map> {
 }
 
 impl Leaf {
-    /// The value as its schema would have it; `None` when it has another type.
+    /// The value in the form of its schema; `None` if it has another type.
     pub(super) fn read(self, value: &Value) -> Option<Value> {
         match self {
             Self::Text => value.is_string().then(|| value.clone()),
@@ -94,7 +95,7 @@ fn expression(value: &Value) -> Option<Value> {
     Some(Value::Object(read))
 }
 
-/// Returns true for a quantity: a decimal number with a binary or decimal suffix, or an exponent.
+/// Returns true for a quantity: a decimal number, optionally with a binary or decimal suffix or an exponent.
 fn is_quantity(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());

@@ -1,17 +1,18 @@
-//! The metrics of an autoscaler as an annotation: the trees of v2 and the flat names of v1.
+//! Converts the metrics of an autoscaler between the nested form of v2 and the flat form in annotations of v1.
 //!
-//! Annotations keep the values that `v1` cannot express, under the names of older servers, so that nothing is lost in a round trip.
+//! Annotations have the values that `v1` cannot express, with the names of older servers, so that a round trip loses
+//! nothing.
 
 use keelson_meta::json::{Map, Value, json};
 
 use super::leaf::{Leaf, field};
 
-/// The role of a metric: the target, or the current value.
+/// The role of a metric: a target, or a current value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// In the spec.
+    /// A target, in the spec.
     Target,
-    /// In the status.
+    /// A current value, in the status.
     Current,
 }
 
@@ -24,11 +25,11 @@ struct MetricField {
     /// The name in v1.
     flat: &'static str,
     leaf: Leaf,
-    /// True where v1 writes an absent value as the zero value of its type, since Go has no absence for it.
+    /// True if v1 writes an absent value as the zero value of its type, since the Go type has no absent value.
     always: bool,
 }
 
-/// The places of a source's values, in v1's order.
+/// The fields of a metric source, in v1's order.
 type Source = (&'static str, &'static [MetricField]);
 
 const fn place(outer: &'static str, inner: &'static str, flat: &'static str, leaf: Leaf) -> MetricField {
@@ -107,29 +108,29 @@ impl Kind {
     }
 }
 
-/// The percentage of a metric that is the CPU's use; `None` for any other.
+/// The percentage of a CPU utilization metric; `None` for other metrics.
 pub(super) fn cpu_percent<'a>(metric: &'a Value, outer: &str) -> Option<&'a Value> {
     let source = metric.get("resource").filter(|source| metric["type"] == "Resource" && source["name"] == "cpu")?;
     source.get(outer)?.get("averageUtilization").filter(|percent| !percent.is_null())
 }
 
-/// The metric that aims at this use of the CPU.
+/// A target for the CPU utilization.
 pub(super) fn cpu_target(percent: &Value) -> Value {
     let target = json!({"type": "Utilization", "averageUtilization": percent});
     json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})
 }
 
-/// The metric that measured this use of the CPU.
+/// A current value of the CPU utilization.
 pub(super) fn cpu_current(percent: &Value) -> Value {
     json!({"type": "Resource", "resource": {"name": "cpu", "current": {"averageUtilization": percent}}})
 }
 
-/// The metrics of v2 in v1's form.
+/// Converts the metrics of v2 to the form of v1.
 pub(super) fn write(metrics: &[Value], kind: Kind) -> Value {
     metrics.iter().map(|metric| write_metric(metric, kind)).collect()
 }
 
-/// The metrics in v1's form as v2 has them; `None` when one is malformed.
+/// Converts the metrics from the form of v1 to v2; `None` if one is malformed.
 pub(super) fn read(metrics: &[Value], kind: Kind) -> Option<Vec<Value>> {
     metrics.iter().map(|metric| read_metric(metric.as_object()?, kind)).collect()
 }
@@ -178,14 +179,14 @@ fn read_source(flat: &Map, places: &[MetricField], kind: Kind) -> Option<Map> {
     Some(source)
 }
 
-/// A zero beside an average is one that v1 had to write: no target is zero, and nothing is measured both ways.
+/// Removes the zero that v1 writes beside an average. A target is never zero, and no metric has both values.
 fn drop_written_zero(values: &mut Map) {
     if values.contains_key("averageValue") && values.get("value").is_some_and(|value| *value == "0") {
         values.remove("value");
     }
 }
 
-/// v1 leaves out what a target is: it shows in which values are there.
+/// The type of a target. v1 does not state it, so it follows from the values that are present.
 fn target_type(source: &str, target: &Map) -> &'static str {
     let has = |name| target.contains_key(name);
     match source {

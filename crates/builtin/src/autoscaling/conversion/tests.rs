@@ -1,6 +1,6 @@
-//! Autoscalers in both versions, by example; random ones are in the round-trip test.
+//! Examples of autoscalers in both versions. The round-trip test has random ones.
 //!
-//! The examples are what upstream's own conversion gives for the same objects.
+//! The expected results are those of upstream's conversion.
 
 use keelson_meta::json::{Value, json};
 

@@ -1,6 +1,6 @@
-//! Horizontal pod autoscalers.
+//! Tests of horizontal pod autoscalers.
 //!
-//! Numbers are tried where they contradict each other.
+//! Numbers are tested that contradict each other.
 
 use keelson_meta::json::json;
 

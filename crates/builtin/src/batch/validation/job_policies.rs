@@ -1,6 +1,6 @@
-//! The policies of a job: when it counts as failed or done before all its pods are.
+//! Failure and success policies of a job: when it counts as failed or succeeded before all its pods end.
 //!
-//! Rules are tried in order, so their number is bounded, and each has one action and one condition.
+//! Rules apply in order, so their number is limited. Each has one action and one condition.
 
 use std::collections::HashSet;
 
@@ -52,7 +52,7 @@ fn action(at: &At<'_, '_>, per_index: bool, run: &mut Run<'_>) {
     }
 }
 
-/// Upstream prints the list as Go does: `["Count" "Ignore"]`.
+/// Like upstream, prints the list in Go's form: `["Count" "Ignore"]`.
 fn known(at: &At<'_, '_>, values: &[&str], run: &mut Run<'_>) {
     if at.is_empty() {
         let listed: Vec<String> = values.iter().map(|value| keelson_meta::go_format::quote(value)).collect();
@@ -164,7 +164,7 @@ pub(super) fn count_indexes(text: &str, completions: i64) -> Result<i64, String>
     Ok(total)
 }
 
-/// The first and the last index that a part of a list names, which follow those of the part before.
+/// The first and last index in a part of a list. They must be larger than those of the part before.
 fn interval(part: &str, completions: i64, last: Option<i64>) -> Result<(i64, i64), String> {
     let limits: Vec<&str> = part.split('-').collect();
     if limits.len() > 2 {
@@ -197,7 +197,7 @@ fn interval(part: &str, completions: i64, last: Option<i64>) -> Result<(i64, i64
     Ok((first, end))
 }
 
-/// The first index that two lists in order both name. Parts that can't be read name none.
+/// The first index in both lists, which are sorted. Invalid parts are skipped.
 pub(super) fn common_index(left: &str, right: &str, completions: i64) -> Option<i64> {
     let parts = |text: &str| -> Vec<(i64, i64)> {
         text.split(',').filter_map(|part| interval(part, completions, None).ok()).collect()

@@ -1,7 +1,6 @@
-//! The status of a job: counts that only grow, and conditions that agree with each other.
+//! Validation of the status of a job: counts only grow, and conditions do not contradict each other.
 //!
-//! An update of the status is compared with what it was, so that a controller which is behind can't take back that a job
-//! ended.
+//! The new status is compared with the stored one, so that a controller with old data cannot undo the end of a job.
 
 use std::collections::HashSet;
 
@@ -35,8 +34,8 @@ pub(super) const STATUS: TypeRules = TypeRules::of(&[
     ("", Check("a success that was met only where there is a policy, or completion", success)),
 ]);
 
-/// The changes of a status update. Rules about fields apply only to changes, as upstream has it. So a status that breaks a rule
-/// already, or that breaks one since the spec was changed, can still be updated.
+/// The changed parts of a status. Like upstream, rules about fields apply only to changed fields. A status may already
+/// break a rule, or break one since the spec changed. It can still be updated.
 struct Changes {
     complete: bool,
     failed: bool,
@@ -73,7 +72,7 @@ impl Changes {
         }
     }
 
-    /// True if the job ends, or runs again.
+    /// True if the update ends the job, or restarts it.
     fn finished(&self) -> bool {
         self.complete || self.failed
     }
@@ -129,13 +128,13 @@ fn times(status: &At<'_, '_>, changes: &Changes, run: &mut Run<'_>) {
             end.required(run, "completionTime is required for Complete jobs");
         }
     }
-    // Times are stored in one form, in which the order of texts is that of times.
+    // All times are stored in one format, so their order is that of the texts.
     if (changes.start || changes.end) && start.is_set() && end.is_set() && end.text() < start.text() {
         end.invalid(run, end.shown(), "completionTime cannot be set before startTime");
     }
 }
 
-/// Pods of a job that has ended are counted, and none runs.
+/// After a job has ended, all its pods are counted and none runs.
 fn finished(status: &At<'_, '_>, changes: &Changes, run: &mut Run<'_>) {
     let (active, start) = (status.field("active"), status.field("startTime"));
     if (changes.finished() || changes.active) && active.int() > 0 {
@@ -151,7 +150,7 @@ fn finished(status: &At<'_, '_>, changes: &Changes, run: &mut Run<'_>) {
     }
 }
 
-/// The rules that follow those of the indexes in upstream's order.
+/// The rules that follow those about indexes in upstream's order.
 fn counts_of_pods(status: &At<'_, '_>, run: &mut Run<'_>) {
     let (conditions, changes) = (status.field("conditions"), Changes::of(status));
     let is_finished = ["Complete", "Failed"].into_iter().any(|kind| is_true(conditions.value, kind));
@@ -225,7 +224,8 @@ fn success(job: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// An indexed job may be made smaller, as long as all its indexes run at once. Then pods that succeeded count no longer.
+/// An indexed job may be scaled down if all its indexes run in parallel. The succeeded pods of removed indexes then no
+/// longer count.
 fn may_shrink(run: &Run<'_>) -> bool {
     let spec = |field| run.object.get(&["spec", field]);
     let is_indexed = spec("completionMode").and_then(Value::as_str) == Some("Indexed");

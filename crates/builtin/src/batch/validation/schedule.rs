@@ -1,16 +1,16 @@
-//! The schedules of cron jobs: five fields or one of a few names, and the time zone that they are meant in.
+//! Schedules of cron jobs: five fields or one of a few names, and the time zone.
 //!
-//! Texts are those of the cron parser that upstream uses.
+//! Messages are those of the cron parser that upstream uses.
 
 use keelson_meta::go_format::{parse_int, quote};
 
 use crate::validating::at::At;
 use crate::validating::type_rules::Run;
 
-/// The time zones that there are (IANA), ordered.
+/// The existing time zones (IANA), sorted.
 const TIME_ZONES: &str = include_str!("time_zones.txt");
 
-/// A field of a schedule: its bounds, and the names that stand for its numbers.
+/// A field of a schedule: its range, and names for its numbers.
 struct ScheduleField {
     least: i64,
     most: i64,
@@ -155,7 +155,7 @@ fn number(text: &str) -> Result<i64, String> {
     if number < 0 { Err(format!("negative number ({number}) not allowed: {text}")) } else { Ok(number) }
 }
 
-/// `1h30m`
+/// Returns true for a duration such as `1h30m`.
 fn is_duration(text: &str) -> bool {
     let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
     if rest == "0" {

@@ -1,6 +1,6 @@
-//! Jobs and cron jobs.
+//! Tests of jobs and cron jobs.
 //!
-//! Selectors have to fit templates, and the rules for pods hold in templates too.
+//! Selectors must match templates, and the rules for pods apply in templates too.
 
 use keelson_meta::json::{Value, json};
 use keelson_registry::Validator as _;

@@ -1,5 +1,5 @@
-//! Certificate signing requests: only `/approval` approves or denies one, only `/status` hands out a certificate, and what
-//! has been said stays said. The request itself never changes.
+//! Subresources of certificate signing requests. Only `/approval` approves or denies a request, and only `/status` sets
+//! the certificate. Decisions are final, and the request itself never changes.
 
 use std::time::SystemTime;
 
@@ -10,14 +10,14 @@ use keelson_meta::field_error::FieldError;
 use keelson_meta::json::{Value, json};
 use keelson_registry::strategy::Confined;
 
-/// The types that only `/approval` sets.
+/// The condition types that only `/approval` sets.
 const VERDICTS: [&str; 2] = ["Approved", "Denied"];
-/// The types that are never taken back.
+/// The condition types that are never removed.
 const FINAL: [&str; 3] = ["Approved", "Denied", "Failed"];
 const CONDITIONS: &str = "status.conditions";
 const CERTIFICATE: &str = "status.certificate";
 
-/// Keeps the changes that `/approval` permits: conditions and metadata.
+/// Keeps only the changes that `/approval` permits: conditions and metadata.
 pub(crate) fn confine_approval(stored: &Object, mut sent: Object, now: SystemTime) -> Confined {
     date_conditions(stored, &mut sent, now);
     let conditions = sent.get(&["status", "conditions"]).cloned();
@@ -36,7 +36,7 @@ pub(crate) fn confine_approval(stored: &Object, mut sent: Object, now: SystemTim
     Confined::Cut(sent, errors)
 }
 
-/// Keeps the changes that `/status` permits: the status without the approval conditions.
+/// Keeps only the changes that `/status` permits: the status without the approval conditions.
 pub(crate) fn confine_status(stored: &Object, mut sent: Object, now: SystemTime) -> Confined {
     keep(&mut sent, stored, "spec");
     for verdict in VERDICTS {
@@ -66,7 +66,7 @@ fn keep(sent: &mut Object, stored: &Object, part: &str) {
     };
 }
 
-/// Puts the conditions of a type back as they were, unless some were added or removed, which is refused.
+/// Restores the conditions of a type. If their number differs, they stay as sent, so that validation refuses them.
 fn keep_instances(stored: &Object, sent: &mut Object, kind: &str) {
     if count(stored, kind) != count(sent, kind) {
         return;
@@ -82,7 +82,7 @@ fn count(request: &Object, kind: &str) -> usize {
     list(request).iter().filter(|condition| text(condition, "type") == kind).count()
 }
 
-/// Fills in when conditions were updated and since when they hold.
+/// Sets the update and transition times of conditions.
 fn date_conditions(stored: &Object, sent: &mut Object, now: SystemTime) {
     let now = json!(rfc3339(now));
     for condition in list_mut(sent) {

@@ -1,13 +1,13 @@
-//! Certificate signing requests and trust bundles, new and updated.
+//! Tests of new and updated certificate signing requests and trust bundles.
 //!
-//! Tests over the wire show that bundles hold certificates of authorities, since they can create certificates.
+//! The content of bundles is tested over the wire, where certificates can be created.
 
 use keelson_meta::json::json;
 use keelson_registry::Validator as _;
 
 use crate::validating::tests::{check_below, check_new, object, rules_of, texts};
 
-/// `-----BEGIN CERTIFICATE REQUEST-----`, a few bytes, and the end.
+/// `-----BEGIN CERTIFICATE REQUEST-----`, a few bytes, and the end line.
 const REQUEST: &str =
     "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIUQotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K";
 

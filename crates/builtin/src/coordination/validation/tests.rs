@@ -1,6 +1,6 @@
-//! Leases and candidates for them.
+//! Tests of leases and lease candidates.
 //!
-//! Times and strategies are tried one change at a time.
+//! Times and strategies are tested one change at a time.
 
 use keelson_meta::json::{Value, json};
 

@@ -1,7 +1,7 @@
-//! Cluster addresses: each that a service holds is an IPAddress object that names it.
+//! Cluster addresses. Each allocated address is an IPAddress object that refers to the service.
 //!
-//! Objects that must be absent make an address unique without a lock: they are written in the service's own transaction, so
-//! that neither is there without the other. Which ranges there are is read from ServiceCIDRs.
+//! The transaction of the service creates these objects on the condition that they are absent. So addresses are unique
+//! without a lock, and service and object exist together. The ranges come from ServiceCIDRs.
 
 use std::net::IpAddr;
 
@@ -18,10 +18,10 @@ use super::{FULL, ServiceRef, families};
 
 pub(super) const GROUP: &str = "networking.k8s.io";
 
-/// The manager of service addresses in their label.
+/// The value of the manager label of service addresses.
 const MANAGER: &str = "ipallocator.k8s.io";
 
-/// Takes an address of each family of a service, the one that it asks for or any.
+/// Allocates an address for each family of a service: the requested one, or any free one.
 pub(super) async fn assign(
     registry: &Registry,
     service_ref: &ServiceRef<'_>,
@@ -50,7 +50,7 @@ pub(super) async fn assign(
                     if registry.collection(&target)?.get(&address.to_string()).is_some() {
                         continue;
                     }
-                    // The IPAddress object was lost. The service that has the address creates it again.
+                    // The IPAddress object was lost. The service with this address creates it again.
                     let object = registry.encode_own(&target, describe(service_ref, address)).await?;
                     companions.take(key(registry, &target, address)?, object.bytes(), OnConflict::TryAgain);
                     continue;
@@ -74,7 +74,7 @@ pub(super) async fn assign(
     Ok(())
 }
 
-/// Gives back what a service had and has no longer.
+/// Releases addresses that the service had and no longer has.
 pub(super) async fn give_back(
     registry: &Registry,
     service_ref: &ServiceRef<'_>,
@@ -86,12 +86,12 @@ pub(super) async fn give_back(
     let target = registry.target(GROUP, "ipaddresses")?;
     companions.keep(registry.enter(&target).await?);
     let parent = parent(service_ref);
-    // An address that a client created may have more in its parent reference than those that are allocated.
+    // If a client created the IPAddress, its parent reference may have more fields than those written here.
     let names_parent = |address: &Object| {
         let stated = |field| address.get(&["spec", "parentRef", field]);
         ["resource", "namespace", "name"].into_iter().all(|field| stated(field) == parent.get(field))
     };
-    // kube-apiserver may have stored it, in protobuf.
+    // kube-apiserver may have stored the object, in protobuf.
     let is_own = |found: &KeyValue| {
         StoredObject::parse(found.value.clone()).is_ok_and(|address| names_parent(&address.decode(found.revision)))
     };
@@ -101,12 +101,12 @@ pub(super) async fn give_back(
     Ok(())
 }
 
-/// Whose the address of a service is. There is one service of the name at a time.
+/// The reference to the service in an IPAddress. It has no uid, since only one service can have the name.
 fn parent(service_ref: &ServiceRef<'_>) -> Value {
     json!({ "resource": "services", "namespace": service_ref.namespace, "name": service_ref.name })
 }
 
-/// Checks that an address is in one of the ranges, and returns the error text if not.
+/// Checks that an address is in one of the ranges. Returns the text of the error if it is not.
 fn check_range(registry: &Registry, address: IpAddr) -> Result<Result<(), String>, ApiError> {
     let ranges = ranges(registry)?;
     if ranges.iter().any(|range| range.holds(address)) {
@@ -117,8 +117,8 @@ fn check_range(registry: &Registry, address: IpAddr) -> Result<Result<(), String
     Ok(Err(format!("the provided IP ({address}) is not in the valid range. The range of valid IPs is {shown}")))
 }
 
-/// The object that replaces an address deleted by a client while a service has it. Upstream repairs it in a loop some time later,
-/// and until then could allocate the address twice.
+/// Recreates an IPAddress that a client deleted while a service has the address. Upstream does so in a repair loop some
+/// time later, and could allocate the address twice until then.
 pub(crate) async fn made_again(registry: &Registry, last: &StoredObject) -> Result<Option<ManagedObject>, ApiError> {
     let address = last.decode(Revision::default());
     let stated = |field| address.get(&["spec", "parentRef", field]).and_then(Value::as_str).unwrap_or_default();
@@ -133,7 +133,7 @@ pub(crate) async fn made_again(registry: &Registry, last: &StoredObject) -> Resu
     registry.make_own(&registry.target(GROUP, "ipaddresses")?, describe(&service_ref, held)).await.map(Some)
 }
 
-/// A free address by chance, as far as the cache knows.
+/// A random address that is free according to the cache.
 fn choose(registry: &Registry, target: &Target, family: Family) -> Result<IpAddr, ApiError> {
     let taken = registry.collection(target)?.snapshot();
     let chance = registry.random().u64();
@@ -154,8 +154,7 @@ fn choose(registry: &Registry, target: &Target, family: Family) -> Result<IpAddr
     Err(ApiError::Internal(format!("failed to allocate a serviceIP: {FULL}")))
 }
 
-/// The ranges that addresses are given out of: those of all ServiceCIDRs that are ready, or the server's own before there
-/// is one.
+/// The ranges for allocation: those of all ready ServiceCIDRs, or the server's own before there is a ServiceCIDR.
 pub(super) fn ranges(registry: &Registry) -> Result<Vec<AddressRange>, ApiError> {
     let stored = registry.collection(&registry.target(GROUP, "servicecidrs")?)?.snapshot();
     if stored.is_empty() {
@@ -177,7 +176,7 @@ fn cidrs(cidr: &Object) -> Vec<AddressRange> {
     cidrs.filter_map(|cidr| AddressRange::parse(cidr.as_str()?)).collect()
 }
 
-/// The IPAddress of a service.
+/// The IPAddress object for an address of a service.
 fn describe(service_ref: &ServiceRef<'_>, address: IpAddr) -> Object {
     let object = json!({
         "metadata": {

@@ -1,6 +1,7 @@
-//! Counts of addresses and node ports for metrics: how many are taken, and how often services asked for one.
+//! Counts of addresses and node ports for metrics: those in use, and the allocations.
 //!
-//! An allocation is counted when it is chosen. Dry runs, and choices that another service was faster to take, count too.
+//! An allocation is counted when the address or port is chosen. Dry runs count too, and choices that conflict with
+//! another service.
 
 use std::sync::LazyLock;
 
@@ -10,26 +11,26 @@ use keelson_registry::Registry;
 
 use super::addresses::{GROUP, ranges};
 
-/// Allocations of addresses, by range and whether the service named the address.
+/// Allocations of addresses, by range and scope.
 pub static ADDRESS_ALLOCATIONS: LazyLock<Series<(String, Scope), Allocations>> =
     LazyLock::new(|| Series::new(Allocations::new));
-/// Allocations of node ports, by whether the service named the port.
+/// Allocations of node ports, by scope.
 pub static PORT_ALLOCATIONS: [Allocations; 2] = [Allocations::new(), Allocations::new()];
 
-/// Whether a service named what it wanted.
+/// The scope of an allocation, as in upstream's metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// It did.
+    /// The service requested a particular address or port.
     Static,
-    /// Any would do.
+    /// Any free address or port was allocated.
     Dynamic,
 }
 
 impl Scope {
-    /// Both.
+    /// Both scopes.
     pub const ALL: [Self; 2] = [Self::Static, Self::Dynamic];
 
-    /// The label.
+    /// The label value.
     pub fn name(self) -> &'static str {
         match self {
             Self::Static => "static",
@@ -38,12 +39,12 @@ impl Scope {
     }
 }
 
-/// Allocations of one kind.
+/// The allocations of one kind.
 #[derive(Debug, Default)]
 pub struct Allocations {
-    /// Those that succeeded.
+    /// The number of successful allocations.
     pub allocated: Count,
-    /// Those that failed.
+    /// The number of failed allocations.
     pub failed: Count,
 }
 
@@ -57,33 +58,33 @@ impl Allocations {
     }
 }
 
-/// Notes an allocation of an address out of a range.
+/// Counts an allocation of an address from a range.
 pub(super) fn note_address(range: String, scope: Scope, succeeded: bool) {
     if let Some(allocations) = ADDRESS_ALLOCATIONS.of(&(range.clone(), scope), || (range, scope)) {
         allocations.note(succeeded);
     }
 }
 
-/// Notes an allocation of a node port.
+/// Counts an allocation of a node port.
 pub(super) fn note_port(scope: Scope, succeeded: bool) {
     PORT_ALLOCATIONS[scope as usize].note(succeeded);
 }
 
-/// The addresses of a range.
+/// The use of the addresses in a range.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AddressUse {
     /// The range.
     pub range: String,
-    /// How many are taken.
+    /// The number of allocated addresses.
     pub taken: u64,
-    /// How many are left.
+    /// The number of free addresses.
     pub left: f64,
 }
 
-/// The addresses of each range, as the cache has them. Cost: linear in the number of addresses that are taken.
+/// The use of each range, from the cache. Cost: linear in the number of allocated addresses.
 ///
 /// # Errors
-/// 500 when the resources are not served.
+/// 500 if the resources are not served.
 pub fn address_use(registry: &Registry) -> Result<Vec<AddressUse>, ApiError> {
     let ranges = ranges(registry)?;
     let mut taken = vec![0_u64; ranges.len()];

@@ -1,5 +1,5 @@
-//! The IP families of a service: `ipFamilies` and `ipFamilyPolicy`, filled in from what was asked for and from what the
-//! cluster has (KEP-563).
+//! The IP families of a service: fills in `ipFamilies` and `ipFamilyPolicy` from the request and the families of the
+//! cluster (KEP-563).
 
 use std::net::IpAddr;
 
@@ -16,7 +16,7 @@ const REQUIRE: &str = "RequireDualStack";
 /// Fills in the families and the policy of a service.
 ///
 /// # Errors
-/// Which of its fields contradict each other, or ask for what the cluster does not have.
+/// Fields contradict each other, or request a family that the cluster does not have.
 pub(super) fn fill(ranges: &ServiceRanges, before: Option<&Map>, spec: &mut Map) -> Result<(), Vec<FieldError>> {
     if !needs_addresses(spec) || before.is_some_and(|before| keeps_preference(before, spec)) {
         return Ok(());
@@ -58,7 +58,8 @@ fn refuse(errors: Vec<FieldError>) -> Result<(), Vec<FieldError>> {
     if errors.is_empty() { Ok(()) } else { Err(errors) }
 }
 
-/// A service that prefers both families keeps its families when the request sets no others, even if the cluster has changed since.
+/// Returns true if a service that prefers dual stack keeps its families, even if the cluster has changed since. It does
+/// so if the request sets no others.
 fn keeps_preference(before: &Map, spec: &Map) -> bool {
     let same = |field: &str| before.texts(field) == spec.texts(field);
     let old_policy = before.text("ipFamilyPolicy");
@@ -69,7 +70,7 @@ fn keeps_preference(before: &Map, spec: &Map) -> bool {
         && same("ipFamilies")
 }
 
-/// The errors that the fields have without the cluster.
+/// The errors that do not depend on the cluster.
 fn consistency(spec: &Map) -> Vec<FieldError> {
     let (address, addresses) = (spec.text("clusterIP"), spec.texts("clusterIPs"));
     let mut errors = Vec::new();
@@ -148,8 +149,8 @@ fn addresses_and_families(spec: &Map, addresses: &[&str], consistent: bool) -> V
     errors
 }
 
-/// Takes the second family and address off a service that is to have one; says so where they were left out without saying
-/// that it is.
+/// Removes the second family and address from a service that becomes single-stack. Returns errors if the request
+/// removes them without changing the policy.
 fn shrink(before: &Map, spec: &mut Map) -> Vec<FieldError> {
     let policy = spec.text("ipFamilyPolicy").to_owned();
     let mut errors = Vec::new();
@@ -179,7 +180,7 @@ fn too_many_for_policy(spec: &Map) -> Vec<FieldError> {
     .collect()
 }
 
-/// Adds the families of the addresses that were asked for.
+/// Adds the families of the requested addresses.
 fn infer(ranges: &ServiceRanges, spec: &mut Map) -> Vec<FieldError> {
     let mut families = families(spec);
     let mut errors = Vec::new();
@@ -226,7 +227,7 @@ mod tests {
     const V4: &[&str] = &["10.0.0.0/24"];
     const BOTH: &[&str] = &["10.0.0.0/24", "fd00::/112"];
 
-    /// Fills in a spec that has a type; what it shows then, or the first error.
+    /// Fills in a spec with a type, and checks the result or the first error.
     #[expect(clippy::needless_pass_by_value, reason = "a case reads better as what it is than as references to it")]
     fn check(addresses: &[&str], before: Option<Value>, mut spec: Value, expect: Result<(&str, &[&str]), &str>) {
         spec["type"] = json!("ClusterIP");

@@ -1,7 +1,7 @@
-//! Node ports: each that a service holds is a key of its own in the store, which says whose it is.
+//! Node ports. Each allocated port is a key in the store whose value names the service.
 //!
-//! A key that must be absent makes a port unique without a lock: it is written in the service's own transaction. There is no
-//! object for ports in the API, so the keys are keelson's own.
+//! The transaction of the service creates the key on the condition that it is absent. So ports are unique without a
+//! lock. The API has no object for ports, so the keys are keelson's own.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,7 +22,7 @@ const END: &str = "/registry/ranges/nodeports0";
 
 const TAKEN: &str = "provided port is already allocated";
 
-/// Takes the ports that a service needs and does not have, those that it asks for or any.
+/// Allocates the ports that a service needs and does not have: the requested ones, or any free ones.
 pub(super) async fn assign(
     registry: &Registry,
     service_ref: &ServiceRef<'_>,
@@ -32,7 +32,7 @@ pub(super) async fn assign(
     companions: &mut Companions,
 ) -> Result<(), ApiError> {
     let held: HashSet<u16> = before.map(held_ports).unwrap_or_default().into_iter().collect();
-    // Most ports are free, so the first attempt relies on luck; only then is it worth to ask which are.
+    // Most ports are free, so the first attempt tries random ones. Later attempts read which ports are allocated.
     let taken = if attempt == 0 { HashSet::new() } else { taken(registry).await? };
     let mut taking = Taking { registry, service_ref, held, taken, new: HashSet::new(), companions };
     if needs_node_ports(spec) {
@@ -49,7 +49,7 @@ pub(super) async fn assign(
     Ok(())
 }
 
-/// Gives back what a service had and has no longer.
+/// Releases ports that the service had and no longer has.
 pub(super) async fn give_back(
     registry: &Registry,
     service_ref: &ServiceRef<'_>,
@@ -58,7 +58,7 @@ pub(super) async fn give_back(
     companions: &mut Companions,
 ) -> Result<(), ApiError> {
     let kept: HashSet<u16> = after.map(held_ports).unwrap_or_default().into_iter().collect();
-    // No object, but what `owner` wrote.
+    // The value is not an object, but the text from `owner`.
     let is_own = |found: &KeyValue| {
         serde_json::from_slice::<Value>(&found.value).is_ok_and(|owner| owner["uid"] == service_ref.uid)
     };
@@ -73,7 +73,7 @@ struct Taking<'a> {
     service_ref: &'a ServiceRef<'a>,
     /// The ports of the service before this write.
     held: HashSet<u16>,
-    /// The ports that other services are known to have.
+    /// The ports that other services have, as far as known.
     taken: HashSet<u16>,
     /// The ports that the service gets in this write.
     new: HashSet<u16>,
@@ -81,11 +81,11 @@ struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    /// The node ports of the ports of a service. A new service gets one node port for one port of several protocols
-    /// (`shared`); unless `all` get one, only wishes are granted.
+    /// Sets the node ports of a service's ports. In a new service, ports with the same number and different protocols
+    /// share a node port (`shared`). Unless `all` is true, only requested node ports are allocated.
     fn ports(&mut self, ports: &mut [Value], shared: bool, all: bool) -> Result<(), ApiError> {
         let mut chosen: HashMap<u16, u16> = HashMap::new();
-        // A service may have 65,535 ports, so none is looked for among the others.
+        // A service may have 65,535 ports, so a map is used instead of a search.
         let mut wishes: HashMap<u16, u16> = HashMap::new();
         for (port, node_port) in ports.iter().filter_map(numbers).filter(|(_, node_port)| *node_port != 0) {
             wishes.entry(port).or_insert(node_port);
@@ -106,7 +106,7 @@ impl Taking<'_> {
             };
             let node_port = match wish {
                 Some((_, wish)) if sibling == Some(wish) || self.held.contains(&wish) => wish,
-                // A service may have one node port for several of its ports once it exists.
+                // An existing service may use one node port for several of its ports.
                 Some((_, wish)) if !shared && self.new.contains(&wish) => wish,
                 Some((_, wish)) => {
                     let field = format!("spec.ports[{index}].nodePort");
@@ -145,7 +145,7 @@ impl Taking<'_> {
         Ok(())
     }
 
-    /// Takes the port that was asked for.
+    /// Allocates a requested port.
     fn take(&mut self, port: u16, refused: impl Fn(&ServiceRef<'_>, &str) -> ApiError) -> Result<(), ApiError> {
         let is_in_range = self.registry.config().service_ranges.node_ports.holds(port);
         note_port(Scope::Static, is_in_range && !self.new.contains(&port) && !self.taken.contains(&port));
@@ -160,13 +160,13 @@ impl Taking<'_> {
         Ok(())
     }
 
-    /// The error for a number outside the range.
+    /// The error for a port outside of the range.
     fn outside(&self) -> String {
         let range = self.registry.config().service_ranges.node_ports;
         format!("provided port is not in the valid range. The range of valid ports is {range}")
     }
 
-    /// Takes a port by chance; `None` when none is left.
+    /// Allocates a random port; `None` if all are allocated.
     fn any(&mut self) -> Option<u16> {
         let chance = self.registry.random().u64();
         let parts = self.registry.config().service_ranges.node_ports.parts();
@@ -187,13 +187,13 @@ impl Taking<'_> {
     }
 }
 
-/// A value in a port field that is no port number.
+/// The value of a port field that is not a valid port number.
 fn no_port_number(fields: &Map, field: &str) -> Option<i64> {
     let number = fields.get(field).and_then(Value::as_i64).filter(|number| *number != 0)?;
     u16::try_from(number).is_err().then_some(number)
 }
 
-/// The port of a service and that of its nodes, 0 for none yet.
+/// The port and the node port of a service's port; 0 for an absent node port.
 fn numbers(port: &Value) -> Option<(u16, u16)> {
     let port = port.as_object()?;
     Some((port.port("port"), port.port("nodePort")))

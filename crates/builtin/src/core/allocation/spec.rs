@@ -1,6 +1,6 @@
-//! The `spec` of a service, read forgivingly: what has a wrong type is as good as absent, since the schema has refused it.
+//! Accessors for the `spec` of a service. Values of the wrong type read as absent, since the schema has refused them.
 //!
-//! It is a view with names for the few fields that allocation reads and writes, and knows no rules.
+//! They cover the few fields that allocation reads and writes. There are no rules here.
 
 use std::net::IpAddr;
 
@@ -10,15 +10,15 @@ use keelson_meta::json::{Map, Value};
 /// The value of `clusterIP` for a headless service.
 pub(crate) const NONE: &str = "None";
 
-/// Reading a `spec`.
+/// Accessors for the fields of a `spec`.
 pub(crate) trait Spec {
-    /// The text of a field, empty for none.
+    /// The string in a field; empty if absent.
     fn text(&self, field: &str) -> &str;
-    /// The texts of a list.
+    /// The strings in a list field.
     fn texts(&self, field: &str) -> Vec<&str>;
-    /// A number that is a port; 0 for none.
+    /// A port number; 0 if absent.
     fn port(&self, field: &str) -> u16;
-    /// The objects of a list.
+    /// The objects in a list field.
     fn items(&self, field: &str) -> Vec<&Map>;
     /// Sets a field, or removes it.
     fn put(&mut self, field: &str, value: Option<Value>);
@@ -54,23 +54,23 @@ pub(crate) fn spec(service: &Object) -> Option<&Map> {
     service.0.get("spec")?.as_object()
 }
 
-/// The `spec` of a service, to be changed.
+/// The `spec` of a service, for changes.
 pub(crate) fn spec_mut(service: &mut Object) -> Option<&mut Map> {
     service.0.get_mut("spec")?.as_object_mut()
 }
 
-/// Returns true if services of this type have cluster addresses unless they are headless. An unknown type counts as one that has
-/// them, so that it is refused for its type alone.
+/// Returns true if services of this type have cluster addresses, unless they are headless. Also true for unknown types,
+/// so that validation reports only the type.
 pub(crate) fn needs_addresses(spec: &Map) -> bool {
     spec.text("type") != "ExternalName"
 }
 
-/// Returns true if services of this type have ports on all nodes.
+/// Returns true if services of this type have node ports.
 pub(crate) fn needs_node_ports(spec: &Map) -> bool {
     matches!(spec.text("type"), "NodePort" | "LoadBalancer")
 }
 
-/// Returns true if nodes report on a port of their own whether they lead to the service.
+/// Returns true if nodes need a port for health checks of the service.
 pub(crate) fn needs_health_check(spec: &Map) -> bool {
     spec.text("type") == "LoadBalancer" && spec.text("externalTrafficPolicy") == "Local"
 }
@@ -80,7 +80,7 @@ pub(super) fn is_headless(spec: &Map) -> bool {
     spec.text("clusterIP") == NONE || spec.texts("clusterIPs").first() == Some(&NONE)
 }
 
-/// The cluster addresses that a service holds.
+/// The cluster addresses of a service.
 pub(super) fn held_addresses(spec: &Map) -> Vec<IpAddr> {
     if !needs_addresses(spec) || is_headless(spec) {
         return Vec::new();
@@ -88,7 +88,7 @@ pub(super) fn held_addresses(spec: &Map) -> Vec<IpAddr> {
     spec.texts("clusterIPs").into_iter().filter_map(|address| address.parse().ok()).collect()
 }
 
-/// The ports of all nodes that a service holds.
+/// The node ports of a service.
 pub(super) fn held_ports(spec: &Map) -> Vec<u16> {
     let mut ports = Vec::new();
     if needs_node_ports(spec) {

@@ -1,6 +1,6 @@
-//! Config maps and secrets.
+//! The columns of config maps and secrets.
 //!
-//! A table shows the number of data keys and never a value.
+//! Tables show the number of keys and never a value.
 
 use keelson_meta::json::Value;
 use keelson_tables::column::{AGE, Column, NAME};

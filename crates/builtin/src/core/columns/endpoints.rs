@@ -1,4 +1,4 @@
-//! Endpoints: where what is behind a service can be reached.
+//! The columns of Endpoints: the addresses and ports of a service's pods.
 //!
 //! Addresses and ports are joined to one text.
 
@@ -21,7 +21,7 @@ fn endpoints(of: Subject<'_>) -> Vec<Value> {
     vec![of.name(), shown.into(), of.age()]
 }
 
-/// Every address with every port; a headless service may have no ports.
+/// Each combination of address and port. A headless service may have no ports.
 fn reached(subset: FieldValue<'_>) -> Box<dyn Iterator<Item = String> + '_> {
     let addresses = move || subset.at("addresses").items().map(|address| address.at("ip").text());
     if subset.at("ports").is_empty() {

@@ -1,6 +1,6 @@
-//! Quotas: how much of each resource is used, and of how much. Limit ranges have the usual columns.
+//! The columns of resource quotas: used and permitted amounts. Limit ranges have the default columns.
 //!
-//! Resources are shown in the order of their names.
+//! Resources are sorted by name.
 
 use keelson_meta::json::Value;
 use keelson_tables::column::{AGE, Column, NAME};
@@ -19,7 +19,7 @@ const RESOURCE_QUOTA_COLUMNS: &[Column<'_>] = &[
     AGE,
 ];
 
-/// The used and the permitted amount of each resource, with limits apart from all else.
+/// The used and permitted amount of each resource. Limits are in a column of their own.
 fn resource_quota(of: Subject<'_>) -> Vec<Value> {
     let status = of.at("status");
     let mut hard: Vec<_> = status.at("hard").entries().collect();

@@ -1,6 +1,6 @@
-//! Namespaces.
+//! The columns of namespaces.
 //!
-//! The phase says whether one is being emptied.
+//! The phase shows that a namespace is being deleted.
 
 use keelson_meta::json::Value;
 use keelson_tables::column::{AGE, Column, NAME};

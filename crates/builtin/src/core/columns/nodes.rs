@@ -1,6 +1,6 @@
-//! Nodes: whether they are ready, what they are for, what they run.
+//! The columns of nodes: status, roles, addresses and software versions.
 //!
-//! Roles are read from labels, and addresses from the status.
+//! Roles come from labels, and addresses from the status.
 
 use keelson_meta::json::Value;
 use keelson_tables::column::{AGE, Column, NAME};

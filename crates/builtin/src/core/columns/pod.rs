@@ -1,6 +1,7 @@
-//! Pods. Their status is worked out of the states of all their containers, in the order in which those start.
+//! The columns of pods. The status of a pod is computed from the states of its containers, in the order in which they
+//! start.
 //!
-//! The text is upstream's, which `kubectl` users know: a reason where there is one, else the phase.
+//! The text is upstream's, which `kubectl` users know: a reason if there is one, else the phase.
 
 use std::borrow::Cow;
 use std::time::SystemTime;
@@ -13,7 +14,7 @@ use keelson_tables::text::ratio;
 
 use crate::core::column_docs as docs;
 
-/// The reason of a pod whose node no longer answers.
+/// The reason of a pod whose node does not respond.
 const NODE_LOST: &str = "NodeLost";
 const SUCCEEDED: &str = "Succeeded";
 const FAILED: &str = "Failed";
@@ -50,7 +51,7 @@ fn pod(of: Subject<'_>) -> Vec<Value> {
     ]
 }
 
-/// Marks the rows of pods that have run to their end.
+/// Row conditions for pods that have finished.
 fn finished(pod: Subject<'_>) -> &'static [RowCondition] {
     const fn completed(reason: &'static str, message: &'static str) -> RowCondition {
         RowCondition { kind: "Completed", status: "True", reason, message }
@@ -74,12 +75,12 @@ fn readiness_gates(spec: FieldValue<'_>, status: FieldValue<'_>) -> Value {
     format!("{}/{}", gates.items().filter(open).count(), gates.len()).into()
 }
 
-/// Returns true for a sidecar: an init container that runs beside the others.
+/// Returns true for a sidecar: an init container that keeps running beside the others.
 fn restarts_always(container: FieldValue<'_>) -> bool {
     container.at("restartPolicy").text() == "Always"
 }
 
-/// The sums over the containers of a pod.
+/// The computed state of a pod.
 struct PodState<'a> {
     reason: Cow<'a, str>,
     ready: i64,
@@ -92,7 +93,7 @@ impl<'a> PodState<'a> {
         let mut state = Self { reason: pod_reason(status).into(), ready: 0, restarts: Restarts::default() };
         let sidecars = state.add_init_containers(of.at("spec"), status);
         match sidecars {
-            // Still initializing: what happened to the init containers is what counts.
+            // The pod is still initializing, so the state of the init containers is shown.
             Init::Waiting(_) if !status.at("conditions").condition("Initialized").holds() => {}
             Init::Waiting(sidecars) | Init::Done(sidecars) => {
                 state.restarts = sidecars;
@@ -103,7 +104,7 @@ impl<'a> PodState<'a> {
         state
     }
 
-    /// Goes through the init containers up to the first that has yet to finish.
+    /// Checks the init containers, up to the first one that has not finished.
     fn add_init_containers(&mut self, spec: FieldValue<'a>, status: FieldValue<'a>) -> Init {
         let declared = spec.at("initContainers");
         let mut sidecars = Restarts::default();
@@ -136,7 +137,7 @@ impl<'a> PodState<'a> {
         Init::Done(sidecars)
     }
 
-    /// The first container that has something to say gives the pod its reason, so they are gone through backwards.
+    /// The first container with a reason determines the reason of the pod, so containers are checked in reverse order.
     fn add_containers(&mut self, status: FieldValue<'a>) {
         let mut any_running = false;
         for container in status.at("containerStatuses").items().rev() {
@@ -152,7 +153,7 @@ impl<'a> PodState<'a> {
                 self.ready += 1;
             }
         }
-        // One container has completed, yet another still runs.
+        // One container has completed, but another one still runs.
         if self.reason == "Completed" && any_running {
             let ready = status.at("conditions").items().any(|c| c.at("type").text() == "Ready" && c.holds());
             self.reason = if ready { "Running" } else { "NotReady" }.into();
@@ -172,13 +173,13 @@ impl<'a> PodState<'a> {
     }
 }
 
-/// The progress of the init containers, with the restarts of the sidecars among them.
+/// The progress of the init containers.
 enum Init {
     Waiting(Restarts),
     Done(Restarts),
 }
 
-/// The reason of the pod itself, before its containers are looked at.
+/// The reason of the pod itself, before its containers are checked.
 fn pod_reason(status: FieldValue<'_>) -> &str {
     let mut conditions = status.at("conditions").items();
     let gated = "SchedulingGated";
@@ -188,7 +189,7 @@ fn pod_reason(status: FieldValue<'_>) -> &str {
     status.at("reason").or(status.at("phase")).text()
 }
 
-/// The reason why a container ended, or else its signal or exit code.
+/// The reason why a container terminated, or its signal or exit code.
 fn end_reason(terminated: FieldValue<'_>) -> Cow<'_, str> {
     let reason = terminated.at("reason").text();
     if !reason.is_empty() {

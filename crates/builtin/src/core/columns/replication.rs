@@ -1,6 +1,6 @@
-//! Replication controllers and pod templates.
+//! The columns of replication controllers and pod templates.
 //!
-//! They show what those of `apps` show, out of the same fields.
+//! They equal the columns in `apps`, and read the same fields.
 
 use keelson_meta::json::Value;
 use keelson_tables::column::{AGE, CONTAINERS, Column, IMAGES, NAME};

@@ -1,6 +1,6 @@
-//! Service accounts.
+//! The columns of service accounts.
 //!
-//! Which secrets they name is not shown.
+//! Tables do not show the names of their secrets.
 
 use keelson_tables::column::{AGE, NAME};
 use keelson_tables::printer::Printer;

@@ -1,6 +1,6 @@
-//! Services: where they can be reached.
+//! The columns of services: addresses and ports.
 //!
-//! Ports are joined to one text; a service shows where it can be reached from outside, or that this is pending.
+//! Ports are joined to one text. The external address may be pending.
 
 use keelson_meta::json::Value;
 use keelson_tables::column::{AGE, Column, NAME};
@@ -51,7 +51,7 @@ fn external_addresses(spec: FieldValue<'_>, status: FieldValue<'_>) -> Value {
     }
 }
 
-/// `80/TCP`, or `80:30080/TCP` with the port of the nodes.
+/// `80/TCP`, or `80:30080/TCP` with the node port.
 fn service_port(port: FieldValue<'_>) -> String {
     let (number, protocol) = (port.at("port").int(), or(port.at("protocol").text(), "TCP"));
     match port.at("nodePort").int() {

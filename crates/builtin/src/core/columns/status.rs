@@ -1,6 +1,6 @@
-//! The state of components, and the `Status` that a request may be answered with.
+//! The columns of component statuses, and of `Status`, the response to some requests.
 //!
-//! Neither is stored.
+//! Neither kind is stored.
 
 use keelson_meta::json::Value;
 use keelson_tables::column::{Column, NAME};
@@ -41,7 +41,7 @@ const REASON_DOC: &str = "\
     A machine-readable description of why this operation is in the \"Failure\" status. If this value is empty there is \
     no information available. A Reason clarifies an HTTP status code but does not override it.";
 
-/// The outcome of a request, which a verb may return in place of the object.
+/// The row of a `Status`, which some verbs return instead of an object.
 fn status(of: Subject<'_>) -> Vec<Value> {
     vec![of.at("status").cell(), of.at("reason").cell(), of.at("message").cell()]
 }

@@ -1,6 +1,6 @@
-//! Persistent volumes and the claims on them.
+//! The columns of persistent volumes and claims.
 //!
-//! A volume that is being deleted says so in place of its phase.
+//! While a volume is being deleted, the status shows that instead of the phase.
 
 use keelson_meta::json::Value;
 use keelson_tables::column::{AGE, Column, NAME};
@@ -10,7 +10,7 @@ use keelson_tables::text::access_modes;
 
 use crate::core::column_docs as docs;
 
-/// The annotation for the storage class before the field existed. It still takes precedence.
+/// The annotation for the storage class that preceded the field. It still takes precedence.
 const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
 
 pub(super) const VOLUME: Printer = Printer::new(VOLUME_COLUMNS, volume);
@@ -65,7 +65,7 @@ const CLAIM_COLUMNS: &[Column<'_>] = &[
     Column::text("VolumeMode", docs::PERSISTENT_VOLUME_CLAIM_VOLUME_MODE).wide(),
 ];
 
-/// Capacity and access modes are those of the volume, so they are empty until there is one.
+/// Capacity and access modes are those of the bound volume, so they are empty before there is one.
 fn claim(of: Subject<'_>) -> Vec<Value> {
     let (spec, status) = (of.at("spec"), of.at("status"));
     let volume = spec.at("volumeName").text();

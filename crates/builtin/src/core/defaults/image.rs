@@ -1,21 +1,21 @@
-//! Names of images as registries and container runtimes read them (the `distribution` project's grammar of references).
+//! The names of images, by the grammar of registries and container runtimes (the `distribution` project's references).
 //!
-//! Only whether a text is such a name is decided here; what is in it is taken apart where it is needed.
+//! This file only checks a name. It does not split it into its parts.
 
-/// The longest name of a repository, in bytes, with its registry.
+/// The longest name of a repository with its registry, in bytes.
 const NAME_MAX: usize = 255;
 /// The longest tag, in bytes.
 const TAG_MAX: usize = 128;
-/// The length of the shortest digest, in digits.
+/// The length of the shortest digest, in hexadecimal digits.
 const DIGEST_MIN: usize = 32;
-/// The length of an image identifier, in digits. No name has this form.
+/// The length of an image id, in hexadecimal digits. No name may have this form.
 const IDENTIFIER: usize = 64;
 
 /// Returns true for the name of an image: `registry.example:5000/a/b:tag@sha256:...`, with only the name required.
 pub(crate) fn is_reference(text: &str) -> bool {
     let (named, digest) = text.split_once('@').map_or((text, None), |(named, digest)| (named, Some(digest)));
     let slash = named.rfind('/').map_or(0, |slash| slash + 1);
-    // A colon before the last slash is that of a port.
+    // A colon before the last slash belongs to a port.
     let (name, tag) = match named[slash..].split_once(':') {
         Some((last, tag)) => (&named[..slash + last.len()], Some(tag)),
         None => (named, None),
@@ -36,7 +36,7 @@ fn is_name(name: &str) -> bool {
     name.len() <= NAME_MAX && path.split('/').all(is_component)
 }
 
-/// A host, by its name or its address, and perhaps a port.
+/// Returns true for a host name or address, optionally with a port.
 fn is_registry(text: &str) -> bool {
     let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, rest)) if address.parse::<std::net::Ipv6Addr>().is_ok() => ("v6", rest.strip_prefix(':')),
@@ -53,7 +53,7 @@ fn is_registry(text: &str) -> bool {
         && port.is_none_or(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Small letters and digits; between them a dot, one or two underscores, or dashes.
+/// Returns true for lower-case letters and digits. A dot, one or two underscores, or dashes may separate them.
 fn is_component(text: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let bytes = text.as_bytes();
@@ -69,7 +69,7 @@ fn is_tag(text: &str) -> bool {
     first && text.len() <= TAG_MAX && text.bytes().all(|byte| is_word(byte) || matches!(byte, b'.' | b'-'))
 }
 
-/// `sha256:0123...`
+/// Returns true for a digest such as `sha256:0123...`.
 fn is_digest(text: &str) -> bool {
     let Some((algorithm, digits)) = text.split_once(':') else { return false };
     let part = |part: &str| {

@@ -1,6 +1,6 @@
-//! Defaults of pods, and of the templates that all workloads make pods from.
+//! Defaults of pods and pod templates.
 //!
-//! A template gets what a pod gets, but for what admission adds to a pod when it is made.
+//! Templates get the same defaults as pods, except for the values that admission plugins add to new pods.
 
 use keelson_meta::json::{Map, Value, json};
 use keelson_meta::pod_resources::{Side, is_of_pods, of_containers};
@@ -17,7 +17,7 @@ pub(crate) const POD: TypeDefaults = TypeDefaults::of(&[("spec", Always(&SPEC_OF
 /// A pod template object.
 pub(crate) const POD_TEMPLATE: TypeDefaults = TypeDefaults::of(&[("template", Always(&TEMPLATE))]);
 
-/// A template inside of a workload.
+/// A template within a workload.
 pub(crate) const TEMPLATE: TypeDefaults = TypeDefaults::of(&[("spec", Always(&SPEC))]);
 
 const SPEC_OF_POD: TypeDefaults = TypeDefaults {
@@ -33,7 +33,7 @@ const SPEC_OF_POD: TypeDefaults = TypeDefaults {
     ],
 };
 
-/// The addresses of a pod, which stand in two fields, and what its containers were given.
+/// The status of a pod: its addresses, which are in two fields, and the resources of its containers.
 const STATUS: TypeDefaults = TypeDefaults {
     fields: &[
         ("initContainerStatuses", Each(&GIVEN)),
@@ -45,14 +45,14 @@ const STATUS: TypeDefaults = TypeDefaults {
 
 const GIVEN: TypeDefaults = TypeDefaults::of(&[("allocatedResources", Amounts), ("resources", In(&RESOURCES))]);
 
-/// Resources that something may not exceed and asks for.
+/// Requests and limits.
 pub(crate) const RESOURCES: TypeDefaults = TypeDefaults::of(&[("limits", Amounts), ("requests", Amounts)]);
 
 fn addresses(status: &mut Map) {
     mirror_first(status, "podIP", "podIPs", Some("ip"));
 }
 
-/// A container asks for at least what it may not exceed.
+/// The requests of a container default to its limits.
 const RUNNING_CONTAINER: TypeDefaults =
     TypeDefaults { fields: &[("resources", In(&RUNNING_RESOURCES))], then: &[FollowUp::Also(&AROUND_RESOURCES)] };
 
@@ -61,7 +61,7 @@ const RUNNING_RESOURCES: TypeDefaults = TypeDefaults {
     then: &[FollowUp::Also(&const { TypeDefaults::of(&[("requests", Amounts)]) })],
 };
 
-/// On the host's network, a container's port is the host's.
+/// A container port in the host network defaults to the same host port.
 const ON_HOST: TypeDefaults =
     TypeDefaults::of(&[("initContainers", Each(&ON_HOST_PORTS)), ("containers", Each(&ON_HOST_PORTS))]);
 
@@ -73,7 +73,7 @@ const SPEC: TypeDefaults = TypeDefaults {
     then: &[FollowUp::Also(&AROUND_CONTAINERS)],
 };
 
-/// All of a spec but for the containers that its kind has rules of its own for.
+/// All fields of a pod spec except those of containers, which depend on the kind.
 const AROUND_CONTAINERS: TypeDefaults = TypeDefaults {
     fields: &[
         ("volumes", Each(&VOLUME)),
@@ -92,7 +92,7 @@ const AROUND_CONTAINERS: TypeDefaults = TypeDefaults {
 const CONTAINER: TypeDefaults =
     TypeDefaults { fields: &[("resources", In(&RESOURCES))], then: &[FollowUp::Also(&AROUND_RESOURCES)] };
 
-/// All of a container but for its resources, which are another matter in a pod than in a template.
+/// All fields of a container except its resources, which differ between pods and templates.
 const AROUND_RESOURCES: TypeDefaults = TypeDefaults::of(&[
     ("ports", Each(&const { TypeDefaults::of(&[("protocol", Text("TCP"))]) })),
     ("env", Each(&ENVIRONMENT)),
@@ -123,18 +123,18 @@ const HANDLER: TypeDefaults = TypeDefaults::of(&[("httpGet", In(&HTTP_GET))]);
 
 const HTTP_GET: TypeDefaults = TypeDefaults::of(&[("path", Text("/")), ("scheme", Text("HTTP"))]);
 
-/// Images that may change behind their name are always pulled.
+/// The default pull policy of an image. An image whose content may change under its name is always pulled.
 pub(crate) fn pull_policy(image: &str) -> Value {
     if tag(image) == Some("latest") { "Always".into() } else { "IfNotPresent".into() }
 }
 
-/// The tag of an image, `latest` where neither a tag nor a digest says more; `None` for what names no image.
+/// The tag of an image; `latest` if there is neither a tag nor a digest. `None` if the name is invalid.
 fn tag(image: &str) -> Option<&str> {
     if !crate::core::defaults::image::is_reference(image) {
         return None;
     }
     let (name, digest) = image.split_once('@').map_or((image, None), |(name, digest)| (name, Some(digest)));
-    // A colon before the last slash is that of a port.
+    // A colon before the last slash belongs to a port.
     let last = name.rsplit('/').next().unwrap_or(name);
     match (last.split_once(':'), digest) {
         (Some((_, tag)), _) => Some(tag),
@@ -143,7 +143,7 @@ fn tag(image: &str) -> Option<&str> {
     }
 }
 
-/// `serviceAccount` is the former name of `serviceAccountName`, and still written beside it.
+/// `serviceAccount` is the former name of `serviceAccountName`. Both fields are set.
 fn service_account(spec: &mut Map) {
     let name = match text(spec, "serviceAccountName") {
         "" => text(spec, "serviceAccount"),
@@ -156,7 +156,8 @@ fn service_account(spec: &mut Map) {
     }
 }
 
-/// A pod that states resources as a whole asks for what its containers ask for together, or else for what it may not exceed (KEP-2837).
+/// If a pod has pod-level resources, its requests default to the sum of its containers' requests, or else to its limits
+/// (KEP-2837).
 fn resources_of_pod(spec: &mut Map) {
     let (asked, limits) = (of_containers(spec, Side::Requests), of_containers(spec, Side::Limits));
     let Some(resources) = spec.get_mut("resources").and_then(Value::as_object_mut) else { return };
@@ -181,7 +182,7 @@ fn is_of_huge_pages(resource: &str) -> bool {
     resource.starts_with("hugepages-")
 }
 
-/// Adds amounts that are not stated.
+/// Adds the amounts that are absent.
 fn add_missing(resources: &mut Map, side: Side, amounts: Vec<(&str, Value)>) {
     if amounts.is_empty() {
         return;

@@ -17,7 +17,7 @@ const SPEC: TypeDefaults = TypeDefaults {
     then: &[FollowUp::Run(&["sessionAffinity", "sessionAffinityConfig"], affinity), FollowUp::Run(TRAFFIC, traffic)],
 };
 
-/// An address that a load balancer has answers on the balancer itself, unless it says otherwise.
+/// Sets the default IP mode of a load balancer's addresses: the address belongs to the load balancer itself.
 fn modes_of_addresses(service: &mut Map) {
     if peek(service, "spec").is_none_or(|spec| text(spec, "type") != "LoadBalancer") {
         return;
@@ -33,14 +33,14 @@ fn modes_of_addresses(service: &mut Map) {
 const SERVICE_PORT: TypeDefaults =
     TypeDefaults::of(&[("protocol", Text("TCP")), ("targetPort", CopiedOverText("port"))]);
 
-/// The fields that decide about traffic, and the traffic policies.
+/// The fields that the defaults of traffic policies read and set.
 const TRAFFIC: &[&str] =
     &["type", "externalIPs", "externalTrafficPolicy", "internalTrafficPolicy", "allocateLoadBalancerNodePorts"];
 
 const AFFINITY: TypeDefaults =
     TypeDefaults::of(&[("clientIP", Always(&const { TypeDefaults::of(&[("timeoutSeconds", Number(10_800))]) }))]);
 
-/// The session affinity, with its timeout.
+/// Sets or removes the configuration of the session affinity.
 fn affinity(spec: &mut Map) {
     match text(spec, "sessionAffinity") {
         "ClientIP" => Always(&AFFINITY).apply(spec, "sessionAffinityConfig"),
@@ -51,7 +51,7 @@ fn affinity(spec: &mut Map) {
     }
 }
 
-/// Which nodes take part in leading traffic to the service.
+/// Sets the default traffic policies of the service type.
 fn traffic(spec: &mut Map) {
     let (outside, balanced, inside) = match text(spec, "type") {
         "NodePort" => (true, false, true),
@@ -70,7 +70,7 @@ fn traffic(spec: &mut Map) {
     }
 }
 
-/// A port whose protocol is TCP where it says none.
+/// A port whose protocol defaults to TCP.
 pub(super) const PROTOCOL: TypeDefaults = TypeDefaults::of(&[("protocol", Text("TCP"))]);
 
 pub(super) const ENDPOINTS: TypeDefaults =

@@ -1,6 +1,6 @@
-//! Labels and selectors that a workload takes over from its template.
+//! Labels and selectors that workloads copy from their templates.
 //!
-//! Replication controllers and jobs are older than the rule that a workload states its selector, and have this instead.
+//! Replication controllers and jobs do not require a selector, unlike newer workloads.
 
 use keelson_meta::json::{Map, Value};
 
@@ -9,7 +9,7 @@ use crate::defaulting::type_defaults::{is_absent, object, peek, set};
 /// The fields that workloads copy from the labels of their template.
 pub(crate) const SELECTION: &[&str] = &["metadata.labels", "spec.selector", "spec.template.metadata.labels"];
 
-/// A workload that has no selector selects its pods.
+/// Copies the labels of the template to an absent selector.
 pub(crate) fn selector_from_template(workload: &mut Map) {
     let labels = template_labels(workload);
     if let Some(spec) = object(workload, "spec")
@@ -20,7 +20,7 @@ pub(crate) fn selector_from_template(workload: &mut Map) {
     }
 }
 
-/// A workload that has no labels of its own gets those of its pods.
+/// Copies the labels of the template to absent labels of the workload.
 pub(crate) fn labels_from_template(workload: &mut Map) {
     let Some(labels) = template_labels(workload) else { return };
     if is_absent(workload, "metadata") {
@@ -37,7 +37,7 @@ pub(crate) fn labels_from_template(workload: &mut Map) {
 fn template_labels(workload: &Map) -> Option<Map> {
     let template = peek(peek(workload, "spec")?, "template")?;
     let labels = peek(peek(template, "metadata")?, "labels")?;
-    // Others are refused where they stand, not where they would be copied to.
+    // Other labels are refused in the template, so they are not copied.
     let are_texts = labels.iter().all(|(_, label)| label.is_string());
     (!labels.is_empty() && are_texts).then(|| labels.clone())
 }

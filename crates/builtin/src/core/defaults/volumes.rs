@@ -1,13 +1,13 @@
-//! Defaults of the volumes of pods, and what persistent volumes share with them.
+//! Defaults of the volumes of pods, and of the sources that persistent volumes share with them.
 //!
-//! Each source has defaults of its own, named after the field that it stands in.
+//! Each volume source has its own defaults, named after its field.
 
 use crate::core::defaults::CLAIM_SPEC;
 use crate::core::defaults::pod::pull_policy;
 use crate::defaulting::type_defaults::Rule::{Always, By, Each, Flag, In, Number, Text, TextIfAbsent};
 use crate::defaulting::type_defaults::{FollowUp, TypeDefaults, text};
 
-/// The permissions of files that are made for a pod: 0644.
+/// The default permissions of files in a pod's volume.
 const MODE: i64 = 0o644;
 
 /// A volume of a pod.
@@ -25,11 +25,11 @@ pub(crate) const VOLUME: TypeDefaults = TypeDefaults {
         ("ephemeral", In(&EPHEMERAL)),
         ("image", In(&IMAGE)),
     ],
-    // A volume that does not say what it is, is an empty directory.
+    // A volume without a source is an empty directory.
     then: &[FollowUp::WithoutAll { fields: &SOURCES, gets: "emptyDir" }],
 };
 
-/// The volume sources, the most frequent ones first, in the order of the search.
+/// The volume sources in the order of the search. The most frequent ones are first.
 const SOURCES: [&str; 30] = [
     "emptyDir",
     "secret",
@@ -63,7 +63,7 @@ const SOURCES: [&str; 30] = [
     "vsphereVolume",
 ];
 
-/// A path on the host; the empty type means that nothing is checked.
+/// A path on the host. The empty type means that the host is not checked.
 pub(crate) const HOST_PATH: TypeDefaults = TypeDefaults::of(&[("type", TextIfAbsent(""))]);
 
 pub(crate) const AZURE_DISK: TypeDefaults = TypeDefaults::of(&[

@@ -1,7 +1,7 @@
-//! Secrets: `stringData` is a form to write `data`, and is never stored.
+//! Strategy of secrets: `stringData` sets values of `data`, and is never stored.
 //!
-//! Its texts replace the values of `data` under the same keys when a request is decoded. The writer owns the resulting fields of
-//! `data`.
+//! When a request is decoded, its values replace those of `data` with the same keys. The client then owns these fields
+//! of `data`.
 
 use std::time::SystemTime;
 

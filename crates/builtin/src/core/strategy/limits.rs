@@ -1,7 +1,7 @@
-//! Limit ranges and resource quotas.
+//! Strategies of limit ranges and resource quotas.
 //!
-//! A limit range without a name gets its uid as its name, as upstream and for no other kind. When the limits of a quota change, its
-//! namespace is written again, so that a write admitted without them conflicts.
+//! Like upstream, a limit range without a name gets its uid as its name. When the limits of a quota change, its
+//! namespace is written too. So a concurrent write that was admitted without these limits conflicts.
 
 use futures::future::BoxFuture;
 use keelson_meta::json::Value;
@@ -61,7 +61,7 @@ impl DeleteStrategy for ResourceQuotas {
     }
 }
 
-/// Returns true if the same limits hold by two states of a quota.
+/// Returns true if two states of a quota have the same limits.
 fn same_limits(before: &Object, after: &Object) -> bool {
     let hard = |quota: &Object| quota.get(&["status", "hard"]).cloned().unwrap_or(Value::Null);
     hard(before) == hard(after)

@@ -1,7 +1,8 @@
-//! Namespaces: a finalizer in `spec` holds them until their content is gone, and `status.phase` shows it.
+//! Strategy of namespaces: a finalizer in `spec` keeps them until their content is deleted, and `status.phase` shows
+//! that.
 //!
-//! The content is deleted by the controller of `controllers/namespace_deletion`, which then takes the finalizer off. A few
-//! namespaces can't be deleted at all.
+//! The controller in `controllers/namespace_deletion` deletes the content and then removes the finalizer. Some
+//! namespaces can never be deleted.
 
 use std::time::SystemTime;
 
@@ -12,11 +13,11 @@ use keelson_meta::{ApiError, Object};
 use keelson_registry::strategy::{CreateStrategy, DeleteStrategy, UpdateStrategy};
 use keelson_registry::{InherentPlugin, Registry, Target, Warnings};
 
-/// The label by which selectors find a namespace (KEP-2161).
+/// The label with the name of a namespace, for selectors (KEP-2161).
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
-/// The finalizer that stands for "content is left".
+/// The finalizer that stays until the content of the namespace is deleted.
 const FINALIZER: &str = "kubernetes";
-/// Namespaces that clients expect to be there always: kube-apiserver's NamespaceLifecycle holds the same three.
+/// Namespaces that clients expect to exist always. kube-apiserver's NamespaceLifecycle protects the same three.
 const IMMORTAL: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 fn prepare_create(object: &mut Object) {
@@ -29,7 +30,7 @@ fn prepare_create(object: &mut Object) {
     object.0.insert("status", json!({ "phase": "Active" }));
 }
 
-/// An update may not touch the finalizers in `spec`; only `/finalize` may.
+/// Keeps the finalizers in `spec`, which only `/finalize` may change.
 fn prepare_update(target: &Target, current: &Object, next: &mut Object) {
     label_with_name(next);
     if target.subresource_name() == Some("finalize") {
@@ -60,10 +61,10 @@ fn mark_terminating(object: &mut Object) {
     }
 }
 
-/// Checks the finalizers in the `spec` of a namespace, which only an update of `/finalize` sets.
+/// Checks the finalizers in the `spec` of a namespace, for an update of `/finalize`.
 ///
 /// # Errors
-/// 422 for a finalizer that is neither `kubernetes` nor named after a domain.
+/// 422 for a finalizer that is neither `kubernetes` nor starts with a domain.
 fn check_finalizers(target: &Target, object: &Object) -> Result<(), ApiError> {
     let wanted = finalizers(object).cloned().unwrap_or_default();
     let errors: Vec<FieldError> = wanted.iter().enumerate().flat_map(|(index, name)| faults(index, name)).collect();
@@ -83,8 +84,8 @@ fn faults(index: usize, finalizer: &Value) -> Vec<FieldError> {
     faults.into_iter().map(|fault| FieldError::invalid(field.as_str(), name, fault)).collect()
 }
 
-/// Returns true if `spec` has no finalizers. Finalizers that cannot be read count, so that no namespace is deleted before it is
-/// empty.
+/// Returns true if `spec` has no finalizers. Invalid finalizers count as finalizers, so that no namespace is deleted
+/// before it is empty.
 fn is_finalized(object: &Object) -> bool {
     let spec = object.0.get("spec").and_then(Value::as_object);
     spec.is_some_and(|spec| match spec.get("finalizers") {
@@ -93,7 +94,7 @@ fn is_finalized(object: &Object) -> bool {
     })
 }
 
-/// Takes the finalizer that stands for content; those of others stay.
+/// Removes the finalizer for the content; others stay.
 fn finalize(object: &mut Object) {
     let others = finalizers(object).into_iter().flatten().filter(|finalizer| *finalizer != FINALIZER);
     let others = others.cloned().collect();

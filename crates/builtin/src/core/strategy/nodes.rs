@@ -1,6 +1,6 @@
-//! Nodes: the creator of a node also states its status, since a kubelet registers its node whole.
+//! Strategy of nodes: a create keeps the status, since a kubelet registers its node with one request.
 //!
-//! The taint of a node that is not ready yet is the matter of an admission plugin, which can be switched off.
+//! An admission plugin, which can be disabled, adds the taint of a node that is not ready.
 
 use keelson_registry::Caller;
 use keelson_registry::strategy::CreateStrategy;

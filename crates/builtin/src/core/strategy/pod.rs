@@ -1,7 +1,7 @@
-//! Pods: their class of service, their priority, and tolerations of nodes that are in trouble.
+//! Strategy of pods: QoS class, priority, and default tolerations.
 //!
-//! A pod stays for a while on a node that is not ready or can't be reached, unless it says otherwise. Subresources of pods
-//! cut down what a client may change.
+//! By default a pod tolerates a node that is not ready or unreachable for some minutes. Subresources of pods limit the
+//! fields that a client may change.
 
 mod app_armor;
 mod ephemeral_containers;
@@ -22,7 +22,7 @@ use keelson_registry::{InherentPlugin, Registry, Target, Warnings, grace};
 
 use crate::scheduling::strategy as scheduling;
 
-/// Fields of the status of features that are off.
+/// The status fields of features that are disabled.
 pub(crate) const CLOSED_STATUS: &[FieldPath] = &[
     &["nodeAllocatableResourceClaimStatuses"],
     &["containerStatuses", EACH, "volumeMounts", EACH, "volumeStatus"],
@@ -30,7 +30,7 @@ pub(crate) const CLOSED_STATUS: &[FieldPath] = &[
     &["ephemeralContainerStatuses", EACH, "volumeMounts", EACH, "volumeStatus"],
 ];
 
-/// The fields of a pod spec at a path of features that are off.
+/// The pod spec fields of features that are disabled; `below` is the path of the spec.
 pub(crate) const fn closed_fields(below: FieldPath) -> ClosedFields {
     const FIELDS: &[FieldPath] = &[
         &["schedulingGroup"],
@@ -43,11 +43,11 @@ pub(crate) const fn closed_fields(below: FieldPath) -> ClosedFields {
     ClosedFields::of(below, FIELDS)
 }
 
-/// The time that a pod stays on a node that is not ready or unreachable, in seconds.
+/// The time for which a pod tolerates a node that is not ready or unreachable, in seconds.
 const TOLERATION_SECONDS: i64 = 300;
 const TROUBLES: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 
-/// Adds a toleration for each trouble of a node that the pod does not speak of. Says whether there was one.
+/// Adds a toleration for each of these taints that the pod does not tolerate. Returns true if it added one.
 fn tolerate_troubles(pod: &mut Object) -> bool {
     let Some(spec) = pod.0.get_mut("spec").and_then(Value::as_object_mut) else { return false };
     let tolerations = spec.entry("tolerations").or_insert(Value::Null);
@@ -71,7 +71,7 @@ fn tolerates(toleration: &Value, trouble: &str) -> bool {
     (field("key") == trouble || field("key").is_empty()) && matches!(field("effect"), "NoExecute" | "")
 }
 
-/// Returns true if a scheduling gate is left.
+/// Returns true if the pod has a scheduling gate.
 fn is_gated(pod: &Object) -> bool {
     pod.get(&["spec", "schedulingGates"]).and_then(Value::as_array).is_some_and(|gates| !gates.is_empty())
 }

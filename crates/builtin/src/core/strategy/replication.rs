@@ -1,6 +1,6 @@
-//! Replication controllers: their pods stay when one is deleted without a propagation policy.
+//! Strategy of replication controllers: deleting one without a propagation policy orphans its pods.
 //!
-//! Older clients rely on this, from the time before garbage collection.
+//! Older clients, from before garbage collection, rely on this.
 
 use keelson_registry::strategy::DeleteStrategy;
 

@@ -1,6 +1,6 @@
-//! Service accounts: of the secrets that they name only the names count.
+//! Strategy of service accounts: references to secrets keep only the name.
 //!
-//! A secret is in the namespace of the account, so that whatever else a client says of it has no effect.
+//! A secret is always in the namespace of the account, so other fields of a reference have no effect.
 
 use keelson_meta::Object;
 use keelson_meta::json::Value;

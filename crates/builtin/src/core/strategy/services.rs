@@ -1,5 +1,5 @@
-//! Services: an update without allocated fields keeps them, and a change of the type drops those of the old type. `allocation`
-//! allocates addresses and ports.
+//! Strategy of services. An update without allocated fields keeps them. A change of the type removes the fields of the
+//! old type. `allocation` allocates addresses and ports.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use keelson_registry::{Companions, Registry, Target, Warnings};
 
 use crate::core::allocation::{self, Spec as _, needs_addresses, needs_health_check, needs_node_ports, spec, spec_mut};
 
-/// One address may be written in the field for several alone.
+/// If only `clusterIP` is set, copies it to `clusterIPs`.
 fn prepare_create(service: &mut Object) {
     let Some(spec) = spec_mut(service) else { return };
     if !spec.text("clusterIP").is_empty() && spec.texts("clusterIPs").is_empty() {
@@ -27,7 +27,7 @@ fn prepare_update(current: &Object, next: &mut Object) {
     drop_what_the_type_has_not(old, new);
 }
 
-/// Fills in what was allocated and is not stated.
+/// Copies allocated fields that the update omits.
 fn keep_allocated(old: &Map, new: &mut Map) {
     if needs_addresses(old) && needs_addresses(new) {
         if new.text("clusterIP").is_empty() {
@@ -45,12 +45,12 @@ fn keep_allocated(old: &Map, new: &mut Map) {
     }
 }
 
-/// Returns true if the load balancer needs no node ports, so that a missing port is released.
+/// Returns true if the load balancer needs no node ports, so that absent node ports are released.
 fn leaves_node_ports_out(spec: &Map) -> bool {
     is_balanced(spec) && spec.get("allocateLoadBalancerNodePorts") == Some(&Value::Bool(false))
 }
 
-/// Ports keep their node ports by their names, as far as no other port has these now.
+/// Copies node ports to ports with the same name, unless another port has them now.
 fn keep_node_ports(old: &Map, new: &mut Map) {
     let stated =
         |spec: &Map| -> BTreeSet<u16> { spec.items("ports").iter().map(|port| port.port("nodePort")).collect() };
@@ -69,7 +69,7 @@ fn keep_node_ports(old: &Map, new: &mut Map) {
     }
 }
 
-/// Has `clusterIPs` follow `clusterIP` for clients that know only the latter.
+/// Updates `clusterIPs` when a client changes only `clusterIP`.
 fn agree_on_addresses(old: &Map, new: &mut Map) {
     let same_list = old.texts("clusterIPs") == new.texts("clusterIPs");
     let (was, is) = (old.text("clusterIP"), new.text("clusterIP"));
@@ -83,7 +83,7 @@ fn agree_on_addresses(old: &Map, new: &mut Map) {
     }
 }
 
-/// Drops the fields of the old type, unless the request changes them: validation refuses that.
+/// Removes the fields of the old type, unless the request changes them; validation then refuses the request.
 fn drop_what_the_type_has_not(old: &Map, new: &mut Map) {
     let left = |needs: fn(&Map) -> bool, new: &Map| needs(old) && !needs(new);
     let mut drop = |applies: fn(&Map) -> bool, fields: &[&str]| {

@@ -1,6 +1,8 @@
-//! Volume claims: a new one gets the default storage class and a finalizer, and names its data source in two fields.
+//! Strategy of persistent volume claims. A new claim gets the default storage class and a finalizer. Its data source is
+//! in two fields.
 //!
-//! The older field permits fewer kinds. A request with one of the fields gets the other, so that old and new clients agree.
+//! The older field permits fewer kinds. If a request has one field, the other is set too, so that old and new clients
+//! agree.
 
 use std::time::SystemTime;
 
@@ -12,10 +14,10 @@ use keelson_registry::{Registry, Target, Warnings};
 use crate::storage::strategy as storage;
 use crate::strategy::protect;
 
-/// Has `dataSource` and `dataSourceRef` say the same (KEP-1495).
+/// Makes `dataSource` and `dataSourceRef` agree (KEP-1495).
 ///
-/// The older field only ever meant claims and snapshots: anything else in it is dropped, unless the claim already came from
-/// somewhere. References into other namespaces are not served yet, and dropped.
+/// The older field only supports claims and snapshots. Other kinds are dropped from it, unless the stored claim has a
+/// source. References to other namespaces are not supported and are dropped.
 fn settle_sources(current: Option<&Object>, claim: &mut Object) {
     let old = current.and_then(|current| current.0.get("spec")?.as_object());
     let has = |spec: &Map, field: &str| spec.get(field).is_some_and(|source| !source.is_null());

@@ -1,4 +1,4 @@
-//! Persistent volumes: a new one is pending, and a finalizer keeps it until no claim uses it.
+//! Strategy of persistent volumes: a new volume is pending, and a finalizer keeps it while a claim uses it.
 //!
 //! The volume protection controller removes the finalizer.
 
@@ -12,7 +12,7 @@ use keelson_registry::{Registry, Target};
 
 use crate::strategy::protect;
 
-/// Since when a volume is in its phase (KEP-3762).
+/// The field with the time of the last phase change (KEP-3762).
 const SINCE: &str = "lastPhaseTransitionTime";
 
 /// The strategy of volumes.
@@ -29,7 +29,7 @@ impl CreateStrategy for Volumes {
 }
 
 impl UpdateStrategy for Volumes {
-    /// Since when a volume is in its phase, unless the writer says so.
+    /// Sets the time of the last phase change, unless the client does.
     fn date_update(&self, target: &Target, current: &Object, next: &mut Object, now: SystemTime) -> bool {
         let of = |object: &Object, field| object.get(&["status", field]).cloned();
         let is_stated = of(next, SINCE).is_some_and(|since| !since.is_null()) && of(next, SINCE) != of(current, SINCE);

@@ -10,7 +10,7 @@ use crate::validating::formats::DATA_KEY;
 use crate::validating::type_rules::Rule::{Check, Immutable};
 use crate::validating::type_rules::{Run, TypeRules};
 
-/// The most that all values together may take, in bytes.
+/// The largest total size of the values, in bytes.
 const SIZE_MAX: usize = 1024 * 1024;
 const FIXED: &str = "field is immutable when `immutable` is set";
 
@@ -102,7 +102,7 @@ fn need(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// The content is a secret, so it is not shown.
+/// The content is secret, so errors do not contain it.
 fn json_in(at: &At<'_, '_>, run: &mut Run<'_>) {
     if !at.is_set() {
         return at.required(run, "");

@@ -1,6 +1,6 @@
-//! Endpoints: addresses and ports behind a service, and the forms of addresses that slices share.
+//! Validation of Endpoints: addresses and ports of a service. EndpointSlices share the rules for addresses.
 //!
-//! Loopback and link-local addresses are refused, since they would lead a client to itself.
+//! Loopback and link-local addresses are refused, since clients would reach themselves.
 
 use std::net::IpAddr;
 
@@ -48,7 +48,7 @@ fn some_addresses(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Addresses that mean another place to each who uses them.
+/// Refuses addresses that have another meaning on each machine.
 pub(crate) fn not_special(at: &At<'_, '_>, run: &mut Run<'_>) {
     let text = at.text();
     let Some(address) = parse_ip(text) else {

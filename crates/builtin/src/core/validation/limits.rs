@@ -1,6 +1,7 @@
-//! Limits on single objects, and quotas on all of a namespace.
+//! Validation of limit ranges and resource quotas.
 //!
-//! Minimum, default and maximum of a limit have to agree; scopes of a quota decide what it may count.
+//! The minimum, default and maximum of a limit must agree. The scopes of a quota determine the resources that it may
+//! limit.
 
 use std::collections::HashSet;
 
@@ -168,9 +169,9 @@ const SCOPES: [&str; 7] = [
     "VolumeAttributesClass",
 ];
 const OPPOSITES: [[&str; 2]; 2] = [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]];
-/// The resources that a scope of pods can limit.
+/// The resources that a quota with a scope for pods can limit.
 const OF_PODS: [&str; 7] = ["pods", "cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"];
-/// The resources that a scope of claims can limit.
+/// The resources that a quota with a scope for claims can limit.
 const OF_CLAIMS: [&str; 2] = ["persistentvolumeclaims", "requests.storage"];
 
 fn scope_fits(scope: &str, resource: &str) -> bool {
@@ -217,7 +218,7 @@ fn scope_selector(spec: &At<'_, '_>, run: &mut Run<'_>) {
     let at = selector.field("matchExpressions");
     let mut given = Vec::new();
     for item in at.items() {
-        // Upstream names the list's field, not the item's.
+        // Like upstream, the path has the field of the list, not of the item.
         let (scope, operator, values) = (item.field("scopeName"), item.field("operator"), item.field("values"));
         if !SCOPES.contains(&scope.text()) {
             at.field("scopeName").invalid(run, scope.text(), "unsupported scope");

@@ -10,13 +10,13 @@ use crate::validating::type_rules::{Run, TypeRules};
 pub(super) const NAMESPACE: TypeRules =
     TypeRules::of(&[("spec", Check("finalizers of a new one are qualified names", finalizers))]);
 
-/// With faults here upstream looks no further.
+/// Like upstream, nothing else is validated if these rules report errors.
 pub(super) const LABELS: TypeRules =
     TypeRules::of(&[("metadata", Check("labels for the security of pods name levels and versions", security_labels))]);
 
 pub(super) const STATUS: TypeRules = TypeRules::of(&[("", Check("Active, or Terminating while it is deleted", phase))]);
 
-/// The finalizer of namespaces, and those that every kind may have without a domain.
+/// The finalizer of namespaces, and those without a domain that all kinds may have.
 const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 
 fn phase(at: &At<'_, '_>, run: &mut Run<'_>) {
@@ -47,7 +47,7 @@ fn finalizers(spec: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Labels that were there before may stay as they are.
+/// Unchanged labels are not validated again.
 fn security_labels(metadata: &At<'_, '_>, run: &mut Run<'_>) {
     const LEVELS: [&str; 3] = ["privileged", "baseline", "restricted"];
     let labels = metadata.field("labels");

@@ -1,6 +1,6 @@
-//! Nodes: taints, the ranges of their pods' addresses, and what is set once.
+//! Validation of nodes: taints, the address ranges of pods, and fields that can be set only once.
 //!
-//! Kubelets and cloud controllers write a node; the ranges and the provider's id stay once they are set.
+//! Kubelets and cloud controllers write nodes. The ranges and the provider id never change once they are set.
 
 use std::collections::HashSet;
 
@@ -30,7 +30,7 @@ pub(super) const STATUS: TypeRules = TypeRules::of(&[
     ("status", Check("names of features, in order and each once", features)),
 ]);
 
-/// Upstream takes taints for a part of metadata, since they once were annotations.
+/// Like upstream, the path of a taint is in the metadata, where taints were once annotations.
 fn taints(at: &At<'_, '_>, run: &mut Run<'_>) {
     let (metadata, spec) = (at.field("metadata"), at.field("spec"));
     let list = spec.field("taints");
@@ -46,7 +46,7 @@ fn taints(at: &At<'_, '_>, run: &mut Run<'_>) {
         }
         taint_effect(&effect, run);
         if !seen.insert((key.text(), effect.text())) {
-            // Upstream shows its own structure.
+            // Like upstream, the error contains the Go structure.
             let since = taint.field("timeAdded").value;
             let shown =
                 json!({ "Key": key.text(), "Value": value.text(), "Effect": effect.text(), "TimeAdded": since });
@@ -66,7 +66,7 @@ fn taint_effect(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Upstream writes the resource as a field here.
+/// Like upstream, the path has the resource as a field.
 fn amounts(at: &At<'_, '_>, run: &mut Run<'_>) {
     for list in ["capacity", "allocatable"].map(|list| at.field(list)) {
         for (resource, _) in list.entries() {

@@ -1,7 +1,7 @@
 //! Validation of pods and pod templates: `core/v1` PodSpec and everything below it.
 //!
-//! All workloads use it. Facts about the whole pod that its parts need (volumes, claims, restart policy) are put into the run
-//! first.
+//! All workloads use these rules. Rules for parts of a pod need facts about the whole pod: volumes, claims, restart
+//! policy. They are stored in the run first.
 
 mod annotations;
 mod change;
@@ -35,12 +35,12 @@ pub(crate) use container::port_number_or_name;
 pub use diff::difference;
 pub(crate) use status::STATUS;
 
-/// The facts about the whole pod that rules of its parts need.
+/// Facts about the whole pod, for the rules of its parts.
 #[derive(Default)]
 pub(crate) struct Pod<'v> {
     /// The volumes that are valid, by name.
     pub(crate) volumes: HashMap<&'v str, &'v Value>,
-    /// The names of its resource claims.
+    /// The names of the pod's resource claims.
     pub(crate) claims: HashSet<&'v str>,
     /// `terminationGracePeriodSeconds`
     pub(crate) grace_period: Option<i64>,
@@ -50,18 +50,18 @@ pub(crate) struct Pod<'v> {
     pub(crate) host_users: bool,
     /// True for a pod, false for a template.
     pub(crate) is_pod: bool,
-    /// Its name, as far as volumes that make claims need it.
+    /// The name of the pod, for volumes that create claims.
     pub(crate) name: &'v str,
 }
 
 impl<'v> Pod<'v> {
-    /// The source of a volume that is valid.
+    /// The source of a valid volume.
     pub(crate) fn volume(&self, name: &str) -> Option<&'v Value> {
         self.volumes.get(name).copied()
     }
 }
 
-/// A pod, new or changed.
+/// The rules of a new or updated pod.
 pub(crate) const POD: TypeRules = TypeRules::of(&[
     ("", Check("a pod's own settings", know_pod)),
     ("", Check("annotations for seccomp, AppArmor and the cost of deletion", annotations::of_pod)),
@@ -72,7 +72,7 @@ pub(crate) const POD: TypeRules = TypeRules::of(&[
     ("", Check("annotations agree with the fields that replaced them", annotations::agree_on_create)),
 ]);
 
-/// A template for pods.
+/// The rules of a pod template.
 pub(crate) const TEMPLATE: TypeRules = TypeRules::shared(
     "Pod template",
     &[
@@ -133,7 +133,7 @@ const SPEC: TypeRules = TypeRules::shared(
     ],
 );
 
-/// A label key, and nothing is none.
+/// The text must be a label key; an empty text is an error too.
 const ALWAYS_QUALIFIED: Rule = Check("qualified name", |at, run| at.complain(run, QUALIFIED_NAME.faults(at.text())));
 
 fn know_pod<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
@@ -186,7 +186,7 @@ fn new_pod(pod: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Upstream names the fields of a template's metadata as if they were the template's own.
+/// Like upstream, errors about a template's metadata omit `metadata` from the path.
 fn template_metadata(template: &At<'_, '_>, run: &mut Run<'_>) {
     let metadata = template.field("metadata");
     let (labels, annotations) = (metadata.field("labels"), metadata.field("annotations"));

@@ -1,6 +1,6 @@
-//! Validation of workloads with a number of pods: the selector must match the template.
+//! Validation shared by workloads with replicas: the selector must match the template.
 //!
-//! The template has the rules of pods, and its restart policy is Always.
+//! The template has the rules of pods, and its restart policy must be Always.
 
 use keelson_meta::json::Value;
 
@@ -28,7 +28,7 @@ pub(super) const CONTROLLER: TypeRules = TypeRules::of(&[(
     ),
 )]);
 
-/// The status of a replication controller, and of a replica set.
+/// The status of replication controllers and replica sets.
 pub(crate) const CONTROLLER_STATUS: TypeRules = TypeRules::of(&[(
     "status",
     Always(
@@ -60,8 +60,8 @@ fn controller_pods<'v>(template: &At<'v, '_>, run: &mut Run<'v>) {
     always_restarted(template, "activeDeadlineSeconds in ReplicationController is not Supported", run);
 }
 
-/// The template's labels have to be what the selector selects. A selector that is left out selects nothing; of one that
-/// makes no sense nothing is said.
+/// Reports an error if the selector does not match the labels of the template. An absent selector matches nothing. An
+/// invalid selector is not compared.
 pub(crate) fn template_fits(spec: &At<'_, '_>, run: &mut Run<'_>) {
     let selector = spec.field("selector");
     if is_sound(&selector) && (!selector.is_set() || !matches(selector.value, template_labels(spec))) {
@@ -69,7 +69,7 @@ pub(crate) fn template_fits(spec: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Several pods can use a disk of this sort only if none of them writes to it.
+/// Several pods can use a GCE disk only if all mount it read-only.
 pub(crate) fn disks_can_be_shared(template: &At<'_, '_>, run: &mut Run<'_>) {
     let spec = template.field("spec");
     let volumes = spec.field("volumes");
@@ -97,7 +97,7 @@ fn report_labels(spec: &At<'_, '_>, run: &mut Run<'_>) {
     labels.invalid(run, labels.shown(), "`selector` does not match template `labels`");
 }
 
-/// Pods of a workload that keeps them running.
+/// Reports an error if pods are not always restarted, or have a deadline.
 pub(crate) fn always_restarted(template: &At<'_, '_>, deadline: &str, run: &mut Run<'_>) {
     let spec = template.field("spec");
     let (policy, limit) = (spec.field("restartPolicy"), spec.field("activeDeadlineSeconds"));
@@ -113,7 +113,7 @@ fn controller_parts(status: &At<'_, '_>, run: &mut Run<'_>) {
     parts(status, &["fullyLabeledReplicas", "readyReplicas", "availableReplicas"], run);
 }
 
-/// Reports parts of the replicas that are more than there are, and more available ones than ready ones.
+/// Reports counts that exceed the number of replicas, and more available replicas than ready ones.
 pub(crate) fn parts(status: &At<'_, '_>, names: &[&'static str], run: &mut Run<'_>) {
     let total = status.field("replicas").int();
     for name in names {

@@ -1,6 +1,6 @@
 //! Validation of services: types, ports, addresses, address families, and the fields that cannot change.
 //!
-//! A type requires some fields and forbids others. Allocated fields are validated for their form alone.
+//! A type requires some fields and forbids others. Only the form of allocated fields is validated.
 
 use std::collections::HashSet;
 
@@ -43,7 +43,7 @@ const EXPOSURE: TypeRules = TypeRules::of(&[
     ("trafficDistribution", OneOfIfSet(&["PreferClose", "PreferSameZone", "PreferSameNode"])),
 ]);
 
-/// The protocol that is spoken at a port, as services and the slices of their endpoints name it.
+/// The application protocol of a port, in services and endpoint slices.
 pub(crate) const APP_PROTOCOL: Rule = Check("qualified name", |at, run| {
     if at.is_set() {
         at.complain(run, QUALIFIED_NAME.faults(at.text()));
@@ -58,7 +58,7 @@ const PORT: TypeRules = TypeRules::of(&[
     ("appProtocol", APP_PROTOCOL),
 ]);
 
-/// The rules that must pass before an address is allocated. Upstream reports no other errors with these.
+/// The rules that must pass before addresses are allocated. Like upstream, other errors are not reported with them.
 pub(super) const ADDRESSES: TypeRules =
     TypeRules::of(&[("spec", Check("clusterIPs that begin with clusterIP and fit their families", cluster_ips))]);
 
@@ -256,14 +256,14 @@ fn unique_ports(spec: &At<'_, '_>, run: &mut Run<'_>) {
     for port in ports.items() {
         let (protocol, number) = (port.field("protocol").text(), port.field("port").int());
         if !taken.insert((protocol, number)) {
-            // Upstream shows its own structure, with nothing else filled in.
+            // Like upstream, the error contains the Go structure, with all other fields empty.
             let shown = json!({ "Name": "", "Protocol": protocol, "AppProtocol": null, "Port": number, "TargetPort": 0, "NodePort": 0 });
             port.duplicate(run, shown);
         }
     }
 }
 
-/// The annotation is older than the field. Upstream writes the field with a capital here.
+/// The annotation is older than the field. Like upstream, the path starts with a capital letter.
 fn source_ranges(at: &At<'_, '_>, run: &mut Run<'_>) {
     const ONLY: &str = "may only be used when `type` is 'LoadBalancer'";
     let (spec, metadata) = (at.field("spec"), at.field("metadata"));
@@ -310,7 +310,7 @@ fn load_balancer(spec: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Returns true for a service with a path for clients outside the cluster.
+/// Returns true if clients outside of the cluster can reach the service.
 fn is_external(spec: &At<'_, '_>) -> bool {
     let by_ip = kind(spec) == "ClusterIP" && !spec.field("externalIPs").is_empty();
     matches!(kind(spec), "LoadBalancer" | "NodePort") || by_ip
@@ -366,7 +366,8 @@ fn addresses_stay(spec: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// A list of which the first stays, and the second may come, or go if only one is asked for.
+/// In these lists the first item never changes. A second one may be added, or removed if the policy becomes
+/// single-stack.
 fn list_stays(at: &At<'_, '_>, ips: &At<'_, '_>, unset: &str, policy: &At<'_, '_>, second: &str, run: &mut Run<'_>) {
     const FIXED: &str = "may not change once set";
     let old = at.old.as_array().map_or(&[][..], Vec::as_slice);

@@ -1,6 +1,6 @@
-//! The kinds of the core group.
+//! Tests of the kinds of the core group.
 //!
-//! There is a file for each family of kinds, as the rules have it.
+//! There is one file for each family of kinds, as for the rules.
 
 mod config;
 mod limits;

@@ -1,6 +1,6 @@
-//! Persistent volume claims, and the templates for them that pods and stateful sets hold.
+//! Validation of persistent volume claims, and of the claim templates in pods and stateful sets.
 //!
-//! A claim changes little once it is there: it may grow, and its class of attributes may change.
+//! Few fields of a claim can change: the requested storage can grow, and the volume attributes class can change.
 
 use keelson_meta::json::{Value, json};
 use keelson_meta::{Object, Quantity};
@@ -13,7 +13,7 @@ use crate::validating::selectors::{SELECTOR, labels};
 use crate::validating::type_rules::Rule::{self, Always, Check, Format, OneOfIfSet, Required};
 use crate::validating::type_rules::{IMMUTABLE, Run, TypeRules};
 
-/// A claim that is made for a pod.
+/// A claim template in a pod.
 pub(crate) const TEMPLATE: TypeRules = TypeRules::shared(
     "Claim template",
     &[("metadata", Check("only labels and annotations", template_metadata)), ("spec", Always(&SPEC))],
@@ -58,14 +58,14 @@ fn template_metadata(at: &At<'_, '_>, run: &mut Run<'_>) {
     for (name, _) in at.tree().into_iter().flatten() {
         let field = at.field(name);
         if !matches!(name, "labels" | "annotations") && !field.is_empty() {
-            // Upstream writes its own name of the field with a small letter in front.
+            // Like upstream, the field name is Go's with a lower-case first letter.
             let field = if name == "uid" { field.called("uID") } else { field };
             field.forbidden(run, "cannot be set");
         }
     }
 }
 
-/// Upstream leaves `requests` out of the path.
+/// Like upstream, the path omits `requests`.
 fn storage(at: &At<'_, '_>, run: &mut Run<'_>) {
     let asked = at.field("requests");
     let asked = asked.field("storage");
@@ -100,7 +100,7 @@ fn data_source(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Upstream shows its own structure of the path, which says nothing.
+/// Like upstream, the error contains the Go structure of the path.
 fn same_sources(at: &At<'_, '_>, run: &mut Run<'_>) {
     let (source, reference) = (at.field("dataSource"), at.field("dataSourceRef"));
     if !source.is_set() || !reference.is_set() {
@@ -114,10 +114,11 @@ fn same_sources(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// A claim, new or changed.
+/// The rules of a new or updated claim.
 pub(super) const CLAIM: TypeRules = TypeRules::of(&[("spec", Always(&SPEC))]);
 
-/// The permitted changes of a claim: more storage and another class once it is bound, a volume once.
+/// The permitted changes of a claim. A bound claim may request more storage and another class. The volume can be set
+/// once.
 pub(super) const UPDATE: TypeRules = TypeRules::of(&[
     ("metadata", Check("the annotation of a class stays", class_annotation_stays)),
     ("", Check("only storage and volumeAttributesClassName change, once bound; volumeName is set once", spec_stays)),
@@ -197,7 +198,7 @@ fn storage_stays(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Upstream leaves `spec` out of the path of the mode.
+/// Like upstream, the path of the mode omits `spec`.
 fn modes_stay(at: &At<'_, '_>, run: &mut Run<'_>) {
     let spec = at.field("spec");
     let (mode, class) = (spec.field("volumeMode"), spec.field("volumeAttributesClassName"));
@@ -206,7 +207,7 @@ fn modes_stay(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
     let status = at.field("status");
     if !class.old.is_null() && !class.is_set() {
-        // A claim without a volume cannot change at all, which is reported before.
+        // A claim that is not bound cannot change at all; another rule reports that.
         if status.field("phase").text() == "Bound" {
             class.forbidden(run, "update from non-nil value to nil is forbidden");
         }

@@ -1,6 +1,6 @@
 //! Validation of persistent volumes: one source, a capacity, and the fields that cannot change.
 //!
-//! Sources that pods have too are validated in `pod/volumes`.
+//! `pod/volumes` validates the sources that pods have too.
 
 use keelson_meta::Quantity;
 
@@ -20,7 +20,7 @@ use crate::validating::type_rules::{IMMUTABLE, Run, TypeRules};
 
 pub(super) const VOLUME: TypeRules = TypeRules::of(&[("spec", Always(&SPEC))]);
 
-/// The rules of the spec of a volume, also of an attachment that contains one.
+/// The rules of the spec of a volume. A volume attachment can contain such a spec too.
 pub(crate) const SPEC: TypeRules = TypeRules::shared(
     "Persistent volume spec",
     &[
@@ -162,7 +162,7 @@ fn not_empty(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Only the first source is looked at; the others are too many.
+/// Only the first source is validated; each further one is an error.
 fn one_source<'v>(spec: &At<'v, '_>, run: &mut Run<'v>) {
     let mut found = false;
     for (name, rule) in SOURCES.rules.iter().filter(|(name, _)| spec.field_is_set(name)) {
@@ -229,7 +229,7 @@ fn source_stays(spec: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Upstream leaves `spec` out of these paths.
+/// Like upstream, these paths omit `spec`.
 fn placement_stays(spec: &At<'_, '_>, run: &mut Run<'_>) {
     let (mode, nodes) = (spec.field("volumeMode"), spec.field("nodeAffinity"));
     let Some(object) = spec.parent() else { return };

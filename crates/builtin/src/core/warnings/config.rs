@@ -1,6 +1,6 @@
-//! Warnings for TLS secrets without a certificate and key in PEM. They are not compared with each other.
+//! Warnings about TLS secrets without a certificate and key in PEM. The two are not compared with each other.
 //!
-//! The secret is stored unchanged, since other clients may use it in another way.
+//! The secret is stored unchanged, since clients may use it in another way.
 
 use crate::validating::at::At;
 use crate::validating::base64;

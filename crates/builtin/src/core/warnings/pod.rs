@@ -1,6 +1,7 @@
-//! Pods and the templates for them: what is deprecated, overlapping, or matches nothing.
+//! Warnings about pods and pod templates: deprecated fields, overlapping paths and ports, and selectors that match
+//! nothing.
 //!
-//! Workloads ask the same of their templates, with the path of the template before each text.
+//! Warnings about the template of a workload have the path of the template as a prefix.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,10 +11,10 @@ use keelson_meta::json::Value;
 use super::volumes;
 use crate::validating::at::At;
 
-/// The number of overlapping paths and ports searched behind each one, so that the search takes linear time.
+/// The number of later paths and ports that each one is compared with. The limit makes the search linear.
 const OVERLAPS_SOUGHT: usize = 64;
 
-/// Annotations that once stood for fields, and do nothing any more.
+/// Annotations that were replaced by fields, and have no effect any more.
 const ANNOTATIONS: [(&str, &str, &str); 3] = [
     ("scheduler.alpha.kubernetes.io/critical-pod", "v1.16", "priorityClassName"),
     ("security.alpha.kubernetes.io/sysctls", "v1.11", "sysctls"),
@@ -22,7 +23,7 @@ const ANNOTATIONS: [(&str, &str, &str); 3] = [
 
 const NO_POD: &str = "a null labelSelector results in matching no pod";
 
-/// The warnings for a pod or a template; `at` has `metadata` and `spec`.
+/// The warnings about a pod or a template; `at` has `metadata` and `spec`.
 pub(crate) fn of_spec(at: &At<'_, '_>, is_template: bool, told: &mut Vec<String>) {
     let (metadata, spec) = (at.field("metadata"), at.field("spec"));
     node_labels(&spec, told);
@@ -78,7 +79,7 @@ fn each_container<'v>(spec: &At<'v, '_>, mut look: impl FnMut(&At<'v, '_>)) {
     }
 }
 
-/// Labels of nodes that have other names now.
+/// The current name of a deprecated node label.
 fn deprecated_label(key: &str) -> Option<&'static str> {
     Some(match key {
         "beta.kubernetes.io/arch" => "deprecated since v1.14; use \"kubernetes.io/arch\" instead",
@@ -174,7 +175,7 @@ fn of_container(at: &At<'_, '_>, annotations: &At<'_, '_>, armor: bool, told: &m
     variables(&at.field("env"), told);
 }
 
-/// A variable that stands twice is fine only if the second builds on the first.
+/// A repeated variable is only useful if its value refers to the previous one.
 fn variables(list: &At<'_, '_>, told: &mut Vec<String>) {
     let mut seen = HashSet::new();
     for variable in list.items() {
@@ -193,7 +194,7 @@ fn variables(list: &At<'_, '_>, told: &mut Vec<String>) {
     }
 }
 
-/// A port of a container: its address and port on the host, and the way to it.
+/// A host port of a container: the host address and protocol, the port, and the path.
 type Port = (String, i64, String);
 
 fn ports(spec: &At<'_, '_>, told: &mut Vec<String>) {
@@ -242,7 +243,7 @@ fn in_init(path: &str) -> bool {
     path.contains("initContainers[") || path.contains("ephemeralContainers[")
 }
 
-/// Files of one volume that would lie in each other's way.
+/// Warns about overlapping file paths in one volume.
 fn paths(volume: &At<'_, '_>, told: &mut Vec<String>) {
     let name = quote(volume.field("name").text());
     for (source, kind, named) in
@@ -277,7 +278,7 @@ fn paths(volume: &At<'_, '_>, told: &mut Vec<String>) {
     }
 }
 
-/// `ConfigMap "name"`
+/// Text such as `ConfigMap "name"`.
 fn described(kind: &str, source: &Value, named: &str) -> String {
     match named {
         "" => kind.to_owned(),
@@ -285,7 +286,7 @@ fn described(kind: &str, source: &Value, named: &str) -> String {
     }
 }
 
-/// The paths of a volume that are known so far, and how they are shown.
+/// The paths of a volume so far, with their text in warnings.
 #[derive(Default)]
 struct Overlaps(Vec<(String, String)>);
 

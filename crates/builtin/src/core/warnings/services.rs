@@ -1,6 +1,6 @@
-//! Warnings for services: fields that their type ignores, and addresses in an unusual form.
+//! Warnings about services: fields that their type ignores, and addresses that are not in canonical form.
 //!
-//! Newer kinds refuse the same text; for services it is too late to refuse it.
+//! Newer kinds refuse such addresses; services must still accept them.
 
 use std::net::IpAddr;
 
@@ -50,7 +50,7 @@ pub(crate) fn of_service(at: &At<'_, '_>, told: &mut Vec<String>) {
     }
 }
 
-/// An address has one form in which it is compared (RFC 5952).
+/// Warns about an address that is not in canonical form (RFC 5952).
 fn address(at: &At<'_, '_>, told: &mut Vec<String>) {
     if let Ok(ip @ IpAddr::V6(_)) = at.text().parse::<IpAddr>()
         && ip.to_string() != at.text()

@@ -1,13 +1,13 @@
-//! Volumes and the claims to them: what is deprecated, and amounts of storage in parts of bytes.
+//! Warnings about persistent volumes and claims: deprecated fields, and fractional amounts of bytes.
 //!
-//! An amount such as 1.5 bytes is rounded up by those who provision it.
+//! Provisioners round up an amount such as 1.5 bytes.
 
 use keelson_meta::Quantity;
 use keelson_meta::go_format::quote;
 
 use crate::validating::at::At;
 
-/// Sources of volumes that no longer work, as both pods and persistent volumes call them, and since when.
+/// Volume sources that no longer work, with the release that removed them, for pods and persistent volumes.
 pub(super) const GONE: [(&str, &str); 9] = [
     ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
     ("gitRepo", "deprecated in v1.11"),
@@ -28,14 +28,14 @@ pub(super) fn gone(at: &At<'_, '_>, told: &mut Vec<String>) {
     for (name, since) in GONE {
         let source = at.field(name);
         if source.is_set() {
-            // Upstream writes this one otherwise here.
+            // Like upstream, the path has another name for this source.
             let source = if name == "storageos" { source.called("storageOS") } else { source };
             told.push(format!("{}: {since}", source.path()));
         }
     }
 }
 
-/// A byte is not divided.
+/// Warns about a fractional number of bytes.
 pub(super) fn whole_bytes(at: &At<'_, '_>, told: &mut Vec<String>) {
     if Quantity::parse(at.text()).is_some_and(|amount| !amount.is_whole()) {
         let (path, shown) = (at.path(), quote(at.text()));
@@ -43,7 +43,7 @@ pub(super) fn whole_bytes(at: &At<'_, '_>, told: &mut Vec<String>) {
     }
 }
 
-/// The amounts of storage that a claim asks for.
+/// Warns about fractional storage requests and limits of a claim.
 pub(super) fn of_claim_spec(spec: &At<'_, '_>, told: &mut Vec<String>) {
     let resources = spec.field("resources");
     for list in ["requests", "limits"].map(|list| resources.field(list)) {

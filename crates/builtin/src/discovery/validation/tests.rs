@@ -1,6 +1,6 @@
-//! Endpoint slices.
+//! Tests of endpoint slices.
 //!
-//! Updates show the fields that cannot change.
+//! Updates test the fields that cannot change.
 
 use keelson_meta::json::{Value, json};
 

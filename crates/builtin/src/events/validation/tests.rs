@@ -1,6 +1,6 @@
-//! Events of both groups.
+//! Tests of events of both groups.
 //!
-//! The newer group is tried with what only the older one takes.
+//! The newer group is tested with values that only the older one accepts.
 
 use keelson_meta::json::{Value, json};
 

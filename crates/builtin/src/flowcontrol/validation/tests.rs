@@ -1,4 +1,4 @@
-//! Flow schemas and priority levels.
+//! Tests of flow schemas and priority levels.
 //!
 //! The mandatory objects cannot change.
 

@@ -1,6 +1,6 @@
-//! Storage versions.
+//! Tests of storage versions.
 //!
-//! The status is written through its own endpoint.
+//! The status is written through `/status`.
 
 use keelson_meta::json::{Value, json};
 

@@ -1,6 +1,6 @@
-//! Ingresses and their classes, network policies, and addresses.
+//! Tests of ingresses, ingress classes, network policies and addresses.
 //!
-//! Forms of addresses and names are tried with one example of each complaint.
+//! Formats of addresses and names are tested with one example of each error.
 
 use keelson_meta::json::{Value, json};
 

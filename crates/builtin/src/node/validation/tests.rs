@@ -1,6 +1,6 @@
-//! Runtime classes.
+//! Tests of runtime classes.
 //!
-//! The handler stays.
+//! The handler cannot change.
 
 use keelson_meta::json::json;
 

@@ -1,6 +1,6 @@
-//! Disruption budgets.
+//! Tests of pod disruption budgets.
 //!
-//! A budget is stated as a number or as a share.
+//! A budget is a number or a percentage.
 
 use keelson_meta::json::json;
 

@@ -1,6 +1,6 @@
-//! Roles and bindings.
+//! Tests of roles and bindings.
 //!
-//! Verbs, resources and subjects are tried with one example of each complaint.
+//! Verbs, resources and subjects are tested with one example of each error.
 
 use keelson_meta::json::json;
 

@@ -1,9 +1,13 @@
-//! The status of claims to devices: the rights that its parts require, and device status that ends with its allocation.
+//! The status of resource claims: the rights for changes of its parts, and the removal of device status after
+//! deallocation.
 //!
-//! Schedulers and drivers on nodes both have the right to `resourceclaims/status`. A change of `allocation` or `reservedFor` also requires
-//! the right to `resourceclaims/binding` in all namespaces, and a change of `devices` the right to `resourceclaims/driver` by the name of
-//! the driver. The verb of the latter is `arbitrary-node:VERB`; `associated-node:VERB` suffices for a service account whose token is bound
-//! to the node of the allocation. Source: KEP-4817, feature gate `DRAResourceClaimGranularStatusAuthorization`.
+//! Both schedulers and drivers on nodes have the right to `resourceclaims/status`. A change of `allocation` or
+//! `reservedFor` also requires the right to `resourceclaims/binding` in all namespaces. A change of `devices` requires
+//! the right to `resourceclaims/driver` for the name of the driver.
+//!
+//! The verb of the latter is `arbitrary-node:VERB`. For a service account whose token is bound to the node of the
+//! allocation, `associated-node:VERB` suffices. Source: KEP-4817, feature gate
+//! `DRAResourceClaimGranularStatusAuthorization`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,16 +22,16 @@ use keelson_registry::{Registry, WriteOptions, WriteRequest};
 
 use super::{ADMIN_ACCESS, is_administered};
 
-/// The extra value with the node that a token of a service account is bound to.
+/// The extra value with the node to which a service account token is bound.
 const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
-/// The device that an entry of a status is about.
+/// A device in a status: driver, pool and name.
 type Device<'o> = (&'o str, &'o str, &'o str);
 
-/// The changes of a status that the caller has no right to make.
+/// The errors about changes of a status that the user may not make.
 ///
 /// # Errors
-/// 500 when the namespace can't be read.
+/// 500 if the namespace cannot be read.
 pub(super) async fn unauthorized_changes(
     registry: &Registry,
     request: &WriteRequest<'_>,
@@ -70,7 +74,7 @@ pub(super) async fn unauthorized_changes(
     Ok(faults)
 }
 
-/// Drops the status of devices whose allocation ends. Returns true if there was any.
+/// Removes the status of deallocated devices. Returns true if it removed any.
 pub(super) fn drop_deallocated(before: &Object, after: &mut Object) -> bool {
     let gone: BTreeSet<String> = deallocated(before, after).into_iter().map(|device| format!("{device:?}")).collect();
     let devices = after.0.get_mut("status").and_then(|status| status.get_mut("devices")).and_then(Value::as_array_mut);
@@ -84,10 +88,10 @@ pub(super) fn drop_deallocated(before: &Object, after: &mut Object) -> bool {
     is_changed
 }
 
-/// The first of the verbs that the caller has for a driver.
+/// Requires one of the verbs on a driver.
 ///
 /// # Errors
-/// 403 as for the first verb.
+/// 403 for the first verb, if the user has none of them.
 async fn require_any(request: &WriteRequest<'_>, verbs: &[String], driver: &str) -> Result<(), ApiError> {
     let mut refusal = None;
     for verb in verbs {
@@ -103,7 +107,7 @@ async fn require_any(request: &WriteRequest<'_>, verbs: &[String], driver: &str)
     refusal.map_or(Ok(()), Err)
 }
 
-/// The fault of a new allocation with administrator access in a namespace that is not labelled for it.
+/// The error for a new allocation with admin access, if the namespace does not permit that.
 fn administration_fault(registry: &Registry, before: &Object, after: &Object) -> Result<Option<FieldError>, ApiError> {
     let granted = |claim| results(claim).iter().position(|result| result["adminAccess"] == true);
     let Some(index) = granted(after).filter(|_| granted(before).is_none()) else { return Ok(None) };
@@ -145,14 +149,14 @@ fn device(entry: &Value) -> Device<'_> {
     (text(entry, "driver"), text(entry, "pool"), text(entry, "device"))
 }
 
-/// The devices whose allocation ends.
+/// The devices that an update deallocates.
 fn deallocated<'o>(before: &'o Object, after: &Object) -> BTreeSet<Device<'o>> {
     let kept: BTreeSet<Device<'_>> = results(after).iter().map(device).collect();
     results(before).iter().map(device).filter(|device| !kept.contains(device)).collect()
 }
 
-/// The drivers whose device status was added, changed or removed. Status that goes with its allocation does not count: it is dropped by
-/// the server, and ending the allocation requires a right of its own.
+/// The drivers whose device status was added, changed or removed. Status of deallocated devices does not count: the
+/// server removes it, and deallocation requires another right.
 fn changed_drivers<'o>(before: &'o Object, after: &'o Object) -> BTreeSet<&'o str> {
     let entries = |claim: &'o Object| elements(part(claim, "devices")).iter();
     let key = |entry: &'o Value| (device(entry), text(entry, "shareID"));
@@ -168,7 +172,7 @@ fn changed_drivers<'o>(before: &'o Object, after: &'o Object) -> BTreeSet<&'o st
     drivers
 }
 
-/// The node of an allocation that selects one node by its name alone.
+/// The node of an allocation, if its node selector is the name of one node.
 fn allocated_node(claim: &Object) -> Option<&str> {
     let [term] = elements(claim.get(&["status", "allocation", "nodeSelector", "nodeSelectorTerms"])) else {
         return None;
@@ -181,7 +185,7 @@ fn allocated_node(claim: &Object) -> Option<&str> {
     node.as_str().filter(|node| is_name && !node.is_empty())
 }
 
-/// Returns true if a user is a service account whose token is bound to this node and to no other.
+/// Returns true if the user is a service account whose token is bound to this node only.
 fn is_on_node(user: &User, node: Option<&str>) -> bool {
     let Some(node) = node else { return false };
     let bound = user.extra.get(NODE_NAME).map_or(&[][..], Vec::as_slice);
@@ -227,7 +231,7 @@ mod tests {
         check(of(json!(null)), of(json!([entry("d", "one", 1)])), &["d"]);
         check(of(json!([entry("d", "one", 1)])), of(json!([entry("d", "one", 2), entry("e", "two", 1)])), &["d", "e"]);
         check(of(json!([entry("e", "one", 1)])), of(json!([])), &["e"]);
-        // The allocation of its device ends.
+        // The device is deallocated.
         let deallocated = json!({ "allocation": allocation(&["two"]) });
         check(of(json!([entry("d", "one", 1), entry("d", "two", 1)])), deallocated.clone(), &["d"]);
         check(of(json!([entry("d", "one", 1)])), deallocated, &[]);

@@ -1,6 +1,6 @@
-//! The status of a claim to devices: which it got, who uses them, and what their drivers tell of them.
+//! Validation of the status of a claim: the allocated devices, the consumers, and the device status from drivers.
 //!
-//! Knows of the claim itself only the names of its requests.
+//! Of the claim's spec, these rules only use the names of the requests.
 
 use std::collections::HashSet;
 
@@ -91,7 +91,7 @@ const RESULT: TypeRules = TypeRules::of(&[
     ("shareID", SHARE),
 ]);
 
-/// Which share of a device it is.
+/// The id of a share of a device.
 const SHARE: Rule = Check("UUID", |at, run| {
     let text = at.text();
     let bare = match text.len() {

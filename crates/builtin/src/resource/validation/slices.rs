@@ -1,6 +1,6 @@
 //! Validation of resource slices: the pools of devices that drivers publish.
 //!
-//! The use of shared counters is not summed.
+//! The use of shared counters by several devices is not added up.
 
 use std::collections::HashSet;
 
@@ -214,7 +214,8 @@ fn capacities(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// The name of an attribute or a capacity: an identifier, perhaps below a domain. Complaints are about the whole map.
+/// The name of an attribute or a capacity: an identifier, optionally with a domain. Errors have the path of the whole
+/// map.
 pub(super) fn attribute_name(at: &At<'_, '_>, name: &str, run: &mut Run<'_>) {
     let (domain, id) = name.split_once('/').map_or((None, name), |(domain, id)| (Some(domain), id));
     if id.contains('/') {
@@ -289,7 +290,7 @@ fn device_nodes<'v>(selector: &At<'v, '_>, run: &mut Run<'v>) {
     }
 }
 
-/// Conditions that a device waits for before a pod may be bound, and those that keep it from it: both or none.
+/// The binding conditions of a device, and its binding failure conditions. Both or neither must be set.
 pub(super) fn binding(at: &At<'_, '_>, run: &mut Run<'_>) {
     let (waits, fails) = (at.field("bindingConditions"), at.field("bindingFailureConditions"));
     for list in [&waits, &fails] {

@@ -1,6 +1,6 @@
-//! Classes of devices, claims to them, taints, and slices of what drivers publish.
+//! Tests of device classes, claims, device taints and resource slices.
 //!
-//! Requests, constraints and attributes are tried one change at a time.
+//! Requests, constraints and attributes are tested one change at a time.
 
 use keelson_meta::json::{Value, json};
 

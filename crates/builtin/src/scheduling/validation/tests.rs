@@ -1,6 +1,6 @@
-//! Priority classes.
+//! Tests of priority classes.
 //!
-//! The value of one is tried with updates.
+//! Updates cannot change the value.
 
 use keelson_meta::json::json;
 

@@ -1,6 +1,6 @@
-//! Storage classes, drivers, capacities and attachments.
+//! Tests of storage classes, CSI drivers, capacities and volume attachments.
 //!
-//! Updates show the fields that cannot change.
+//! Updates test the fields that cannot change.
 
 use keelson_meta::json::json;
 

@@ -1,6 +1,6 @@
-//! Migrations of storage versions.
+//! Tests of storage version migrations.
 //!
-//! The spec cannot change, and conditions of the status only proceed.
+//! The spec cannot change, and conditions cannot be revoked.
 
 use keelson_meta::json::json;
 

@@ -1,4 +1,4 @@
-//! Warnings for valid objects, and objects without one.
+//! Tests of warnings about valid objects.
 //!
 //! Each case is an object with the expected warnings.
 

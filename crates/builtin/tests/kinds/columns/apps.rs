@@ -1,6 +1,6 @@
-//! Workloads: how many replicas, of what, and chosen by which selector.
+//! Tests the tables of workloads: replicas, containers and selectors.
 //!
-//! Columns and cells, those of `-o wide` among them.
+//! The tests cover all columns, including those of `-o wide`.
 
 use keelson_meta::json::{Value, json};
 

@@ -1,6 +1,6 @@
-//! Autoscalers: what each metric is and should be.
+//! Tests the tables of autoscalers: current and target values.
 //!
-//! Every source of metrics has a text of its own.
+//! Each metric source has its own text.
 
 use keelson_meta::json::{Value, json};
 

@@ -1,6 +1,6 @@
-//! Jobs and cron jobs.
+//! Tests the tables of jobs and cron jobs.
 //!
-//! Completions, durations and schedules at one point in time.
+//! They show completions, durations and schedules at one point in time.
 
 use keelson_meta::json::{Value, json};
 

@@ -1,6 +1,6 @@
-//! The core group beside pods.
+//! Tests the tables of the core group, except for pods.
 //!
-//! Columns and cells, those of `-o wide` among them.
+//! The tests cover all columns, including those of `-o wide`.
 
 use keelson_meta::json::{Value, json};
 

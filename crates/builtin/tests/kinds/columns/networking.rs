@@ -1,6 +1,6 @@
-//! Ingresses, policies, addresses, endpoint slices.
+//! Tests the tables of ingresses, network policies, addresses and endpoint slices.
 //!
-//! Long lists are cut off as upstream does it.
+//! Long lists are truncated like upstream.
 
 use keelson_meta::json::{Value, json};
 

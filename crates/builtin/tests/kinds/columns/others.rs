@@ -1,6 +1,7 @@
-//! The smaller groups: admission, API services, certificates, flow control, leases, policy, RBAC, scheduling.
+//! Tests the tables of the smaller groups: admission, API services, certificates, flow control, leases, policy, RBAC,
+//! scheduling.
 //!
-//! One sample for each kind, and one for each cell that has several forms.
+//! There is one example for each kind, and one for each form of a cell.
 
 use keelson_builtin::printer;
 use keelson_meta::json::{Value, json};

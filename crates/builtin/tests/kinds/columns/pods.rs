@@ -1,6 +1,6 @@
-//! The status of pods, worked out of the states of their containers.
+//! Tests the status of pods, which is computed from the states of their containers.
 //!
-//! The cell that users look at most, with a rule for every state.
+//! Users look at this cell most. It has a rule for every state.
 
 use keelson_builtin::printer;
 use keelson_codec::Outline;
@@ -8,7 +8,7 @@ use keelson_meta::json::{Value, json};
 
 use super::{cell, check, object, row};
 
-/// A pod with two containers, of which the status says this.
+/// A pod with two containers and this status.
 fn pod(status: Value) -> Value {
     json!({"metadata": {"name": "web"}, "spec": {"containers": [{"name": "a"}, {"name": "b"}]}, "status": status})
 }
@@ -25,7 +25,7 @@ fn ended(terminated: Value) -> Value {
     json!({"ready": false, "restartCount": 0, "state": {"terminated": terminated}})
 }
 
-/// Ready, status and restarts of the pod.
+/// Checks the cells for readiness, status and restarts.
 #[track_caller]
 fn shows(fields: Value, ready: &str, status: &str, restarts: &str) {
     let row = row("", "Pod", &object(fields));
@@ -96,7 +96,7 @@ fn restarts_tell_when_the_last_one_was() {
     shows(pod(json!({"phase": "Running", "containerStatuses": none})), "1/2", "Running", "0");
 }
 
-/// A pod with two init containers, the first of them a sidecar if asked for.
+/// A pod with two init containers. The first is a sidecar if `sidecar` is true.
 fn initializing(sidecar: bool, statuses: Value, conditions: Value) -> Value {
     let policy = if sidecar { json!("Always") } else { Value::Null };
     json!({
@@ -123,7 +123,7 @@ fn init_containers_come_before_the_others() {
         {"name": "second", "restartCount": 1, "state": {"running": {}}},
     ]);
     shows(initializing(false, second.clone(), json!([])), "0/1", "Init:1/2", "5");
-    // Once initialized, a restarted init container no longer matters.
+    // Once a pod is initialized, a restart of an init container does not matter.
     let initialized = json!([{"type": "Initialized", "status": "True"}]);
     shows(initializing(false, second, initialized), "0/1", "PodInitializing", "0");
 }

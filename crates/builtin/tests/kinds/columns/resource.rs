@@ -1,6 +1,6 @@
-//! Devices, claims and pools.
+//! Tests the tables of devices, claims and pools.
 //!
-//! One sample for each state that a claim can be in.
+//! There is one example for each state of a claim.
 
 use keelson_meta::json::{Value, json};
 

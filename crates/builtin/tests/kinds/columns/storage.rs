@@ -1,6 +1,6 @@
-//! Storage: classes, attachments, drivers, storage versions and their migrations.
+//! Tests the tables of storage classes, attachments, drivers, storage versions and migrations.
 //!
-//! One sample for each kind, and one for each cell that has several forms.
+//! There is one example for each kind, and one for each form of a cell.
 
 use keelson_meta::json::{Value, json};
 

@@ -1,13 +1,13 @@
-//! Schemas of definitions: keywords, structure, defaults and expressions.
+//! Tests of schemas in definitions: keywords, structure, defaults and expressions.
 //!
-//! Fields and texts are those of the reference server.
+//! Paths and messages are kube-apiserver's.
 
 use keelson_meta::json::{Value, json};
 use keelson_registry::Validator as _;
 
 use crate::validating::tests::{object, rules_of, texts};
 
-/// The way to the schema of the only version.
+/// The path of the schema of the only version.
 const SCHEMA: &str = "spec.validation.openAPIV3Schema";
 
 fn definition(schema: &Value, subresources: &Value) -> Value {
@@ -31,7 +31,7 @@ fn check_root(schema: &Value, expected: &[&str]) {
     assert_eq!(faults(schema, &Value::Null), expected, "{schema}");
 }
 
-/// Checks what is wrong with a field of this schema; the way to it is left out, too.
+/// Checks the errors of a field in this schema. The path of the schema is omitted.
 #[allow(clippy::needless_pass_by_value, reason = "callers write the value where they need it")]
 fn check(field: Value, expected: &[&str]) {
     let schema = json!({"type": "object", "properties": {"f": field}});
@@ -56,7 +56,7 @@ fn a_type_is_stated_for_every_value_and_once() {
            \"string\"",
         ],
     );
-    // Combined schemas state no structure, except for a number or a text.
+    // Combined schemas may have no structure, except for an integer or a string.
     check(
         json!({"type": "string", "allOf": [{"type": "string", "default": "a"}], "not": {"nullable": true}}),
         &[
@@ -95,7 +95,7 @@ fn the_root_is_an_object_with_metadata_that_is_known() {
         &with(json!({"type": "object", "properties": {"name": {"type": "string", "default": "a"}}})),
         &[".properties[metadata].properties[name].default: Forbidden: must not be set in top-level metadata"],
     );
-    // With a status subresource, a rule at the root cannot hold for both parts.
+    // With a status subresource, a rule at the root cannot apply to both parts.
     let root = json!({"type": "object", "maxProperties": 2});
     let [fault] = &faults(&root, &json!({"status": {}}))[..] else { panic!("one fault") };
     assert!(fault.starts_with(": Invalid value: {\"ID\":\"\",\"Schema\":\"\",\"Ref\":null"), "{fault}");
@@ -174,7 +174,7 @@ fn items_that_are_told_apart_can_be() {
 #[test]
 fn defaults_keep_their_own_schemas() {
     check(json!({"type": "string", "default": "a", "maxLength": 1}), &[]);
-    // Of what is a number or a text, upstream does not ask whether a default is either.
+    // For integer-or-string values, upstream does not check the type of the default.
     check(json!({"x-kubernetes-int-or-string": true, "default": ["a"]}), &[]);
     check(
         json!({"type": "integer", "default": "3"}),
@@ -237,7 +237,7 @@ fn expressions_compile_and_cost_no_more_than_they_may() {
             ".x-kubernetes-validations[0].fieldPath: Invalid value: \".z\": must be a valid path",
         ],
     );
-    // Only items with keys have an old state.
+    // Only items with keys have an old value.
     let items = json!({"type": "integer", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]});
     check(
         json!({"type": "array", "items": items, "maxItems": 5}),

@@ -1,4 +1,4 @@
-//! AppArmor profiles that a new pod states by annotations, as before Kubernetes 1.30: they are read into the fields that stand for them.
+//! Converts the AppArmor annotations of new pods, the form before Kubernetes 1.30, to the fields that replaced them.
 //!
 //! The rules are those of KEP-24, "Version Skew Strategy".
 
@@ -7,10 +7,11 @@ use keelson_meta::json::{Map, Value, json};
 use keelson_registry::Warnings;
 
 const ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
-/// The longest name of a profile of a node, in bytes.
+/// The longest name of a profile on a node, in bytes.
 const MAX_PROFILE_BYTES: usize = 4095;
 
-/// Gives each container the profile that an annotation states for it, unless it or the pod has that already. Says whether there was one.
+/// Sets the profile of each container from its annotation, unless the container or pod has it already. Returns true if
+/// a profile was set.
 pub(super) fn read_annotations(pod: &mut Object, warnings: &Warnings) -> bool {
     let annotations = pod.get(&["metadata", "annotations"]).and_then(Value::as_object);
     let stated = annotations.into_iter().flatten().filter_map(|(key, value)| {
@@ -58,7 +59,7 @@ fn read_annotation(container: &mut Map, stated: &Map, of_pod: Option<&Value>, wa
     true
 }
 
-/// The field that says what an annotation does; `None` for one that says nothing valid.
+/// The profile field for an annotation; `None` if the annotation is invalid.
 fn profile_of(annotation: &str) -> Option<Value> {
     match annotation {
         "unconfined" => Some(json!({ "type": "Unconfined" })),

@@ -1,12 +1,12 @@
-//! `pods/ephemeralcontainers`: adds containers to a running pod for debugging (KEP-277). Validation of the pod refuses changes of
-//! those that are there.
+//! The subresource `pods/ephemeralcontainers` adds containers to a running pod for debugging (KEP-277). Validation of
+//! the pod refuses changes of existing ones.
 
 use keelson_meta::Object;
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::{Value, json};
 use keelson_registry::strategy::Confined;
 
-/// The annotation of a pod that a kubelet has from a file, and that the server only mirrors.
+/// The annotation of a mirror pod, which represents a static pod of a kubelet.
 pub(super) const MIRROR: &str = "kubernetes.io/config.mirror";
 const FIELD: &str = "ephemeralContainers";
 

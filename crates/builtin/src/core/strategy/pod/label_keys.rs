@@ -1,17 +1,19 @@
-//! Label keys of affinity terms and spread constraints: a new pod selects by the values that it has itself (KEP-3633, KEP-3243).
+//! Label keys of affinity terms and spread constraints. In a new pod, each key becomes a requirement for the pod's own
+//! value (KEP-3633, KEP-3243).
 //!
-//! A scheduler sees the selector alone. A key that the pod has no label for selects nothing, and so does a term without a selector.
+//! The scheduler reads only the selector. Keys that the pod has no label for add nothing. Terms without a selector stay
+//! as they are.
 
 use keelson_meta::Object;
 use keelson_meta::json::{Map, Value, json};
 
-/// The lists of terms of both kinds of affinity, and the field of an item that has the term.
+/// The lists of affinity terms, and the field of an item that contains the term.
 const TERMS: [(&str, Option<&str>); 2] = [
     ("preferredDuringSchedulingIgnoredDuringExecution", Some("podAffinityTerm")),
     ("requiredDuringSchedulingIgnoredDuringExecution", None),
 ];
 
-/// Adds an expression to a selector for each of its keys. Returns true if there was one.
+/// Adds an expression to the selectors for each key. Returns true if it added one.
 pub(super) fn merge(pod: &mut Object) -> bool {
     let has = |path: &[&str]| pod.get(path).is_some_and(|value| !value.is_null());
     if !has(&["spec", "affinity"]) && !has(&["spec", "topologySpreadConstraints"]) {

@@ -1,6 +1,6 @@
-//! `pods/status`: what a kubelet forgets to repeat stays as it was.
+//! The subresource `pods/status` keeps fields that older kubelets do not send.
 //!
-//! A kubelet of an older version does not know some fields of the status, and would take them away with each report.
+//! An older kubelet does not know these fields. Without this it would remove them with each report.
 
 use std::collections::HashMap;
 
@@ -11,8 +11,7 @@ use keelson_registry::strategy::Confined;
 
 const GENERATION: &str = "observedGeneration";
 
-/// Keeps the class of the pod, which is decided when it is made, and generations that were observed and are not stated
-/// anew (KEP-5067).
+/// Keeps the QoS class, which is set at creation, and observed generations that are absent in the update (KEP-5067).
 pub(crate) fn confine(stored: &Object, mut sent: Object) -> Confined {
     let mut known = observed(stored);
     for condition in list_mut(&mut sent) {
@@ -29,7 +28,7 @@ pub(crate) fn confine(stored: &Object, mut sent: Object) -> Confined {
     Confined::Cut(sent, Vec::new())
 }
 
-/// The observed generations of the conditions by their types: several may be of one type, the last of which comes first.
+/// The observed generations of the conditions, by type. Several conditions may have one type; the last one comes first.
 fn observed(stored: &Object) -> HashMap<String, Vec<Option<Value>>> {
     let mut known: HashMap<String, Vec<Option<Value>>> = HashMap::new();
     for condition in keelson_meta::conditions::list(stored).iter().rev() {

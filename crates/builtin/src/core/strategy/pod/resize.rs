@@ -1,5 +1,5 @@
-//! `pods/resize`: how much CPU and memory a running pod may use (KEP-1287). Nothing else of it changes, and neither does
-//! its class.
+//! The subresource `pods/resize` changes the CPU and memory of a running pod (KEP-1287). Other fields and the QoS class
+//! cannot change.
 
 use keelson_meta::Object;
 use keelson_meta::field_error::FieldError;
@@ -12,7 +12,7 @@ use super::ephemeral_containers::MIRROR;
 /// The resources that can be resized.
 const RESIZABLE: [&str; 2] = ["cpu", "memory"];
 const LISTS: [&str; 2] = ["containers", "initContainers"];
-/// The amounts of a container, and how upstream names one that is missing.
+/// The fields with the resources of a container, and upstream's names for them in errors.
 const AMOUNTS: [(&str, &str); 2] =
     [("requests", "resource requests cannot be removed"), ("limits", "resource limits cannot be removed")];
 
@@ -36,7 +36,7 @@ pub(crate) fn confine(stored: &Object, sent: &Object) -> Confined {
     Confined::Cut(confined, errors)
 }
 
-/// The stored pod with the resources, and what happens on their change, of the one that was sent.
+/// The stored pod with the resources and resize policies of the sent one.
 fn resized(stored: &Object, sent: &Object) -> Object {
     let mut confined = stored.clone();
     let Some(Value::Object(spec)) = confined.0.get_mut("spec") else { return confined };
@@ -79,7 +79,7 @@ fn whole_pod(stored: &Object, confined: &Object) -> Vec<FieldError> {
     errors
 }
 
-/// The errors of the resources of the whole pod.
+/// The errors of the pod-level resources.
 fn pod_level(stored: &Value, wanted: &Value) -> Vec<FieldError> {
     if !stored.is_null() && wanted.is_null() {
         return vec![FieldError::forbidden("spec.resources", "pod-level resources cannot be removed")];
@@ -97,7 +97,7 @@ fn pod_level(stored: &Value, wanted: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// Containers that were added, removed, renamed or moved.
+/// Reports containers that were added, removed, renamed or moved.
 fn out_of_order(stored: &Object, sent: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
     for list in LISTS {

@@ -1,4 +1,4 @@
-//! Validation of annotations that stand for fields of a pod, most of them older than the fields.
+//! Validation of annotations that have the meaning of pod fields. Most of them are older than the fields.
 //!
 //! Kubelets still read them, so their values are validated like fields.
 
@@ -18,7 +18,7 @@ const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/
 const APPARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const LOCALHOST: &str = "localhost/";
 
-/// The keys and the size of annotations, which upstream checks for templates as for objects.
+/// Validates the keys and the total size of annotations. Upstream does so for templates too.
 pub(super) fn keys(at: &At<'_, '_>, run: &mut Run<'_>) {
     let mut total = 0;
     for (key, value) in at.tree().into_iter().flatten() {
@@ -65,7 +65,7 @@ fn settings(at: &At<'_, '_>, spec: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// A 32-bit number without a plus or zeros in front.
+/// Returns true for a 32-bit integer without a plus sign or leading zeros.
 fn is_cost(text: &str) -> bool {
     let plain = !text.starts_with('+') && (text == "0" || !text.trim_start_matches('-').starts_with('0'));
     plain && text.parse::<i32>().is_ok()
@@ -93,7 +93,7 @@ fn apparmor(at: &At<'_, '_>, container: &str, spec: &At<'_, '_>, run: &mut Run<'
     }
 }
 
-/// All containers of a pod with the list that they are in, in the order in which upstream visits them.
+/// All containers of a pod with the name of their list, in upstream's order.
 pub(super) fn all_containers(spec: &Value) -> impl Iterator<Item = (&'static str, usize, &Value)> {
     ["initContainers", "containers", "ephemeralContainers"].into_iter().flat_map(move |list| {
         let items = spec.get(list).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
@@ -107,7 +107,7 @@ pub(super) fn agree_on_create(pod: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// A setting in both forms must have the same value in both.
+/// If a setting is in an annotation and in a field, both must have the same value.
 pub(super) fn agree(pod: &At<'_, '_>, run: &mut Run<'_>) {
     let metadata = pod.field("metadata");
     let annotations = metadata.field("annotations");
@@ -139,7 +139,7 @@ pub(super) fn agree(pod: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// The values that a kind of annotation has for unconfined and default, and the word for it.
+/// An annotation's values for the default profile, and the name of the setting in errors.
 struct Words {
     default: &'static [&'static str],
     word: &'static str,
@@ -170,7 +170,7 @@ fn agrees<'a>(profile: &At<'_, '_>, annotation: impl Fn() -> Option<&'a str>, wo
     }
 }
 
-/// An update may not touch the annotations that a kubelet has acted upon.
+/// An update cannot change the annotations that kubelets have already used.
 pub(super) fn changed(pod: &At<'_, '_>, run: &mut Run<'_>) {
     let metadata = pod.field("metadata");
     let at = metadata.field("annotations");

@@ -1,6 +1,6 @@
-//! Validation of the changes of a pod: an update may change few fields.
+//! Validation of updates of a pod, which may change few fields.
 //!
-//! All other fields are compared as a whole, and a difference is one error. Subresources have rules of their own.
+//! All other fields are compared as a whole; a difference is one error. Subresources have their own rules.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use crate::validating::at::At;
 use crate::validating::type_rules::Rule::Check;
 use crate::validating::type_rules::{Run, TypeRules, range_text};
 
-/// The rules of an update, after those of the pod itself.
+/// The rules of an update, which run after those of the pod itself.
 pub(crate) const UPDATE: TypeRules = TypeRules::of(&[
     ("", Check("AppArmor and mirror annotations stay", annotations::changed)),
     ("", Check("annotations for seccomp, AppArmor and the cost of deletion", annotations::of_pod)),
@@ -78,7 +78,7 @@ fn spec_update<'v>(spec: &At<'v, '_>, run: &mut Run<'v>) {
     }
 }
 
-/// Puts a field back to what it was.
+/// Sets a field to its old value.
 pub(crate) fn restore(tree: &mut Value, old: &Value, field: &str) {
     let Value::Object(tree) = tree else { return };
     match old.get(field) {
@@ -93,7 +93,7 @@ fn restore_items(tree: &mut Value, old: &Value, list: &str, field: &str) {
     new.zip(old).for_each(|(new, old)| restore(new, old, field));
 }
 
-/// A deadline may come, and come nearer. Returns whether it is worth to look further.
+/// The deadline may be set, and shortened. Returns false if further checks would add no information.
 fn deadline(at: &At<'_, '_>, run: &mut Run<'_>) -> bool {
     let most = i64::from(i32::MAX);
     match (at.number(), at.old.as_i64()) {
@@ -111,7 +111,7 @@ fn deadline(at: &At<'_, '_>, run: &mut Run<'_>) -> bool {
 }
 
 fn tolerations<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
-    // All fields but the time.
+    // All fields except the time.
     fn kept(toleration: &Value) -> [&str; 4] {
         ["key", "operator", "value", "effect"].map(|field| toleration[field].as_str().unwrap_or_default())
     }
@@ -137,7 +137,7 @@ fn gates(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// A pod that is held back may still be narrowed down to fewer nodes.
+/// A pod with scheduling gates may narrow the set of its nodes.
 fn gated(spec: &At<'_, '_>, same: &mut Value, run: &mut Run<'_>) {
     let selector = spec.field("nodeSelector");
     if !selector.is_unchanged() {

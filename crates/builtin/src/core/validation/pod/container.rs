@@ -1,6 +1,6 @@
-//! Containers of all three sorts: what they have in common, and what sets regular, init and ephemeral ones apart.
+//! Validation of containers: the shared rules, and those of regular, init and ephemeral containers.
 //!
-//! The parts of a container are in files of their own: volumes, resources, handlers, security.
+//! Volumes, resources, handlers and security contexts are in separate files.
 
 use std::collections::HashSet;
 
@@ -37,10 +37,10 @@ pub(crate) const CONTAINER: TypeRules = TypeRules::shared(
     ],
 );
 
-/// When an image is pulled.
+/// The pull policies.
 pub(super) const PULL_POLICY: Rule = OneOf(&["Always", "IfNotPresent", "Never"]);
 
-/// The further rules of containers that are not ephemeral.
+/// The further rules of regular and init containers.
 const LASTING: TypeRules = TypeRules::of(&[
     ("lifecycle", Check("handlers", handlers::lifecycle)),
     ("livenessProbe", In(&LIVENESS)),
@@ -61,7 +61,7 @@ const ENV: TypeRules = TypeRules::of(&[
     ("valueFrom", Check("one source, and no value beside it", value_from)),
 ]);
 
-/// Fields that may not be given for a container that is added to a running pod, in the order of the type.
+/// The fields that an ephemeral container may not have, in the order of the type.
 const NOT_EPHEMERAL: [&str; 9] = [
     "ports",
     "resources",
@@ -101,7 +101,7 @@ pub(super) fn init_containers<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
         if !name.is_empty() && !names.insert(name.text()) {
             name.duplicate(run, name.text());
         }
-        // Init containers run one by one, so each has the host's ports for itself.
+        // Init containers run one after another, so each can use all host ports.
         host_ports(&container, &mut HashSet::new(), run);
         if container.field("restartPolicy").text() == "Always" {
             LASTING.check(&container, run);
@@ -155,7 +155,7 @@ fn names_in<'v>(list: &At<'v, '_>, sibling: &'v str) -> HashSet<&'v str> {
     siblings.iter().filter_map(|container| container.get("name")?.as_str()).collect()
 }
 
-/// Images may have white space around them in templates, for which some clients count on it.
+/// Images in pods may have no surrounding white space. Images in templates may, since some clients rely on it.
 pub(super) fn images_are_trimmed(spec: &At<'_, '_>, run: &mut Run<'_>) {
     for list in ["containers", "initContainers"] {
         spec.field(list).items().for_each(|container| image_is_trimmed(&container, run));
@@ -185,7 +185,7 @@ fn restart_policy<'v>(container: &At<'v, '_>, run: &mut Run<'v>) {
     rules.items().for_each(|rule| RESTART_RULE.check(&rule, run));
 }
 
-/// The action when a container ends in a certain way.
+/// The action after a container exits in a certain way.
 const RESTART_RULE: TypeRules = TypeRules::of(&[
     ("action", StrictlyOneOf(&["Restart", "RestartAllContainers"])),
     ("exitCodes", Check("In or NotIn up to 255 codes", exit_codes)),
@@ -218,7 +218,7 @@ fn ports<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
     }
 }
 
-/// A port that has to be there.
+/// A required port.
 fn needed_port(at: &At<'_, '_>, run: &mut Run<'_>) {
     if at.int() == 0 {
         at.required(run, "");
@@ -233,7 +233,7 @@ fn optional_port(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// A port by its number or its name.
+/// A port number or a port name.
 pub(crate) fn port_number_or_name(at: &At<'_, '_>, run: &mut Run<'_>) {
     if at.value.is_string() {
         at.complain(run, PORT_NAME.faults(at.text()));
@@ -257,7 +257,7 @@ fn host_ports(container: &At<'_, '_>, taken: &mut HashSet<String>, run: &mut Run
     }
 }
 
-/// The complaints about the name of a header.
+/// Validates the names of headers.
 pub(super) fn headers(at: &At<'_, '_>, run: &mut Run<'_>) {
     for header in at.items() {
         let name = header.field("name").text();
@@ -267,7 +267,7 @@ pub(super) fn headers(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// The fields of a pod that an environment variable can refer to.
+/// The pod fields that an environment variable can refer to.
 const ENV_FIELDS: [&str; 9] = [
     "metadata.name",
     "metadata.namespace",
@@ -341,7 +341,7 @@ fn env_from(at: &At<'_, '_>, run: &mut Run<'_>) {
                 name_without_prefix(&reference.field("name"), run);
             }
         }
-        // Upstream names the list here, not the item.
+        // Like upstream, the path is that of the list, not of the item.
         if sources == 0 {
             at.invalid(run, "", "must specify one of: `configMapRef` or `secretRef`");
         } else if sources > 1 {

@@ -1,6 +1,7 @@
-//! The difference in the error of a forbidden update.
+//! The difference between two values, for the error about a forbidden update.
 //!
-//! Upstream prints Go structures, in a form that it varies at random. Here each changed field is listed with its old and new value.
+//! Upstream prints Go structures in a randomly varying form. Here, each changed field is listed with its old and new
+//! value.
 
 use std::fmt::Write as _;
 
@@ -9,7 +10,7 @@ use keelson_meta::json::Value;
 /// The largest number of fields listed.
 const MOST: usize = 16;
 
-/// The fields in which two values differ, one line for what was and one for what is.
+/// The fields that differ, with a line for the old and the new value each.
 pub fn difference(old: &Value, new: &Value) -> String {
     let mut lines = Vec::new();
     collect(&mut String::new(), old, new, &mut lines);

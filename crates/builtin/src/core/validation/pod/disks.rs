@@ -1,6 +1,6 @@
-//! Sources of volumes whose fields have forms of their own: disks of Azure, and volumes of Quobyte.
+//! Validation of volume sources with special formats: Azure disks and Quobyte volumes.
 //!
-//! Pods and persistent volumes have them alike.
+//! Pods and persistent volumes share these sources.
 
 use crate::validating::at::At;
 use crate::validating::type_rules::Rule::{Check, OneOf, Required};
@@ -43,7 +43,7 @@ fn quobyte_tenant(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// A disk that is managed is named by a path, another by the address of a blob.
+/// A managed disk has a path; another disk has the URL of a blob.
 fn azure_uri(at: &At<'_, '_>, run: &mut Run<'_>) {
     const MANAGED: &str =
         "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}";

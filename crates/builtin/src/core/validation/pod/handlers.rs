@@ -1,6 +1,6 @@
-//! Probes and lifecycle handlers of containers: one action each, and times that make sense.
+//! Validation of probes and lifecycle handlers: exactly one action, and valid times.
 //!
-//! Init and ephemeral containers have none, or few; that is said in `container`.
+//! `container` has the rules for init and ephemeral containers, which may have few or none.
 
 use super::container::{headers, port_number_or_name};
 use crate::validating::at::At;
@@ -23,7 +23,7 @@ const PROBE: TypeRules = TypeRules::shared(
     ],
 );
 
-/// The rules of liveness and startup probes: one success is enough.
+/// The rules of liveness and startup probes, whose success threshold must be 1.
 pub(super) const LIVENESS: TypeRules = TypeRules::of(&[
     ("", Always(&PROBE)),
     (
@@ -36,7 +36,7 @@ pub(super) const LIVENESS: TypeRules = TypeRules::of(&[
     ),
 ]);
 
-/// The rules of readiness probes, which stop no container.
+/// The rules of readiness probes, which never stop a container.
 pub(super) const READINESS: TypeRules = TypeRules::of(&[
     ("", Always(&PROBE)),
     (
@@ -49,7 +49,7 @@ pub(super) const READINESS: TypeRules = TypeRules::of(&[
     ),
 ]);
 
-/// The handlers that a probe may have, in the order in which the first is taken for the right one.
+/// The handlers that a probe may have. If there are several, the first one in this order is validated.
 const OF_PROBES: [&str; 4] = ["exec", "httpGet", "tcpSocket", "grpc"];
 const OF_LIFECYCLE: [&str; 4] = ["exec", "httpGet", "tcpSocket", "sleep"];
 

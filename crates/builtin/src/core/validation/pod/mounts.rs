@@ -1,6 +1,6 @@
-//! The places in a container where the volumes of its pod are: directories and block devices.
+//! Validation of volume mounts and block devices of a container.
 //!
-//! Names have to be those of volumes of the pod, and paths must not be taken twice.
+//! Names must be those of volumes of the pod, and paths must be unique.
 
 use std::collections::HashSet;
 
@@ -46,7 +46,7 @@ pub(super) fn volume_mounts<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
     }
 }
 
-/// Upstream names the list in some of these, not the mount.
+/// Like upstream, some errors have the path of the list, not of the mount.
 fn sub_path<'v>(mount: &At<'v, '_>, list: &At<'v, '_>, run: &mut Run<'v>) {
     let (path, expression) = (mount.field("subPath"), mount.field("subPathExpr"));
     let volume = run.pod.volume(mount.field("name").text());
@@ -146,7 +146,7 @@ pub(super) fn volume_devices(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// The texts that the items of a list have in a field.
+/// The strings that the items of a list have in a field.
 fn texts<'v>(list: &'v [Value], field: &str) -> HashSet<&'v str> {
     list.iter().filter_map(|item| item.get(field)?.as_str()).collect()
 }

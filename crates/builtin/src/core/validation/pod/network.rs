@@ -1,6 +1,6 @@
-//! Validation of the network of a pod: host names, name servers, and ports of the host.
+//! Validation of the network settings of a pod: host names, name servers, and host ports.
 //!
-//! Limits of the operating system are in `os`.
+//! Rules that depend on the operating system are in `os`.
 
 use crate::validating::at::At;
 use crate::validating::formats::{DNS_SUBDOMAIN, DNS_SUBDOMAIN_UNDERSCORE, IP};
@@ -42,7 +42,7 @@ pub(super) fn dns_config(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// The name that a pod calls itself, in place of the one made of its name and its subdomain.
+/// Validates the host name that replaces the one built from the name and subdomain of a pod.
 pub(super) fn hostname_override(at: &At<'_, '_>, run: &mut Run<'_>) {
     const MOST: usize = 64;
     let Some(spec) = at.parent().filter(|_| at.is_set()) else { return };
@@ -76,7 +76,7 @@ fn searches(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// On the host's network a port of a container is a port of the host. A template may leave that to the pods.
+/// In the host network, a container port must equal its host port. Templates may omit host ports.
 pub(super) fn host_ports_match(spec: &At<'_, '_>, run: &mut Run<'_>) {
     if !spec.field("hostNetwork").is_true() {
         return;

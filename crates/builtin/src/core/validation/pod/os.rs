@@ -1,6 +1,6 @@
-//! The fields of a pod that its operating system forbids, and what it shares with its host.
+//! Validation of fields that the operating system of a pod forbids, and of host namespaces.
 //!
-//! A pod for Windows has no Linux settings, and the other way round.
+//! A Windows pod may not have Linux settings, and the other way round.
 
 use keelson_meta::json::Value;
 
@@ -10,7 +10,7 @@ use crate::validating::type_rules::Run;
 
 const NOT_FOR_WINDOWS: &str = "cannot be set for a windows pod";
 
-/// Users of its own go with a network, processes and memory of its own.
+/// A pod with its own user namespace may not use the network, process or IPC namespace of the host.
 pub(super) fn host_users(spec: &At<'_, '_>, run: &mut Run<'_>) {
     if run.pod.host_users {
         return;
@@ -83,7 +83,7 @@ fn linux(spec: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Fields that a Windows pod may not have, and whether they stand in its security context; in upstream's order.
+/// Fields that a Windows pod may not have, in upstream's order. The flag is true for fields of the security context.
 const POD_FIELDS: [(&str, bool); 15] = [
     ("appArmorProfile", true),
     ("seLinuxOptions", true),

@@ -1,6 +1,6 @@
-//! References from a container's environment and from files to fields of its pod and to its resources.
+//! Validation of references from environment variables and files to fields of the pod and to resources.
 //!
-//! Both may name only some of what there is; which ones is handed in.
+//! Each may refer to a subset of the fields, which the caller passes in.
 
 use keelson_meta::Quantity;
 
@@ -9,7 +9,7 @@ use crate::validating::at::At;
 use crate::validating::formats::{ENV_NAME, QUALIFIED_NAME};
 use crate::validating::type_rules::Run;
 
-/// The fields of a pod that `v1` lets anything refer to; what is allowed where is a part of them.
+/// The pod fields in `v1` that references may name. Each caller allows a part of them.
 const POD_FIELDS: [&str; 13] = [
     "metadata.annotations",
     "metadata.labels",
@@ -65,7 +65,7 @@ pub(super) fn field_selector(at: &At<'_, '_>, allowed: &[&str], run: &mut Run<'_
     }
 }
 
-/// A reference to a variable in a file, which another container writes.
+/// A reference to a variable in a file that another container writes.
 pub(super) fn file_key(at: &At<'_, '_>, run: &mut Run<'_>) {
     let [volume, path, key] = ["volumeName", "path", "key"].map(|field| at.field(field));
     if key.is_empty() {
@@ -83,7 +83,7 @@ pub(super) fn file_key(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Files with variables are written by the pod itself, into a directory that is empty at first.
+/// A file with variables must be in a volume of type `emptyDir`, where the pod itself writes it.
 pub(super) fn files_of_variables(spec: &At<'_, '_>, run: &mut Run<'_>) {
     let volumes = spec.field("volumes").list();
     let volume = |name: &str| volumes.iter().find(|volume| volume["name"] == name);

@@ -1,6 +1,6 @@
-//! Validation of resources by name and quantity: requests and limits of containers and pods, and claims of devices.
+//! Validation of requests and limits of containers and pods, and of claims of devices.
 //!
-//! A limit is not below its request, and extended resources are whole numbers. Resizes are validated in `change`.
+//! A request must not exceed its limit, and extended resources are integers. `change` validates resizes.
 
 use std::collections::HashSet;
 
@@ -13,14 +13,14 @@ use crate::validating::at::At;
 use crate::validating::formats::{DNS_LABEL, DNS_SUBDOMAIN, QUALIFIED_NAME};
 use crate::validating::type_rules::{NEGATIVE, Run};
 
-/// The domain of the resources that Kubernetes itself names.
+/// The domain of Kubernetes' own resources.
 const NATIVE_DOMAIN: &str = "kubernetes.io/";
 const HUGE_PAGES: &str = "hugepages-";
-/// The resources that a container has.
+/// The resources of a container, besides huge pages and extended resources.
 const OF_CONTAINERS: [&str; 3] = ["cpu", "ephemeral-storage", "memory"];
-/// The resources that a pod as a whole can have.
+/// The resources of a whole pod.
 const OF_PODS: [&str; 3] = ["cpu", "hugepages-", "memory"];
-/// Names without a domain that are known, besides huge pages.
+/// Known names without a domain, except huge pages.
 const STANDARD: [&str; 18] = [
     "cpu",
     "memory",
@@ -42,7 +42,7 @@ const STANDARD: [&str; 18] = [
     "requests.storage",
 ];
 const STANDARD_SERVICES: [&str; 2] = ["services.nodeports", "services.loadbalancers"];
-/// Resources that are counted in whole numbers.
+/// Resources whose quantities are integers.
 const WHOLE: [&str; 9] = [
     "pods",
     "resourcequotas",
@@ -55,7 +55,7 @@ const WHOLE: [&str; 9] = [
     "services.loadbalancers",
 ];
 
-/// Returns true for a resource that Kubernetes itself names.
+/// Returns true for one of Kubernetes' own resources.
 pub(crate) fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains(NATIVE_DOMAIN)
 }
@@ -70,7 +70,7 @@ pub(crate) fn allows_overcommit(name: &str) -> bool {
     is_native(name) && !is_huge_pages(name)
 }
 
-/// Returns true for a resource that a quota names without a domain.
+/// Returns true for a resource that quotas name without a domain.
 pub(crate) fn is_standard_quota(name: &str) -> bool {
     (STANDARD.contains(&name) && name != "storage" || STANDARD_SERVICES.contains(&name))
         || is_huge_pages(name)
@@ -92,7 +92,7 @@ fn is_whole(name: &str) -> bool {
     WHOLE.contains(&name) || is_extended(name)
 }
 
-/// The complaints about the name of a resource. Returns whether there were none.
+/// Validates the name of a resource. Returns true if it is valid.
 pub(crate) fn name(at: &At<'_, '_>, name: &str, run: &mut Run<'_>) -> bool {
     let faults = QUALIFIED_NAME.faults(name);
     let mut fine = faults.is_empty();
@@ -106,7 +106,7 @@ pub(crate) fn name(at: &At<'_, '_>, name: &str, run: &mut Run<'_>) -> bool {
     fine
 }
 
-/// The complaints about the name of a resource of containers.
+/// Validates the name of a container resource.
 pub(crate) fn container_resource_name(at: &At<'_, '_>, resource: &str, run: &mut Run<'_>) {
     if OF_CONTAINERS.contains(&resource) {
         return;
@@ -121,7 +121,7 @@ pub(crate) fn container_resource_name(at: &At<'_, '_>, resource: &str, run: &mut
     }
 }
 
-/// The complaints about a quantity of a resource.
+/// Validates the quantity of a resource.
 pub(crate) fn quantity(at: &At<'_, '_>, resource: &str, run: &mut Run<'_>) {
     let Some(amount) = Quantity::parse(at.text()) else { return };
     if amount < Quantity::ZERO {
@@ -132,7 +132,7 @@ pub(crate) fn quantity(at: &At<'_, '_>, resource: &str, run: &mut Run<'_>) {
     }
 }
 
-/// The amount that stands at a place.
+/// Parses the quantity at a place.
 pub(crate) fn amount(at: &At<'_, '_>) -> Option<Quantity> {
     Quantity::parse(at.value.as_str()?)
 }
@@ -148,7 +148,7 @@ pub(crate) fn requirements(at: &At<'_, '_>, run: &mut Run<'_>) {
 
 pub(crate) fn overhead(at: &At<'_, '_>, run: &mut Run<'_>) {
     if at.is_set() {
-        // Upstream validates an overhead as if it were the limits of a container.
+        // Like upstream, an overhead is validated as if it were limits of a container.
         let limits = at.field("limits");
         limits
             .holding(at.value)
@@ -183,7 +183,7 @@ fn limit(entry: &At<'_, '_>, resource: &str, run: &mut Run<'_>, check_name: Name
     huge_pages(entry, resource, run);
 }
 
-/// Upstream names the list rather than the entry.
+/// Like upstream, the path of the error is that of the map, not of the entry.
 fn within_limit(entry: &At<'_, '_>, resource: &str, requests: &At<'_, '_>, limits: &At<'_, '_>, run: &mut Run<'_>) {
     let limit = limits.value.get(resource);
     let Some(limit) = limit.and_then(Value::as_str) else {
@@ -211,7 +211,7 @@ fn huge_pages(entry: &At<'_, '_>, resource: &str, run: &mut Run<'_>) {
 
 fn claims_of_container(at: &At<'_, '_>, run: &mut Run<'_>) {
     let mut names: HashSet<String> = HashSet::new();
-    // The names of those that stand with a request.
+    // The names of claims that are listed with a request.
     let mut requested: HashSet<&str> = HashSet::new();
     for claim in at.items() {
         let (name, request) = (claim.field("name").text(), claim.field("request"));
@@ -250,7 +250,7 @@ fn unknown_claim(at: &At<'_, '_>, name: &str, run: &mut Run<'_>) {
     run.tell(|| FieldError { field: at.path(), kind: FieldErrorKind::NotFound { value: name.into() }, detail });
 }
 
-/// The claims that a pod has.
+/// The resource claims of a pod.
 pub(super) fn pod_claims(at: &At<'_, '_>, run: &mut Run<'_>) {
     let mut names = HashSet::new();
     for claim in at.items() {
@@ -280,7 +280,7 @@ pub(super) fn pod_claims(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// The resources of a pod as a whole.
+/// The resources of a whole pod.
 pub(super) fn pod_resources(spec: &At<'_, '_>, run: &mut Run<'_>) {
     let at = spec.field("resources");
     if !at.is_set() {

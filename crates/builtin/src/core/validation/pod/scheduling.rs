@@ -1,7 +1,7 @@
-//! Validation of the scheduling of a pod: node selectors, affinities, tolerations and gates. Volumes and devices have node
-//! selectors too.
+//! Validation of scheduling settings of a pod: node selectors, affinities, tolerations and gates. Volumes and devices
+//! have node selectors too.
 //!
-//! Only the form of terms is validated; the scheduler finds the nodes.
+//! The form of terms is validated. Finding matching nodes is up to the scheduler.
 
 use std::collections::HashSet;
 
@@ -57,7 +57,7 @@ const POD_TERM: TypeRules = TypeRules::shared(
     ],
 );
 
-/// A taint that a pod puts up with.
+/// A toleration of a pod.
 pub(crate) const TOLERATION: TypeRules = TypeRules::shared(
     "Toleration",
     &[
@@ -67,7 +67,7 @@ pub(crate) const TOLERATION: TypeRules = TypeRules::shared(
     ],
 );
 
-/// The effect of a taint.
+/// The effects of a taint.
 pub(crate) const EFFECT: Rule = OneOf(&["NoSchedule", "PreferNoSchedule", "NoExecute"]);
 
 fn terms(at: &At<'_, '_>, run: &mut Run<'_>) {
@@ -79,7 +79,7 @@ fn terms(at: &At<'_, '_>, run: &mut Run<'_>) {
 }
 
 fn preference(at: &At<'_, '_>, run: &mut Run<'_>) {
-    // A preference with values that no label has only wins nothing.
+    // A preference may use values that no label can have. It then matches no node.
     term(at, true, run);
 }
 
@@ -126,7 +126,7 @@ fn field_requirement(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// Upstream calls the field of several namespaces by the singular here.
+/// Like upstream, the path has `namespace` for the field `namespaces`.
 fn namespaces(at: &At<'_, '_>, run: &mut Run<'_>) {
     let list = at.field("namespaces");
     for item in list.items() {
@@ -152,7 +152,7 @@ fn label_keys(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// The server adds an expression for each key, so a key that the selector already had is there twice.
+/// The server adds an expression for each key. If the selector already had the key, it occurs twice now.
 fn selected_twice(at: &At<'_, '_>, keys: &At<'_, '_>, selector: &At<'_, '_>, run: &mut Run<'_>) {
     let mut seen: HashSet<&str> =
         selector.field("matchLabels").tree().into_iter().flat_map(keelson_meta::json::Map::keys).collect();
@@ -162,7 +162,7 @@ fn selected_twice(at: &At<'_, '_>, keys: &At<'_, '_>, selector: &At<'_, '_>, run
         if let Some(index) = index
             && seen.contains(key)
         {
-            // Upstream counts in the term rather than in its list of keys.
+            // Like upstream, the path has the index in the term, not in its list of keys.
             at.index(index).invalid(run, key, "exists in both matchLabelKeys and labelSelector");
         }
         seen.insert(key);
@@ -189,7 +189,7 @@ fn toleration(at: &At<'_, '_>, run: &mut Run<'_>) {
             operator.invalid(run, value.text(), "value must be empty when `operator` is 'Exists'");
         }
         "Exists" => {}
-        // The comparisons are named, but not yet let through.
+        // Error messages list the comparison operators, but they are not accepted yet.
         other => operator.not_supported(run, other, &["Equal", "Exists", "Lt", "Gt"]),
     }
 }
@@ -207,7 +207,7 @@ pub(super) fn gates(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// A name that something else may be put behind, so that a dash may end it.
+/// A prefix of a name, which may end with a dash.
 pub(super) fn name_without_prefix(at: &At<'_, '_>, run: &mut Run<'_>) {
     if at.is_empty() {
         at.required(run, "");
@@ -216,5 +216,5 @@ pub(super) fn name_without_prefix(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// A number above zero, as upstream words it for schedulers.
+/// A positive number, with upstream's message for schedulers.
 pub(super) const ABOVE_ZERO: Rule = Within(1, i64::MAX, "must be greater than zero");

@@ -1,6 +1,6 @@
-//! Validation of the security context of a pod and of its containers: users, groups, capabilities and profiles.
+//! Validation of the security contexts of pods and containers: users, groups, capabilities and profiles.
 //!
-//! Pod Security admission decides what a namespace permits.
+//! The admission plugin PodSecurity enforces the policies of namespaces.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::validating::formats::DNS_SUBDOMAIN;
 use crate::validating::type_rules::Rule::{self, Check, In, OneOf, Within};
 use crate::validating::type_rules::{Run, TypeRules};
 
-/// The id of a user or a group.
+/// A user or group id.
 pub(super) const ID: Rule = Within(0, i32::MAX as i64, "must be between 0 and 2147483647, inclusive");
 const IDS: Rule = Check("ids", |at, run| at.items().for_each(|id| ID.check(&id, run)));
 
@@ -129,7 +129,7 @@ fn credentials(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// The rules that precede the data in upstream's order, and need fields of the pod beside its security context.
+/// Rules that need fields of the pod besides its security context. In upstream's order they run before the others.
 pub(super) fn pod_security_context<'v>(spec: &At<'v, '_>, run: &mut Run<'v>) {
     let at = spec.field("securityContext");
     for id in ["fsGroup", "runAsUser", "runAsGroup"] {

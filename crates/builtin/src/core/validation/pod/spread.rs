@@ -1,6 +1,6 @@
 //! Validation of topology spread constraints.
 //!
-//! A constraint uses a label of nodes once, and selects the pods that it counts.
+//! A pair of `topologyKey` and `whenUnsatisfiable` may be used once. A selector chooses the pods to count.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use crate::validating::selectors::SELECTOR;
 use crate::validating::type_rules::Rule::{Check, OneOf, Required, StrictlyOneOf};
 use crate::validating::type_rules::{Run, TypeRules};
 
-/// A constraint on the spreading of pods.
+/// A topology spread constraint.
 pub(super) const CONSTRAINT: TypeRules = TypeRules::shared(
     "Topology spread constraint",
     &[
@@ -34,7 +34,7 @@ pub(super) fn constraints<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
     at.items().for_each(|constraint| CONSTRAINT.check(&constraint, run));
 }
 
-/// The first of two that are alike is the one at fault.
+/// Reports the first of two constraints with the same pair.
 fn not_repeated(at: &At<'_, '_>, run: &mut Run<'_>) {
     let pair = |of: &keelson_meta::json::Value| (of.get("topologyKey").cloned(), of.get("whenUnsatisfiable").cloned());
     let Some(list) = at.parent() else { return };
@@ -48,7 +48,7 @@ fn not_repeated(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// The number of later constraints that each one is compared with, so that validation takes linear time.
+/// The number of later constraints that each one is compared with. The limit makes validation linear.
 const REPEATS_SOUGHT: usize = 64;
 
 fn min_domains(at: &At<'_, '_>, run: &mut Run<'_>) {
@@ -66,7 +66,8 @@ fn label_keys(at: &At<'_, '_>, run: &mut Run<'_>) {
         at.forbidden(run, "must not be specified when labelSelector is not set");
     }
     at.items().for_each(|key| key.complain(run, QUALIFIED_NAME.faults(key.text())));
-    // The server adds an expression to the selector of a pod for each key, so a key that the selector already had is there twice.
+    // The server adds an expression to the pod's selector for each key. If the selector already had the key, it occurs
+    // twice now.
     let mut seen: HashSet<&str> = selector.field("matchLabels").tree().into_iter().flat_map(Map::keys).collect();
     for expression in selector.field("matchExpressions").items() {
         let key = expression.field("key").text();

@@ -1,7 +1,7 @@
-//! The status of a pod, and which changes of it make no sense.
+//! Validation of updates of the status of a pod.
 //!
-//! Kubelets write it. A container that ended can't run again unless the pod restarts it, and what was observed has the form
-//! of a name.
+//! Kubelets write the status. A terminated container cannot run again unless the restart policy permits it. Names of
+//! devices and claims must be valid.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -30,7 +30,7 @@ pub(crate) const STATUS: TypeRules = TypeRules::of(&[
 
 fn conditions(pod: &At<'_, '_>, run: &mut Run<'_>) {
     let status = pod.field("status");
-    // Upstream takes them for a part of metadata here.
+    // Like upstream, the path is in the metadata.
     let metadata = pod.field("metadata");
     let conditions = metadata.field("conditions");
     for (index, condition) in status.field("conditions").list().iter().enumerate() {
@@ -99,7 +99,7 @@ fn claims(pod: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// The claim that is made for resources that a node's devices stand for. Upstream leaves the index out of some ways.
+/// Validates the claim for extended resources that devices provide. Like upstream, some paths omit the index.
 fn extended_claim(pod: &At<'_, '_>, run: &mut Run<'_>) {
     let (status, spec) = (pod.field("status"), pod.field("spec"));
     let at = status.field("extendedResourceClaimStatus");
@@ -188,7 +188,7 @@ fn address_list(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
     let families: HashSet<bool> = parsed.iter().map(IpAddr::is_ipv4).collect();
     if parsed.len() < ips.len() || families.len() < 2 || ips.len() > 2 {
-        // Upstream shows its own structures.
+        // Like upstream, the error contains the Go structure.
         let shown: Vec<Value> = ips.iter().map(|ip| json!({ "IP": ip })).collect();
         at.invalid(run, shown, "may specify no more than one IP for each IP family");
     }

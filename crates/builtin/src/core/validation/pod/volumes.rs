@@ -1,6 +1,6 @@
-//! The volumes of a pod: one source each, and what each source has to say. Persistent volumes have most of the same.
+//! Validation of the volumes of a pod. Each has exactly one source. Persistent volumes share most of the rules.
 //!
-//! Each source is a type with rules of its own; that there is exactly one is counted over all of them.
+//! Each source has its own rules. A function checks that there is exactly one source.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use crate::validating::formats::{DNS_LABEL, DNS_SUBDOMAIN};
 use crate::validating::type_rules::Rule::{self, Check, Each, Format, In, Range, Required, With, Within};
 use crate::validating::type_rules::{Run, TypeRules};
 
-/// The text for the mode of a file.
+/// The message about an invalid file mode.
 const MODE_TEXT: &str = "must be a number between 0 and 0777 (octal), both inclusive";
 const MODE: Rule = Within(0, 0o777, MODE_TEXT);
 const ONLY_ONE: &str = "may not specify more than 1 volume type";
@@ -26,7 +26,7 @@ pub(crate) const VOLUME: TypeRules = TypeRules::shared(
     &[("", With("exactly one source", one_source, &SOURCES)), ("name", Required("")), ("name", Format(&DNS_LABEL))],
 );
 
-/// The sources, in the order in which the first is taken for the right one.
+/// The volume sources. If there are several, the first one in this order is validated.
 const SOURCES: TypeRules = TypeRules::shared(
     "Volume source",
     &[
@@ -158,7 +158,7 @@ const KEY_TO_PATH: TypeRules = TypeRules::of(&[
     ("mode", MODE),
 ]);
 
-/// The name of a driver.
+/// The name of a CSI driver.
 pub(crate) const DRIVER: Rule = Check("required, DNS subdomain of 63 bytes", csi_driver_name);
 
 pub(super) fn volumes<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
@@ -188,11 +188,11 @@ pub(super) fn volumes<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
     }
 }
 
-/// Only the first source is looked at; the others are too many.
+/// Only the first source is validated; each further one is an error.
 fn one_source<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
     let mut found = false;
     let Some(given) = at.tree() else { return };
-    // Most volumes have a name and one source: whatever else is asked for is not there.
+    // Most volumes have only a name and one source. Then no search is needed.
     if let [source] = given.keys().filter(|name| *name != "name").collect::<Vec<_>>().as_slice() {
         found = check_source(at, source, run);
     } else {
@@ -210,7 +210,7 @@ fn one_source<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
 }
 
 fn refused_source<'v>(at: &At<'v, '_>, name: &'static str, run: &mut Run<'v>) {
-    // Upstream's paths differ from the API's here.
+    // Upstream's paths differ from the names in the API.
     let called = match name {
         "cephfs" => "cephFS",
         "downwardAPI" => "downwarAPI",
@@ -266,14 +266,14 @@ pub(super) fn steps_back(path: &str) -> bool {
     path.split('/').any(|part| part == "..")
 }
 
-/// A path without steps back.
+/// Refuses a path that contains `..`.
 pub(crate) fn path_without_backsteps(at: &At<'_, '_>, run: &mut Run<'_>) {
     if steps_back(at.text()) {
         at.invalid(run, at.text(), "must not contain '..'");
     }
 }
 
-/// A path that leads down from where it is used.
+/// A relative path that does not contain `..`.
 pub(super) fn descending_path(at: &At<'_, '_>, path: &str, run: &mut Run<'_>) {
     if path.starts_with('/') {
         at.invalid(run, path, "must be a relative path");
@@ -283,10 +283,10 @@ pub(super) fn descending_path(at: &At<'_, '_>, path: &str, run: &mut Run<'_>) {
     }
 }
 
-/// A path that leads down and that no server keeps for itself.
+/// A relative path that has no segment `..` and does not start with `..`.
 pub(super) fn local_path(at: &At<'_, '_>, path: &str, run: &mut Run<'_>) {
     descending_path(at, path, run);
-    // A first part that is two dots and no more has both faults, unless more comes behind it.
+    // A path that starts with `..` but whose first segment is longer causes a second error.
     if path.starts_with("..") && !path.starts_with("../") {
         at.invalid(run, path, "must not start with '..'");
     }
@@ -312,7 +312,7 @@ fn host_path_type(at: &At<'_, '_>, run: &mut Run<'_>) {
     const KNOWN: [&str; 8] =
         ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
     let kind = at.field("type");
-    // Without a path upstream asks for nothing else.
+    // Like upstream, the type is only validated if there is a path.
     if kind.is_set() && !at.field("path").is_empty() && !KNOWN.contains(&kind.text()) {
         kind.not_supported(run, kind.text(), &KNOWN);
     }
@@ -425,11 +425,11 @@ fn image_reference(at: &At<'_, '_>, run: &mut Run<'_>) {
     }
 }
 
-/// The fields that a file can show.
+/// The pod fields that a file can contain.
 const FILE_FIELDS: [&str; 5] =
     ["metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"];
 
-/// Upstream names the volume in these, not the file.
+/// Like upstream, some errors have the path of the volume, not of the file.
 fn downward_files<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
     let Some(source) = at.parent() else { return };
     at.items().for_each(|file| downward_file(&source.holding(file.value), run));
@@ -455,7 +455,7 @@ fn downward_file<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
     MODE.check(&at.field("mode"), run);
 }
 
-/// The sources of a projected volume: each one of several, no two at the same path.
+/// The sources of a projected volume: each has exactly one type, and paths are unique.
 fn projected<'v>(at: &At<'v, '_>, run: &mut Run<'v>) {
     let mut paths = HashSet::new();
     for source in at.field("sources").items() {

@@ -1,6 +1,6 @@
-//! Config maps and secrets.
+//! Tests of config maps and secrets.
 //!
-//! Sizes are tried at their bounds.
+//! Sizes are tested at their limits.
 
 use keelson_meta::json::json;
 

@@ -1,6 +1,6 @@
-//! Limit ranges and quotas.
+//! Tests of limit ranges and quotas.
 //!
-//! Amounts are tried where they contradict each other.
+//! Amounts are tested that contradict each other.
 
 use keelson_meta::json::json;
 

@@ -1,6 +1,6 @@
-//! Namespaces.
+//! Tests of namespaces.
 //!
-//! Labels say how safe pods have to be, and the phase follows from the deletion.
+//! Labels set the pod security levels, and the phase follows from the deletion timestamp.
 
 use keelson_meta::json::{Value, json};
 use keelson_registry::Validator as _;

@@ -1,6 +1,6 @@
-//! Nodes.
+//! Tests of nodes.
 //!
-//! Updates show the fields that cannot change.
+//! Updates test the fields that cannot change.
 
 use keelson_meta::json::json;
 

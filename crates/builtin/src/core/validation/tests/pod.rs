@@ -1,6 +1,6 @@
-//! Pods, part by part.
+//! Tests of pods, part by part.
 //!
-//! A pod that is valid is changed in one place, for each rule that a part of it has.
+//! Each test changes one field of a valid pod, for each rule.
 
 use keelson_meta::json::{Value, json};
 use keelson_registry::Validator as _;
@@ -385,6 +385,6 @@ fn many_volumes_with_mounts_are_judged_in_no_time() {
     let pod = object(&pod);
     let begun = std::time::Instant::now();
     assert_eq!(rules_of(&pod).create(&pod), []);
-    // A look at each volume for each mount would take minutes.
+    // Comparing each volume with each mount would take minutes.
     assert!(begun.elapsed() < std::time::Duration::from_secs(30), "{:?}", begun.elapsed());
 }

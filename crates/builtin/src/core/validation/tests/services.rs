@@ -1,6 +1,6 @@
-//! Services and endpoints.
+//! Tests of services and endpoints.
 //!
-//! Types, families and ports are tried together, since the rules for one depend on the others.
+//! Types, families and ports are tested together, since their rules depend on each other.
 
 use keelson_meta::json::{Value, json};
 

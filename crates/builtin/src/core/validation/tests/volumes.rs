@@ -1,6 +1,6 @@
-//! Persistent volumes and the claims to them.
+//! Tests of persistent volumes and claims.
 //!
-//! Each source is tried, and what may not change once a claim is bound.
+//! Each source is tested, and the fields that cannot change once a claim is bound.
 
 use keelson_meta::json::{Value, json};
 
