@@ -50,8 +50,8 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// A user whose rights an authorizer knows. It writes for good, under no name of its own, waits for as long as it takes,
-    /// and is not warned.
+    /// A user whose rights an authorizer knows. There is no dry run and no deadline, the field manager is `unknown`,
+    /// and no response has the warnings.
     pub fn new(user: Arc<User>, authorizer: Arc<dyn Authorizer>) -> Self {
         let field_manager = Cow::Borrowed(UNKNOWN);
         let (warnings, audit) = (Warnings::default(), AuditRecord::default());
@@ -59,8 +59,8 @@ impl Caller {
         Self { origin, user, authorizer, field_manager, dry_run: false, deadline: None, warnings, audit }
     }
 
-    /// The server itself. It needs no right; admission plugins see its writes, as the reference server's plugins see those of its
-    /// loopback client.
+    /// The server itself. It needs no permission. Admission plugins see its writes, as kube-apiserver's plugins see
+    /// those of its loopback client.
     pub fn server() -> Self {
         let caller = Self::new(Arc::new(User::api_server()), Arc::new(PrivilegedGroup)).managing(SERVER);
         Self { origin: Origin::Server, ..caller }
@@ -72,7 +72,7 @@ impl Caller {
         Self { origin: Origin::Upkeep, ..Self::server() }
     }
 
-    /// A controller, which has a service account as it has where controllers are programs of their own.
+    /// A controller, with the service account that it has in kube-controller-manager.
     pub fn controller(account: &str, authorizer: Arc<dyn Authorizer>) -> Self {
         Self::new(Arc::new(User::service_account(SYSTEM_NAMESPACE, account)), authorizer).managing(SERVER)
     }
@@ -127,7 +127,8 @@ impl Caller {
         }
     }
 
-    /// Returns true where no admission plugin sees a write to this target: upkeep, and writes of the server that precede all others.
+    /// Returns true if no admission plugin sees a write to this target: upkeep, and server writes that precede the
+    /// publication of storage versions.
     pub(crate) fn passes_admission(&self, target: &Target) -> bool {
         match self.origin {
             Origin::Upkeep => true,
@@ -146,7 +147,7 @@ impl Caller {
         &self.authorizer
     }
 
-    /// The name under which it owns the fields that it writes.
+    /// The field manager that owns the fields of its writes.
     pub fn field_manager(&self) -> &str {
         &self.field_manager
     }
@@ -156,7 +157,7 @@ impl Caller {
         self.dry_run
     }
 
-    /// When it no longer waits.
+    /// The time at which it stops waiting; `None` for no deadline.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }

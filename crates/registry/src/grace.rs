@@ -19,7 +19,7 @@ const NEGATIVE_MEANS: i64 = 1;
 /// The next step of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grace {
-    /// The kind knows no time, or the time of the object is over.
+    /// The kind has no grace period, or the period of the object is over.
     None,
     /// The object has this many seconds from the beginning of its deletion; 0 is at once.
     Within(i64),
@@ -43,7 +43,8 @@ pub(crate) fn of(target: &Target, object: &Object, options: &DeleteOptions) -> G
     }
 }
 
-/// Gives an object this many seconds from the beginning of its deletion, which is now unless it has begun.
+/// Sets the grace period of an object in seconds. The period begins with the deletion, which is now unless it has begun
+/// earlier.
 pub(crate) fn grant(object: &mut Object, seconds: i64, now: SystemTime) {
     let begun = object.deletion_timestamp().and_then(parse_rfc3339);
     let begun = begun.map(|end| end.checked_sub(duration(granted(object).unwrap_or_default())).unwrap_or(end));
@@ -55,7 +56,7 @@ pub(crate) fn grant(object: &mut Object, seconds: i64, now: SystemTime) {
     object.set_meta("deletionGracePeriodSeconds", seconds);
 }
 
-/// The deletion of an object counts as a change of what is wanted of it.
+/// Increments the generation: a deletion changes the desired state of an object.
 pub(crate) fn count_deletion(object: &mut Object) {
     if let Some(generation) = object.generation() {
         object.set_meta("generation", generation + 1);

@@ -22,12 +22,12 @@ pub trait Validator: Send + Sync {
         Vec::new()
     }
 
-    /// The faults of an object, or of a change of one, that are reported before all others and then alone.
+    /// The faults that are reported before all others. If there are any, no others are reported.
     fn alone(&self, _old: Option<&Object>, _object: &Object) -> Vec<FieldError> {
         Vec::new()
     }
 
-    /// All faults of a change of an object, or of the part of it that a subresource is.
+    /// All faults of an update of an object, or of its subresource.
     fn update(&self, _subresource: Option<&str>, _old: &Object, _new: &Object) -> Vec<FieldError> {
         Vec::new()
     }
@@ -84,7 +84,8 @@ pub enum ConversionError {
     },
 }
 
-/// A request's object has passed its schema by then, so that a failure is a fault of the server or of what is stored.
+/// The object of a request has passed its schema before, so this error is a fault of the server or of the stored
+/// object.
 impl From<ConversionError> for ApiError {
     fn from(error: ConversionError) -> Self {
         Self::Internal(error.to_string())

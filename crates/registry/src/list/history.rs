@@ -1,7 +1,7 @@
 //! The snapshot from which a list is read: the cache's, at any revision it can still rebuild, or the store's own history.
 //!
-//! The store is asked only for revisions that the cache no longer has, page by page, and its bytes are converted into entries
-//! as the cache would.
+//! The store is read only for revisions that the cache no longer has, page by page. Its bytes become entries in the
+//! same way as in the cache.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -31,7 +31,7 @@ const CHUNK_BYTES: usize = 16 << 20;
 const RESTS: usize = 64;
 
 impl Registry {
-    /// The snapshot that a plan asks for; `None` when the cache no longer knows the revision.
+    /// The snapshot of a plan; `None` if the cache no longer has the revision.
     pub(crate) async fn snapshot(&self, collection: &Collection, at: ReadAt) -> Result<Option<Snapshot>, ApiError> {
         match at {
             ReadAt::Any => Ok(Some(collection.snapshot())),
@@ -78,7 +78,7 @@ impl Registry {
             return Err(ApiError::Internal("only an exact revision is read from history".to_owned()));
         };
         let oldest = self.cache().unexpired();
-        // Objects that have to be converted to be selected are read from the cache alone.
+        // If objects must be converted to be selected, they are read from the cache only.
         if revision < oldest || selection.is_of_converted() {
             return Err(expired(StoreError::Compacted { requested: revision, oldest }, plan));
         }
@@ -131,7 +131,7 @@ impl Registry {
         let first = pages.try_next().await?.unwrap_or_default();
         let least_bytes = first.iter().map(|entry| entry.object.size() as u64).sum();
         let pages = stream::once(future::ready(Ok(first))).chain(pages.map_err(store_error)).boxed();
-        // Nothing is read of this before it is polled.
+        // The second stream reads nothing before it is polled.
         let again = read().map_err(store_error).boxed();
         Ok(HistoryItems { pages, again, least_bytes })
     }
@@ -200,8 +200,8 @@ impl Span {
     }
 }
 
-/// The entry of a stored value, if it is an object. The cache has named and counted those that are none; every chunk of
-/// every walk would say so again.
+/// The entry of a stored value, if it is an object. Other values are logged at debug level only: the cache has already
+/// reported them, and every chunk of every list would repeat that.
 fn shown(collection: &Collection, stored: &KeyValue) -> Option<Arc<Entry>> {
     let decoded = collection.decode(stored).inspect_err(|error| {
         tracing::debug!(key = %stored.key, %error, "a stored value is not an object and is not shown");

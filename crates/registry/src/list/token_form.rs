@@ -18,7 +18,7 @@ const FOREIGN: &str = "continue key is not valid: it was altered, or given for a
 #[derive(Clone, Debug)]
 pub(crate) struct TokenForm {
     seal: Option<Arc<TokenSeal>>,
-    /// By what a sealed token is bound to its list.
+    /// The text that binds a sealed token to its list.
     list: String,
     caller: Option<String>,
 }
@@ -41,10 +41,11 @@ impl TokenForm {
         }
     }
 
-    /// A token that a client sent, as it was before it was given.
+    /// Opens a token that a client sent.
     ///
     /// # Errors
-    /// 400 for one that was altered, or is another list's or caller's; 410 for one whose key is there no longer.
+    /// 400 for a token that was altered, or that belongs to another list or caller. 410 for a token whose key no longer
+    /// exists.
     pub(crate) fn take<'t>(&self, text: &'t str) -> Result<Cow<'t, str>, ApiError> {
         let Some(seal) = &self.seal else { return Ok(Cow::Borrowed(text)) };
         let foreign = || ApiError::BadRequest(format!("invalid continue token: {FOREIGN}"));

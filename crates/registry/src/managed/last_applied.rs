@@ -28,7 +28,7 @@ pub(super) fn resolve(
     if others.is_empty() { Ok(()) } else { Err(Conflicts(others)) }
 }
 
-/// The fields that were applied last and have not changed since; `None` when that can't be known.
+/// The last applied fields that have not changed since; `None` if they cannot be determined.
 fn owned(schema: SchemaRef<'_>, version: &str, live: &Value) -> Option<FieldSet> {
     let annotation = live["metadata"]["annotations"][ANNOTATION].as_str()?;
     let last: Value = serde_json::from_str(annotation).ok()?;
@@ -40,7 +40,7 @@ fn owned(schema: SchemaRef<'_>, version: &str, live: &Value) -> Option<FieldSet>
     Some(owned.difference(&since.modified).difference(&since.added).difference(&since.removed))
 }
 
-/// Brings the annotation of an object, if it has one, to what is applied now.
+/// Sets the annotation of an object, if it has one, to the applied configuration.
 pub(super) fn renew(object: &mut Object, applied: &Value) {
     let Some(Value::Object(annotations)) = object.metadata_mut().get_mut("annotations") else { return };
     if annotations.get(ANNOTATION).and_then(Value::as_str).is_none_or(str::is_empty) {

@@ -32,7 +32,7 @@ pub(crate) struct KindVersions<'t> {
 /// The results so far.
 #[derive(Default)]
 struct Conversions<'t> {
-    /// Objects, and what they are in other versions.
+    /// Objects and their conversions.
     answers: Vec<Answer<'t>>,
     /// The missing conversion: an object and the version.
     question: Option<(Object, &'t GroupVersionKind)>,
@@ -61,7 +61,7 @@ impl<'t> KindVersions<'t> {
         self.target
     }
 
-    /// Converts what was asked for and is not converted yet; true when there was nothing to convert.
+    /// Runs the recorded conversion. Returns true if there was none.
     ///
     /// # Errors
     /// 500 for an object that can't be converted to a version that its owners use.
@@ -87,7 +87,7 @@ impl<'t> KindVersions<'t> {
         self.target.resource.version(version).filter(|_| group == self.target.resource.group).map(|known| &**known)
     }
 
-    /// The answer about an object, or only its name in the other version where that suffices.
+    /// The conversion of an object. If only metadata is needed, only its type changes.
     fn asked(&self, mut object: Object, to: &'t GroupVersionKind) -> Option<Value> {
         if self.of_metadata {
             object.set_type(to);
