@@ -171,7 +171,8 @@ impl<'a> AdmissionAttributes<'a> {
 pub enum Interest {
     /// Nothing: the plugin is not called.
     None,
-    /// The object but for who owns its fields, and for what of it depends on the version where it is stored in that of the request.
+    /// The object without `metadata.managedFields`. Its resourceVersion may be missing too, if it is stored in the version
+    /// of the request.
     Object,
     /// The whole of it, with `metadata.managedFields`.
     Whole,

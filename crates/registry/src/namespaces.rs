@@ -1,5 +1,5 @@
-//! The life of namespaces, as far as other objects depend on it: those that always exist, and that nothing is created in
-//! one that is missing or going away.
+//! The lifecycle of namespaces, as far as other objects depend on it. Some namespaces always exist, and no object is
+//! created in a namespace that is missing or being deleted.
 
 use futures::future::{BoxFuture, try_join_all};
 use keelson_cache::Entry;
@@ -23,7 +23,7 @@ use crate::write::{Change, Edit, Live, ManagedObject, Proposed, WriteRequest};
 const SYSTEM_NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
 impl Registry {
-    /// Makes the namespaces that every cluster has, where they are missing: all at once, so that they share one commit.
+    /// Creates the namespaces that every cluster has, if they are missing: all at once, so that they share one commit.
     ///
     /// # Errors
     /// 503 when the store can't be written.
@@ -66,7 +66,7 @@ impl Registry {
         let collection = self.collection(&namespaces)?;
         let entry = match collection.get(namespace) {
             Some(entry) if !entry.terminating => entry,
-            // It may have been made, or gone and been made anew, a moment ago by another server.
+            // Another server may have created or recreated the namespace a moment ago.
             Some(_) | None => self.newest(&namespaces, namespace).await?.ok_or_else(|| ApiError::NotFound {
                 resource: namespaces.group_resource(),
                 name: namespace.to_owned(),
@@ -81,8 +81,8 @@ impl Registry {
 }
 
 impl Registry {
-    /// Makes the namespace of a new object where it is missing and the settings say so (upstream's plugin NamespaceAutoProvision). The
-    /// server makes it, whatever the rights of the caller are. A dry run makes none.
+    /// Creates the missing namespace of a new object, if the settings say so (upstream's plugin
+    /// NamespaceAutoProvision). The server creates it, whatever the rights of the caller. A dry run creates none.
     ///
     /// # Errors
     /// 403 when the namespace is refused, 5xx when the store can't be written.
@@ -118,7 +118,7 @@ impl Registry {
         })
     }
 
-    /// Checks that a subresource may be posted to in the target's namespace, as an object may be created there.
+    /// Checks that a subresource may be posted to in the target's namespace, by the rules for a create.
     ///
     /// # Errors
     /// As [`namespace_guard`](Self::namespace_guard).
@@ -142,11 +142,11 @@ pub fn namespace_is_terminating(target: &Target, name: &str, namespace: &str) ->
 }
 
 impl Registry {
-    /// Takes the finalizer that stands for its content off a namespace that is being deleted and has been emptied. It goes
-    /// unless others hold it.
+    /// Removes the finalizer for the content of a namespace that is being deleted and is empty. The namespace is
+    /// deleted unless it has other finalizers.
     ///
     /// # Errors
-    /// 404 when it is gone already, or another one of its name is there.
+    /// 404 if the namespace no longer exists, or if another one has its name.
     pub async fn finalize_namespace(&self, name: &str, uid: &str, caller: &Caller) -> Result<(), ApiError> {
         let target = self.target("", "namespaces")?;
         let mut edit = Edit::new(|registry: &Registry, live: &Entry| {

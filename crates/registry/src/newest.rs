@@ -23,13 +23,13 @@ type Read = Shared<BoxFuture<'static, Answer>>;
 /// The number of reads of the newest revision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NewestReads {
-    /// Reads that were put to the store.
+    /// Reads that were sent to the store.
     pub asked: u64,
-    /// Readers that joined a read which another had opened.
+    /// Readers that joined the read of another reader.
     pub shared: u64,
 }
 
-/// Asks a store for its newest revision, as seldom as may be.
+/// Reads a store's newest revision as rarely as possible.
 pub(crate) struct Newest(Arc<Inner>);
 
 struct Inner {
@@ -45,7 +45,7 @@ struct Inner {
 struct Reads {
     /// The read that is not sent yet, which readers may join.
     next: Option<Read>,
-    /// Put last: the next one waits for its answer.
+    /// The read that was sent last. The next read waits for its answer.
     last: Option<Read>,
 }
 
@@ -73,7 +73,7 @@ impl Newest {
 }
 
 impl Inner {
-    /// The read that is put next.
+    /// The read that is sent next.
     fn join(self: &Arc<Self>) -> Read {
         let mut reads = self.reads.lock();
         if let Some(next) = &reads.next {
@@ -81,7 +81,7 @@ impl Inner {
             return next.clone();
         }
         let last = reads.last.clone();
-        // The reads belong to this, so they must not hold it.
+        // This value owns the reads, so they must not own it.
         let next = put(Arc::downgrade(self), self.store.clone(), self.patience, last).boxed().shared();
         reads.next = Some(next.clone());
         next
@@ -97,7 +97,7 @@ impl Inner {
 
 async fn put(inner: Weak<Inner>, store: Arc<dyn Store>, patience: Duration, last: Option<Read>) -> Answer {
     if let Some(last) = last {
-        // The answer is for those who joined that read.
+        // The answer is for the readers that joined that read.
         let _ = last.await;
     }
     // ORDER: the read is sent when no reader can join any more.

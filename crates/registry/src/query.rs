@@ -40,35 +40,35 @@ use crate::registry::Registry;
 use crate::selection::Selection;
 use crate::target::Target;
 
-/// The objects for which the condition of a query has no value, so that they are not in the answer.
+/// The objects for which the condition of a query has no value. They are not in the response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailedEvaluations {
-    /// Their number.
+    /// The number of these objects.
     pub count: usize,
-    /// The reason for one of them, where it was looked at for this answer.
+    /// The reason for one of them, if it was evaluated for this response.
     pub first: Option<String>,
 }
 
-/// A query, and what is looked for.
+/// A planned query, and the objects that it selects.
 struct Asked {
     plan: QueryPlan,
     sought: Sought,
 }
 
-/// The objects of a snapshot that a query wants.
+/// A snapshot, and the selection of a query from it.
 struct Sought {
     collection: Arc<Collection>,
     snapshot: Snapshot,
     wanted: Arc<Wanted>,
-    /// The user that views and indexes are made for.
+    /// The user that views and indexes are built for.
     owner: ViewOwner,
 }
 
 /// The source of a query's objects.
 enum Shown {
-    /// The query leaves out none of the range and has them in the order of their keys.
+    /// A range: the query selects all of its objects, in key order.
     Range(KeyRange),
-    /// In this view.
+    /// A view.
     View(View),
 }
 
@@ -79,7 +79,7 @@ impl Registry {
     /// object that the index does not rule out. The scan yields to other tasks.
     ///
     /// # Errors
-    /// As [`list`](Self::list), and 400 for parameters that exclude each other. 410 for revisions that only the store has.
+    /// As [`list`](Self::list), and 400 for mutually exclusive parameters. 410 for revisions that only the store has.
     pub async fn query(
         &self,
         target: &Target,
@@ -192,7 +192,7 @@ impl Registry {
     /// The snapshot of a query.
     ///
     /// # Errors
-    /// 410 where it is gone, with a token for the rest at the newest revision if the query was continued.
+    /// 410 if the snapshot is gone. For a continued query, the error has a token for the rest at the newest revision.
     async fn ask(
         &self,
         target: &Target,
@@ -214,8 +214,7 @@ impl Registry {
         Ok(Asked { plan, sought: Sought { collection, snapshot, wanted, owner } })
     }
 
-    /// The objects that an index of a declared field has of those that a selector may leave, in the order of their keys; `None` where
-    /// there is none that would be of use.
+    /// The candidates of a selector from an index of a declared field, in key order. `None` if no index helps.
     pub(crate) async fn find_selected(
         &self,
         target: &Target,
@@ -238,7 +237,7 @@ impl QueryPlan {
     /// The error for a revision that is gone.
     fn expired(&self) -> ApiError {
         match self.token() {
-            // Of what was then there is no rest that is newer.
+            // A query of a past revision has no rest at a newer one.
             Some(_) if self.is_past => {
                 ApiError::Expired { message: ExpiredKind::ContinueTokenNoRest, continue_token: None }
             }
