@@ -23,7 +23,7 @@ use keelson_meta::{Object, Revision};
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{KeyValue, Store, StoreKey, Transaction, Write};
 
-/// As the server has it.
+/// The allocator of the server.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -44,14 +44,14 @@ fn main() {
 
 async fn run(count: usize, rounds: usize) {
     let pods = StoredPods::new();
-    // The one is followed by the cache; what the same commits to the other take is not the cache's.
+    // The cache follows `store`. No cache follows `idle`, so the time of its commits is not the time of the cache.
     let (store, idle) = (MemoryStore::new(), MemoryStore::new());
     for number in 0..count {
         let put = pods.put(number, "Running");
         commit(&idle, vec![put.clone()]).await;
         commit(&store, vec![put]).await;
     }
-    // Writes before the start of the cache are no events.
+    // Writes before the start of the cache are not events.
     store.compact(store.current_revision().await.unwrap()).await.unwrap();
     let config = CacheConfig::new(Arc::new(SystemClock));
     let cache = Cache::start(Arc::new(store.clone()), vec![spec()], config).await.unwrap();

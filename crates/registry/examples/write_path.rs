@@ -20,7 +20,7 @@ use keelson_meta::random::SeededRandom;
 use keelson_registry::{Caller, Patch, PatchKind, Registry, RegistryConfig, Target, Warnings, accept};
 use keelson_storage::memory::MemoryStore;
 
-/// As the server has it.
+/// The allocator of the server.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

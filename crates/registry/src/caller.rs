@@ -20,7 +20,7 @@ use crate::warnings::Warnings;
 
 /// The field manager of a client that names neither itself nor its program.
 const UNKNOWN: &str = "unknown";
-/// The field manager of the server itself, as the reference server has it.
+/// The field manager of the server itself, as in kube-apiserver.
 const SERVER: &str = "kube-apiserver";
 /// The namespace of the controllers' service accounts.
 const SYSTEM_NAMESPACE: &str = "kube-system";
@@ -32,7 +32,7 @@ enum Origin {
     Client,
     /// The server itself.
     Server,
-    /// The server itself, for objects that the server needs to become ready or to stay known to others.
+    /// The server itself, for objects that it needs to become ready, or to be found by other servers.
     Upkeep,
 }
 

@@ -114,7 +114,7 @@ impl Registry {
         target.strategy().write.companions(self, target, before.as_ref(), after, attempt).await
     }
 
-    /// Checks in a dry run whether the compares of associated writes hold now.
+    /// Checks in a dry run that the compares of associated writes hold now.
     ///
     /// # Errors
     /// The error that the client would get.

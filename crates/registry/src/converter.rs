@@ -3,9 +3,9 @@
 //! A [`Converter`] only converts. This module checks its result: the same number of objects, in the requested version, and the same
 //! objects. Of their metadata only labels and annotations may change.
 //!
-//! One call has at most [`BATCH_OBJECTS`] objects of about [`BATCH_BYTES`], and ends within [`CALL_TIME`]; a caller may stop
-//! waiting earlier. Objects that grow too much are refused, and error texts are cut. Texts are upstream's, where webhooks are the
-//! only converters of this kind.
+//! One call has at most [`BATCH_OBJECTS`] objects of about [`BATCH_BYTES`], and ends within [`CALL_TIME`]. A caller may
+//! stop waiting earlier. Objects that grow too much are refused, and error texts are cut. Texts are upstream's, which
+//! has only webhooks as converters of this kind.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The versions in which this server may write, one for each collection: those that it has published (KEP-2339).
+//! The version in which this server may write each collection: the version that it has published (KEP-2339).
 //!
 //! A write passes the gate of its collection, and counts until it is done. Before a server publishes another version, it closes the
 //! gate and waits for all writes, so that none is stored in an unpublished version. A controller publishes. Without it, all gates
@@ -41,7 +41,7 @@ pub struct Closings {
     pub begun: u64,
     /// The number of calls that wait for writes to end.
     pub under_way: usize,
-    /// When the last one ended.
+    /// The end of the last closing.
     pub ended: Option<Instant>,
 }
 
@@ -140,8 +140,9 @@ impl EncodingGates {
 
     /// Closes all gates, and waits for all writes.
     pub(crate) async fn close_all(&self) {
-        // ORDER: counted before the first gate closes, so that a publisher that began earlier notices. Notified after the last one,
-        // so that no publisher opens a gate that closes only then.
+        // ORDER: the closing is counted before the first gate closes, so that a publisher that began earlier notices
+        // it. Receivers are notified after the last gate has closed, so that no publisher opens a gate that closes only
+        // then.
         let _closing = Closing::begin(&self.closings);
         let all: Vec<_> = self.gates.lock().values().cloned().collect();
         for gate in &all {
@@ -190,7 +191,7 @@ impl EncodingGate {
     }
 
     async fn emptied(&self) {
-        // The sender is in `self`, so waiting can't end otherwise.
+        // The sender is in `self`, so this wait cannot end with an error.
         let _ = self.state.subscribe().wait_for(|state| state.writes == 0).await;
     }
 
@@ -199,7 +200,7 @@ impl EncodingGate {
         self.state.borrow().allows(kind)
     }
 
-    /// Waits until no write in another version is under way, and lets none in before [`open`](Self::open).
+    /// Waits for the end of all writes in another version, and admits none before [`open`](Self::open).
     pub async fn prepare(&self, kind: &GroupVersionKind) -> Opening {
         if !self.is_open_for(kind) {
             self.close();

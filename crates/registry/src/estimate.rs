@@ -22,8 +22,8 @@ pub struct Estimate {
     pub looked_at: u64,
     /// True if a selector filters the scanned objects.
     pub is_selected: bool,
-    /// The number of times that each byte of a written object may be read beyond an ordinary write; `u64::MAX` where even a small
-    /// object may take long, also in a query.
+    /// The number of times that each byte of a written object may be read, beyond an ordinary write. `u64::MAX` if even
+    /// a small object may take long, also in a query.
     pub effort: u64,
 }
 
@@ -95,7 +95,7 @@ impl Registry {
         if !options.send_initial_events {
             return Estimate::default();
         }
-        // Of a list it would say too little.
+        // With its resourceVersionMatch, a list would apply its limit, and the estimate would be too small.
         let listed = ListOptions { resource_version_match: None, ..options.clone() };
         Estimate { is_selected: false, ..self.estimate_list(target, &listed) }
     }

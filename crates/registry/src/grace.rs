@@ -21,9 +21,9 @@ const NEGATIVE_MEANS: i64 = 1;
 pub(crate) enum Grace {
     /// The kind has no grace period, or the period of the object is over.
     None,
-    /// The object has this many seconds from the beginning of its deletion; 0 is at once.
+    /// The grace period in seconds, from the beginning of the deletion. 0 deletes at once.
     Within(i64),
-    /// A deletion is under way already, and ends no later than this one would.
+    /// A deletion is under way, and ends no later than the requested one.
     Pending,
 }
 
@@ -72,7 +72,7 @@ fn is_graceful(target: &Target) -> bool {
     target.strategy().delete.is_graceful()
 }
 
-/// The period of a pod that is not being deleted yet: zero where no kubelet has to stop it.
+/// The period of a pod that is not being deleted yet. Zero if no kubelet has to stop it.
 fn first_period(pod: &Object, asked: Option<i64>) -> i64 {
     let text = |path: &[&str]| pod.get(path).and_then(Value::as_str).unwrap_or_default();
     let own = || pod.get(&["spec", "terminationGracePeriodSeconds"]).and_then(Value::as_i64).map(at_least_some);

@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 /// The size of the conversion cache over all kinds, in bytes: stored objects, which the watch cache mostly has too, and converted
 /// ones.
 pub const KEPT_BYTES: usize = 256 << 20;
-/// The cost of an object beside its bytes: about 200 bytes in two tables.
+/// The overhead of a cached object in bytes: its entries in two tables.
 const OVERHEAD_BYTES: usize = 200;
 
 /// The conversion cache.

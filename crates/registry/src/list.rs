@@ -47,14 +47,14 @@ pub struct ListPage {
 
 /// The objects of a page, still in canonical bytes.
 pub enum ListItems {
-    /// A contiguous part of a snapshot; nothing of it is collected.
+    /// A contiguous part of a snapshot. Its objects are not collected.
     Range {
         /// The objects, leaf by leaf.
         cursor: RangeCursor,
         /// The size of the objects in JSON, in bytes, without separators.
         bytes: u64,
     },
-    /// Entries that were picked one by one.
+    /// Entries that were selected one by one.
     Chosen(Vec<Arc<Entry>>),
     /// Entries that are read from the store's history as they are used. A read may fail.
     History(HistoryItems),
@@ -67,7 +67,7 @@ pub type HistoryPages = BoxStream<'static, Result<Vec<Arc<Entry>>, ApiError>>;
 pub struct HistoryItems {
     /// The pages, in key order.
     pub pages: HistoryPages,
-    /// A second reading of these pages, since a past revision does not change. The first one measures them.
+    /// A second stream of the same pages, since a past revision does not change. The first stream measures them.
     pub again: HistoryPages,
     /// The least size of the objects as JSON, in bytes.
     pub least_bytes: u64,

@@ -26,7 +26,7 @@ impl Registry {
     /// Creates the namespaces that every cluster has, if they are missing: all at once, so that they share one commit.
     ///
     /// # Errors
-    /// 503 when the store can't be written.
+    /// 503 if the store cannot be written.
     pub async fn ensure_system_namespaces(&self) -> Result<(), ApiError> {
         try_join_all(SYSTEM_NAMESPACES.map(|name| self.ensure_namespace(name))).await.map(|_| ())
     }
@@ -85,7 +85,7 @@ impl Registry {
     /// NamespaceAutoProvision). The server creates it, whatever the rights of the caller. A dry run creates none.
     ///
     /// # Errors
-    /// 403 when the namespace is refused, 5xx when the store can't be written.
+    /// 403 if the namespace is refused, 5xx if the store cannot be written.
     pub(crate) async fn provide_namespace(&self, target: &Target, name: &str, caller: &Caller) -> Result<(), ApiError> {
         let is_asked_for = self.config.provides_namespaces && target.is_namespaced() && !caller.is_dry_run();
         let Some(namespace) = target.namespace.as_deref().filter(|_| is_asked_for) else { return Ok(()) };

@@ -21,7 +21,7 @@ use crate::update::replacement;
 use crate::warnings::Warnings;
 use crate::write::{Live, Proposal, Proposed, WriteRequest, Written, existing};
 
-/// A patch document and how to read it.
+/// A patch document and its form.
 #[derive(Clone, Debug)]
 pub struct Patch {
     /// The form of the document.
@@ -39,7 +39,7 @@ pub enum PatchKind {
     Json,
     /// A partial object (RFC 7396).
     Merge,
-    /// A partial object whose lists are merged as the schema of the kind says.
+    /// A partial object whose lists are merged by the schema of the kind.
     Strategic,
     /// The applied configuration of a field manager (KEP-555).
     Apply,
@@ -132,7 +132,7 @@ impl CompiledPatch<'_> {
                 Ok(object.into_value())
             }
             Form::Strategic(document) => {
-                // Structural schemas do not say how their lists are merged.
+                // Structural schemas have no rules for merging lists.
                 let schema = schema.filter(|schema| !schema.is_structural()).ok_or(ApiError::UnsupportedPatchType)?;
                 Ok(strategic::apply_to_object(object, document, schema)?.into_value())
             }

@@ -43,7 +43,7 @@ pub(crate) fn stamp_new(registry: &Registry, target: &Target, object: &mut Objec
     }
 }
 
-/// The status that the schema of a custom resource gives an object whose status was reset.
+/// The status that the schema gives a custom resource after a reset of its status.
 fn default_status(target: &Target) -> Option<Value> {
     target.resource.version(&target.storage_kind().version)?.default_status().cloned()
 }

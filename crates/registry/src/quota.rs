@@ -197,7 +197,7 @@ fn way_out(namespace: &str) -> String {
     format!("delete some of them (kubectl delete resourcequotas NAME -n {namespace})")
 }
 
-/// The refusal of a write that does not fit into one transaction with its quotas.
+/// The error for a write that does not fit into one transaction with its quotas.
 pub(crate) fn too_large_together(target: &Target, name: &str, number: usize) -> ApiError {
     let namespace = target.namespace.as_deref().unwrap_or_default();
     let message = format!(

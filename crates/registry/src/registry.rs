@@ -437,7 +437,7 @@ pub fn store_error(error: StoreError) -> ApiError {
         StoreError::Full(why) => ApiError::InsufficientStorage(format!("the store is full: {why}")),
         StoreError::EtcdFull(_) => ApiError::Unclassified("etcdserver: mvcc: database space exceeded".to_owned()),
         StoreError::AboveLimit { bytes, limit, .. } => ApiError::ObjectTooLarge { bytes, limit },
-        // The reference server passes etcd's words on, and clients know them.
+        // As kube-apiserver, this returns etcd's words, which clients know.
         StoreError::TooLarge(cause) => {
             warn_repeated!(""; %cause, "a write was refused for its size");
             ApiError::Unclassified(ETCD_TOO_LARGE.to_owned())

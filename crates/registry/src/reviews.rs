@@ -1,4 +1,4 @@
-//! Reviews: the identity and the rights of a user. They are not stored; the answer is written into `status`.
+//! Reviews: the identity and the rights of a user. They are not stored. The answer is in `status`.
 //!
 //! The caller and its authorizer answer, as for the filters of a request. An authorizer gets a selector as the text of a request.
 //! As upstream, an invalid selector is left out, which requests more, and the answer reports it.

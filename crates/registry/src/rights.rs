@@ -1,4 +1,4 @@
-//! Rights that a request requires beside the right to its endpoint, which the HTTP filter has checked.
+//! Rights that a request requires in addition to the right to its endpoint, which the HTTP filter has checked.
 //!
 //! The caller's own authorizer decides. The server's own calls have one that allows everything.
 

@@ -65,7 +65,7 @@ struct StoredField {
     paths: Vec<String>,
     /// The value of an absent field.
     absent: Text,
-    /// The places of the fields in the scanned entries, nearly all of which have one layout.
+    /// The positions of the fields in the scanned entries. Nearly all entries have the same layout.
     places: OnceLock<(Arc<Layout>, Vec<usize>)>,
 }
 

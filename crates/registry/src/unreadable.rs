@@ -75,8 +75,10 @@ impl Registry {
     /// deletion, without an object.
     ///
     /// # Errors
-    /// 403 without the rights, 422 for an object that can be read or does not exist, 504 at the caller's deadline, and those of
-    /// admission.
+    /// - 403 without the rights
+    /// - 422 for an object that can be read or does not exist
+    /// - 504 at the caller's deadline
+    /// - the errors of admission
     pub async fn delete_unreadable(
         &self,
         target: &Target,

@@ -90,7 +90,8 @@ impl VersionedView {
             return Ok(Cow::Borrowed(object));
         }
         match self.resource.change(object.api_version(), &self.version) {
-            // The converter may have been corrected since it filled the cache, and a read of one object shows it as it is now.
+            // The converter may have been corrected since it filled the cache, so a read of one object does not use
+            // cached results.
             Some(VersionChange::Asked(_)) => {
                 let mut shown = self.asked(std::slice::from_ref(object), Reuse::UnderWay).await?;
                 let lost = || ApiError::Internal(format!("{} was converted to nothing", name_in(object)));

@@ -37,7 +37,7 @@ const PACE: Duration = Duration::from_millis(10);
 /// The time between steps for each watcher of the same scope, if that is longer. It is about twice the time of a write to one
 /// connection, so that sending to all watchers leaves time for writes.
 const PACE_A_WATCHER: Duration = Duration::from_micros(20);
-/// The longest that an event waits for others.
+/// The longest time that an event waits for further events.
 const LONGEST_PACE: Duration = Duration::from_millis(100);
 /// The number of steps without a pause after silence. Changes of one object mostly come in a few, and waking up after a pause to
 /// find no new events costs more.
@@ -266,7 +266,7 @@ pub(crate) fn too_old(requested: Revision, oldest: Revision) -> ApiError {
     ApiError::Expired { message: ExpiredKind::WatchTooOld { requested, oldest }, continue_token: None }
 }
 
-/// The first pending outputs, at least one, at most [`STEP_BYTES`] of them.
+/// The first pending outputs: at least one, and about [`STEP_BYTES`] of them at most.
 pub(crate) fn hand_out(pending: &mut VecDeque<WatchOutput>) -> Vec<WatchOutput> {
     let mut bytes = 0;
     let fitting = pending.iter().take_while(|output| {

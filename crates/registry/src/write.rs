@@ -121,7 +121,7 @@ pub(crate) trait Proposal: Send {
 
 /// The proposed state of an object.
 pub(crate) enum Proposed<'s> {
-    /// A new one, in the version of the request.
+    /// A new object, in the version of the request.
     New(Object, Ownership),
     /// Other content, in the version of the request.
     Content { live: Live<'s>, next: Object, ownership: Ownership },

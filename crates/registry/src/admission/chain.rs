@@ -177,7 +177,8 @@ impl Registry {
         self.admit_completed(target, caller, posted, |_| Ok(())).await
     }
 
-    /// As above, for an object that is completed after mutation, so that validation sees the object of the response.
+    /// As `admit_posted`, for an object that is completed after mutation, so that validation sees the object of the
+    /// response.
     ///
     /// # Errors
     /// The refusal, or a failed completion.

@@ -20,7 +20,7 @@ struct Noted {
     of: HashMap<&'static str, OfPlugin>,
 }
 
-/// The record of one plugin that calls others.
+/// The record of one admission plugin that calls webhooks or evaluates policies.
 #[derive(Debug, Default)]
 struct OfPlugin {
     /// The webhooks or policies called that request reinvocation after a later change.
@@ -59,15 +59,15 @@ impl Reinvocation {
         self.noted().of.get(plugin).is_some_and(|of| of.due.iter().any(|due| due == asked))
     }
 
-    /// Records that a plugin has changed the object, so that those called before are called again.
+    /// Records that a plugin has changed the object. The webhooks and policies called before are then called again.
     pub fn changed(&self, plugin: &'static str) {
         let mut noted = self.noted();
         noted.is_wanted = true;
         noted.of.entry(plugin).or_default().due_again();
     }
 
-    /// Compares the object at the beginning of the second pass with the plugin's result of the first. If others have changed it,
-    /// those called are called again.
+    /// Compares the object at the beginning of the second pass with the plugin's result of the first pass. If they
+    /// differ, the webhooks and policies called in the first pass are called again.
     pub fn compare(&self, plugin: &'static str, object: Option<&Object>) {
         let mut noted = self.noted();
         if !noted.is_again {

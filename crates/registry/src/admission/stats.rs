@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::Operation;
 
-/// Upper ends of the buckets, in seconds: those of the reference server.
+/// Upper bounds of the buckets in seconds, as in kube-apiserver.
 pub const ADMISSION_BUCKETS: [f64; 6] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5];
 
 /// The stage of admission.

@@ -200,7 +200,7 @@ mod tests {
         check(&["api/all=true"], "certificates.k8s.io", "v1alpha1", true);
         check(&["api/beta", "certificates.k8s.io/v1beta1=false"], "certificates.k8s.io", "v1beta1", false);
         check(&["api/all=false", "apps/v1"], "storagemigration.k8s.io", "v1beta1", false);
-        // A name that says more counts, wherever it stands.
+        // A more specific name overrides others, in any order.
         let kept = ["batch/v1=true", "api/ga=false", "api/all=true"];
         for (group, version, is_served) in
             [("apps", "v1", false), ("batch", "v1", true), ("storagemigration.k8s.io", "v1beta1", true)]

@@ -1,13 +1,13 @@
 //! The ranges of service addresses and node ports, as an operator writes them.
 //!
-//! They do not know the taken values. The start of each range is reserved for requests of a certain address or port, and allocated
-//! at random only when the rest is taken (KEP-3070, KEP-3668).
+//! The ranges do not have the taken values. The start of each range is reserved for requests of a certain address or
+//! port. Random allocation uses it only when the rest is taken (KEP-3070, KEP-3668).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// An IP family, by the name that services give it.
+/// An IP family, with the name that services use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
     /// `IPv4`.
@@ -41,11 +41,11 @@ pub struct ServiceRanges {
     pub node_ports: PortRange,
 }
 
-/// The longest and shortest IPv6 prefixes, and the longest IPv4 prefix, that leave enough addresses and not too many.
+/// The shortest and the longest IPv6 prefix, and the longest IPv4 prefix, with enough addresses and not too many.
 const V6_LENGTHS: (u32, u32) = (64, 125);
 const V4_LONGEST: u32 = 29;
 
-/// A part of a range, both ends included; empty when the first is behind the last.
+/// A part of a range, with both ends. Empty if the first number is after the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subrange {
     /// Its first number.

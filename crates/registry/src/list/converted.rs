@@ -20,7 +20,7 @@ use crate::target::Target;
 /// Cuts the planned page.
 ///
 /// # Errors
-/// 500 when an object can't be converted.
+/// 500 if an object cannot be converted.
 pub(super) async fn cut(
     snapshot: &Snapshot,
     target: &Target,

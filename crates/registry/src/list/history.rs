@@ -171,7 +171,7 @@ impl Registry {
         Ok(part)
     }
 
-    /// Counts the entries of `rest`, which begins `looked_at` entries behind the start of `span`.
+    /// Counts the entries of `rest`, which begins `looked_at` entries after the start of `span`.
     ///
     /// A count costs as much as its entries, and a walk needs one for every chunk. A past revision never changes, so the count of
     /// one chunk is kept for the next.
@@ -218,7 +218,7 @@ struct PageRead {
     cut_at: Option<String>,
 }
 
-/// The numbers of entries left behind recent chunks.
+/// The numbers of entries after recent chunks.
 #[derive(Debug, Default)]
 pub(crate) struct Rests(Mutex<VecDeque<(Span, u64)>>);
 

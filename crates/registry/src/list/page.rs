@@ -1,4 +1,4 @@
-//! Cutting one page out of a snapshot.
+//! Cuts one page out of a snapshot.
 //!
 //! A token is relative to the range of the URL. A selector may only narrow the scan inside it.
 
@@ -130,7 +130,7 @@ fn cut_range(
     }
 }
 
-/// The first key behind all keys that start with `prefix`; `None` where the prefix is empty.
+/// The first key after all keys that start with `prefix`. `None` if the prefix is empty.
 fn prefix_end(prefix: &str) -> Option<String> {
     (!prefix.is_empty()).then(|| StoreKey::prefix_end(prefix).as_str().to_owned())
 }

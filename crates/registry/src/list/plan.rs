@@ -36,9 +36,9 @@ pub(crate) enum ReadAt {
     Newest,
     /// The present state of the cache.
     Any,
-    /// This or any newer one.
+    /// This revision or a newer one.
     NotOlderThan(Revision),
-    /// Exactly this one.
+    /// Exactly this revision.
     Exactly(Revision),
 }
 
@@ -101,7 +101,7 @@ impl ListPlan {
         Ok(Self { at, start: token.start.clone(), limit, to_next_visible: false, token: Some(token), form })
     }
 
-    /// A token as the client sees it.
+    /// A token in the form for the client.
     pub(super) fn encode(&self, token: &ContinueToken) -> String {
         self.form.give(token.encode())
     }

@@ -33,7 +33,7 @@ impl TokenForm {
         }
     }
 
-    /// A token as the client sees it.
+    /// A token in the form for the client.
     pub(crate) fn give(&self, token: String) -> String {
         match &self.seal {
             None => token,

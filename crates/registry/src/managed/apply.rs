@@ -25,7 +25,7 @@ pub(crate) struct Application<'a> {
     pub(crate) object: &'a Value,
     /// The field manager.
     pub(crate) manager: &'a str,
-    /// True if fields are taken from other managers.
+    /// True if the request takes over fields of other managers.
     pub(crate) force: bool,
     /// The time of the request.
     pub(crate) now: SystemTime,

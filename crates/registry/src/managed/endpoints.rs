@@ -70,7 +70,7 @@ fn copy(from: &Map, to: &mut Map, path: &[&str]) -> bool {
 
 /// These fields as a field set.
 pub(super) fn kept_fields(target: &Target) -> Cow<'static, FieldSet> {
-    // Most creates and updates ask for this.
+    // Most creates and updates need this set.
     static STATUS_ALONE: LazyLock<FieldSet> = LazyLock::new(|| fields([STATUS].into_iter()));
     let endpoint = target.subresource_name().unwrap_or_default();
     let paths = kept(target).chain(target.strategy().update.shared(endpoint).iter().copied());

@@ -1,7 +1,8 @@
-//! From client-side apply to server-side apply: the annotation in which kubectl keeps its last applied configuration.
+//! The transition from client-side to server-side apply: the annotation in which kubectl keeps its last applied
+//! configuration.
 //!
-//! It counts only for kubectl's own manager. Fields that it owns by the annotation are no conflict. The annotation is updated by
-//! what it applies, so that a later client-side apply removes nothing.
+//! The annotation counts only for kubectl's own field manager. Fields that kubectl owns by the annotation do not
+//! conflict. An apply updates the annotation, so that a later client-side apply removes nothing.
 
 use keelson_meta::json::{Map, Value};
 use keelson_meta::metadata_rules::ANNOTATIONS_MAX;

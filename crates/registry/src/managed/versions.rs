@@ -64,7 +64,7 @@ impl<'t> KindVersions<'t> {
     /// Runs the recorded conversion. Returns true if there was none.
     ///
     /// # Errors
-    /// 500 for an object that can't be converted to a version that its owners use.
+    /// 500 for an object that cannot be converted to a version of its owners.
     pub(super) async fn convert_wanted(&mut self) -> Result<bool, ApiError> {
         let known = self.known.get_mut();
         if let Some(fault) = known.fault.take() {

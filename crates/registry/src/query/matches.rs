@@ -36,7 +36,7 @@ pub struct Matches {
 
 /// The places in one object.
 pub struct Matched {
-    /// Its namespace, where objects have one.
+    /// Its namespace, if it has one.
     pub namespace: Option<String>,
     /// Its name.
     pub name: String,

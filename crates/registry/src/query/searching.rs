@@ -32,7 +32,7 @@ const CHANGED: usize = 4;
 const OBJECTS_A_LOOK: usize = 256;
 /// The cost of a change besides reading its objects, in bytes of objects.
 const CHANGE_BYTES: u64 = 4096;
-/// The memory that a search of the index takes for each object, in bytes.
+/// The memory that a search of the index needs for each object, in bytes.
 const FOUND_BYTES: u64 = 16;
 
 /// The result of a search of the index.
@@ -46,7 +46,7 @@ pub(super) enum Answer {
 /// Marks an index that would be too large. The mark is evicted as an index is.
 struct TooLarge;
 
-/// The result of a search, and the number of objects read for it; `None` where all objects must be scanned.
+/// The result of a search, and the number of objects read for it. `None` if all objects must be scanned.
 ///
 /// # Errors
 /// The memory limit is reached.
@@ -75,7 +75,7 @@ pub(super) fn about(collection: &Collection, snapshot: &Snapshot, wanted: &Wante
     Some(writes.min(snapshot.len()) + snapshot.len() / OBJECTS_A_LOOK)
 }
 
-/// The objects that a search finds; `None` where so many are left to scan that all cores should do it.
+/// The objects that a search finds. `None` if so many are left to scan that all cores should do it.
 fn answer(
     (index, search): (&SearchIndex, &Search),
     snapshot: &Snapshot,

@@ -1,6 +1,6 @@
 //! Cooperative scans: a query yields to other tasks about every millisecond.
 //!
-//! An object that takes long is evaluated on another thread, so that it blocks no thread that requests share.
+//! An object that takes long is evaluated on another thread, so that it does not block a thread that requests share.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -38,7 +38,7 @@ impl Turns {
             return;
         }
         self.work = 0;
-        // A condition may take some milliseconds for an object, and mostly takes some microseconds.
+        // A condition takes some microseconds for most objects, and may take some milliseconds.
         if self.wanted.is_slow() && self.begun.elapsed() < TURN {
             return;
         }

@@ -270,7 +270,7 @@ impl Wanted {
         converted.map_or_else(|_| Seen::stored(entry), |object| Seen::whole(entry, Cow::Owned(object)))
     }
 
-    /// Returns true if the object matches; `None` where its condition has no value.
+    /// Returns true if the object matches. `None` if its condition has no value.
     fn holds(&self, entry: &Entry, seen: &Seen<'_>) -> Option<bool> {
         // The whole query is refused by now, so further objects are not read.
         if self.too_costly.get().is_some() {
@@ -336,7 +336,7 @@ impl Wanted {
 /// The object of an entry in the version of the request.
 struct Seen<'e> {
     object: Cow<'e, StoredObject>,
-    /// The whole text, where the query may read managedFields.
+    /// The whole text, if the query may read managedFields.
     text: Option<Bytes>,
     /// The offsets of its parts, as far as they are known.
     marks: Marks,

@@ -1,4 +1,4 @@
-//! Resources that may be used only where a quota covers them: the settings of the plugin ResourceQuota.
+//! Resources that may be used only in namespaces with a quota for them: the settings of the plugin ResourceQuota.
 //!
 //! A write that uses such a resource is refused in a namespace whose quotas do not limit it. Rules and texts are upstream's.
 
@@ -17,13 +17,13 @@ pub struct LimitedResource {
     pub group: String,
     /// The plural of the resource.
     pub plural: String,
-    /// Parts of names of limits. A used name that contains one has to be limited by a quota.
+    /// Parts of limit names. A quota must limit each used name that contains one of them.
     pub match_contains: Vec<String>,
-    /// Scopes. An object in one of them needs a quota with a scope of the same name that it is in.
+    /// Scopes. An object in one of them needs a quota with a scope of the same name that also selects the object.
     pub match_scopes: Vec<Scope>,
 }
 
-/// The names and scopes of a write that need a quota, less those that the quotas seen so far cover.
+/// The names and scopes of a write that need a quota, minus those that the quotas so far cover.
 pub(super) struct Coverage<'c> {
     usage: Usage<'c>,
     old: Option<&'c Object>,
@@ -39,7 +39,7 @@ pub(super) struct Coverage<'c> {
 }
 
 impl<'c> Coverage<'c> {
-    /// Cost: nothing is allocated where no resource is limited.
+    /// Cost: allocates nothing if no resource is limited.
     pub(super) fn of(
         limited: &'c [LimitedResource],
         usage: Usage<'c>,

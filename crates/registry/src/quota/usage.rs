@@ -233,7 +233,7 @@ fn has_ended(pod: &Object) -> bool {
         return true;
     }
     let grace = pod.meta("deletionGracePeriodSeconds").and_then(Value::as_i64);
-    // The time of deletion stands behind the time to end, so that without the latter it is over at once.
+    // A deleted pod with a grace period of zero has ended.
     pod.deletion_timestamp().is_some() && grace == Some(0)
 }
 

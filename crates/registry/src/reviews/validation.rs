@@ -20,7 +20,7 @@ pub(super) enum About<'r> {
 /// Refuses a review that cannot be answered.
 ///
 /// # Errors
-/// 422 with all that is wrong. As upstream has it, the kind has no name there.
+/// 422 with all errors. As upstream, the kind is empty.
 pub(super) fn check(review: &Object, about: &About<'_>) -> Result<(), ApiError> {
     let mut errors = Vec::new();
     let part = |field: &str| review.get(&["spec", field]).filter(|part| !part.is_null());

@@ -1,4 +1,4 @@
-//! An object whose `metadata.managedFields` stays text beside it, and is parsed only when it is needed.
+//! An object whose `metadata.managedFields` is kept as text beside it, and is parsed only when it is needed.
 //!
 //! Managed fields are a large part of an object, and most writes copy them unchanged. `crate::managed` interprets them.
 

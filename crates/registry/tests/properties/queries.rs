@@ -80,7 +80,7 @@ impl Choice {
     }
 }
 
-/// An order: what it is sorted by, and whether the largest comes first.
+/// An order: its sort key, and true if the largest comes first.
 pub(crate) type Order = Vec<(By, bool)>;
 
 pub(crate) fn any_order() -> impl Strategy<Value = Order> {
@@ -244,7 +244,7 @@ impl Walk {
     }
 }
 
-/// Pages by number, at the newest revision and at one that is named.
+/// Pages by number, at the newest revision and at a requested one.
 async fn check_pages(cluster: &Cluster, model: &Model, walk: &Walk, page: usize, limit: usize) {
     let base = format!("{}&limit={limit}", walk.asked());
     let first = ask(cluster.server(0), walk.place, &base).await.unwrap();
@@ -412,7 +412,7 @@ proptest! {
     }
 }
 
-/// Without writes in between nothing is looked at again, and with a few no more than what they changed.
+/// Without writes in between no object is scanned again. With a few writes, at most the changed objects are.
 #[test]
 fn what_is_known_is_not_looked_at_again() {
     run_paused(async {
@@ -444,7 +444,7 @@ fn what_is_known_is_not_looked_at_again() {
     });
 }
 
-/// A filter that demands a value finds its objects in an index, once it has been of use a few times.
+/// A filter that requires a value finds its objects in an index, after a few queries that the index would have helped.
 #[test]
 fn what_is_asked_for_often_is_indexed() {
     run_paused(async {

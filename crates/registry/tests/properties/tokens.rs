@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use crate::cluster::*;
 use crate::model::*;
 
-/// Starts that try to leave the range, or stand at its edges.
+/// Starts that try to leave the range, or are at its edges.
 fn any_start() -> impl Strategy<Value = String> {
     let place = prop_oneof![
         any_key(),
