@@ -1,9 +1,10 @@
-//! Measures the CPU time of an event in a server's cache: `cargo run --release -p keelson-registry --example events [PODS
-//! [ROUNDS]]`.
+//! Measures the CPU time of an event in a server's cache: `cargo run --release -p keelson-registry --example events
+//! [PODS [ROUNDS]]`.
 //!
-//! Pods of 4.9 KB in a collection of 100,000 are written to a store in memory. The cache follows it in batches of several sizes, as
-//! a store with several writers delivers them. Prints microseconds an event, the least of some rounds: decoding one of another
-//! server and one of its own, and inserting it into trees, index and history. Runs on Linux, whose thread clock it reads.
+//! Pods of 4.9 KB in a collection of 100,000 are written to a store in memory. The cache follows it in batches of
+//! several sizes, as a store with several writers delivers them. Prints microseconds an event, the least of some
+//! rounds: decoding one of another server and one of its own, and inserting it into trees, index and history. Runs on
+//! Linux, whose thread clock it reads.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measurement that ends at the first surprise")]
 
 #[path = "../../bench/src/pods.rs"]
@@ -71,8 +72,8 @@ async fn run(count: usize, rounds: usize) {
     }
 }
 
-/// The costs of an event: decoding one of another server, decoding an own one, creating, updating and deleting. The last three do
-/// not include decoding.
+/// The costs of an event: decoding one of another server, decoding an own one, creating, updating and deleting. The
+/// last three do not include decoding.
 async fn measure(
     store: &MemoryStore,
     idle: &MemoryStore,

@@ -1,4 +1,5 @@
-//! Measures the CPU of a write, stage by stage and without HTTP: `cargo run --release -p keelson-registry --example write_path`.
+//! Measures the CPU of a write, stage by stage and without HTTP: `cargo run --release -p keelson-registry --example
+//! write_path`.
 //!
 //! Pods of 4.9 KB over a store in memory, one at a time on one thread. Prints the median of a write.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measurement that ends at the first surprise")]

@@ -1,11 +1,11 @@
 //! Admission: plugins that change or refuse a write of any kind.
 //!
-//! `write::stages` calls a plugin at two places: once to change the object, and once to validate the result. A plugin may wait for
-//! other services. When the object changes meanwhile, the plugin is called again, so it must have no side effects. Fields set by a
-//! plugin get no managedFields entry.
+//! `write::stages` calls a plugin at two places: once to change the object, and once to validate the result. A plugin
+//! may wait for other services. When the object changes meanwhile, the plugin is called again, so it must have no side
+//! effects. Fields set by a plugin get no managedFields entry.
 //!
-//! A plugin may add warnings (`caller.warnings()` of the attributes), also when the write is refused. This crate does not know
-//! which plugins exist.
+//! A plugin may add warnings (`caller.warnings()` of the attributes), also when the write is refused. This crate does
+//! not know which plugins exist.
 
 mod chain;
 mod reinvocation;
@@ -131,7 +131,8 @@ impl<'a> AdmissionAttributes<'a> {
         self.target.subresource.as_ref().map_or("", |below| &*below.name)
     }
 
-    /// Normalizes an object in any version of the requested resource: prunes fields that its kind lacks, and sets defaults.
+    /// Normalizes an object in any version of the requested resource: prunes fields that its kind lacks, and sets
+    /// defaults.
     ///
     /// # Errors
     /// The text of upstream's decoder for an object that does not fit its kind.
@@ -171,8 +172,8 @@ impl<'a> AdmissionAttributes<'a> {
 pub enum Interest {
     /// Nothing: the plugin is not called.
     None,
-    /// The object without `metadata.managedFields`. Its resourceVersion may be missing too, if it is stored in the version
-    /// of the request.
+    /// The object without `metadata.managedFields`. Its resourceVersion may be missing too, if it is stored in the
+    /// version of the request.
     Object,
     /// The whole of it, with `metadata.managedFields`.
     Whole,
@@ -194,14 +195,14 @@ pub trait Admission: Debug + Send + Sync {
         "Hook"
     }
 
-    /// Returns the part of the object that this plugin needs for such a write. It is called before the object exists. If every
-    /// plugin returns [`Interest::None`], nothing is prepared for them.
+    /// Returns the part of the object that this plugin needs for such a write. It is called before the object exists.
+    /// If every plugin returns [`Interest::None`], nothing is prepared for them.
     fn interest(&self, _attributes: &AdmissionAttributes<'_>) -> Interest {
         Interest::Whole
     }
 
-    /// Changes the object of a write; `None` for a deletion, which leaves no object. For a connection, the object holds its
-    /// options.
+    /// Changes the object of a write; `None` for a deletion, which leaves no object. For a connection, the object holds
+    /// its options.
     ///
     /// # Errors
     /// The error for the client, if the write is refused.
@@ -214,8 +215,8 @@ pub trait Admission: Debug + Send + Sync {
         Box::pin(ready(Ok(Mutation::Unchanged)))
     }
 
-    /// Validates the object that will be stored, with uid, generated name and server fields, in the version of the request.
-    /// Addresses and ports of a service are allocated later, with the transaction.
+    /// Validates the object that will be stored, with uid, generated name and server fields, in the version of the
+    /// request. Addresses and ports of a service are allocated later, with the transaction.
     ///
     /// # Errors
     /// The error for the client, if the write is refused.

@@ -1,7 +1,8 @@
 //! Server-side apply: merges the applied configuration of a client into an object, or creates it.
 //!
-//! The document is a set of fields that the client owns from now on. Fields that it owned and no longer applies are removed. Fields
-//! of others conflict unless the request forces it. `patch` has the field sets, and `managed` the owners.
+//! The document is a set of fields that the client owns from now on. Fields that it owned and no longer applies are
+//! removed. Fields of others conflict unless the request forces it. `patch` has the field sets, and `managed` the
+//! owners.
 
 use std::borrow::Cow;
 

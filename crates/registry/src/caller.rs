@@ -1,9 +1,9 @@
-//! The caller of a verb: user, field manager (`manager` in `metadata.managedFields`), dry run, deadline, authorizer, warnings and
-//! audit record.
+//! The caller of a verb: user, field manager (`manager` in `metadata.managedFields`), dry run, deadline, authorizer,
+//! warnings and audit record.
 //!
-//! Clients, controllers and the server itself make the same calls. The server's own calls are known by their origin, which only
-//! constructors here set: a client that impersonates the server's name stays a client. The subresource and version of a
-//! `managedFields` entry come from the target.
+//! Clients, controllers and the server itself make the same calls. The server's own calls are known by their origin,
+//! which only constructors here set: a client that impersonates the server's name stays a client. The subresource and
+//! version of a `managedFields` entry come from the target.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -66,8 +66,8 @@ impl Caller {
         Self { origin: Origin::Server, ..caller }
     }
 
-    /// The server itself, for objects that it needs to become ready or to stay known to others. No admission plugin sees these
-    /// writes: a webhook or policy that refuses everything must not keep a server from starting.
+    /// The server itself, for objects that it needs to become ready, or to be found by other servers. No admission
+    /// plugin sees these writes: a webhook or policy that refuses everything must not keep a server from starting.
     pub fn upkeep() -> Self {
         Self { origin: Origin::Upkeep, ..Self::server() }
     }

@@ -1,7 +1,7 @@
 //! Fields of features that are off in this version of Kubernetes: they are decoded and then dropped without an error.
 //!
-//! Clients of a newer version can therefore write to this server. Such fields are not validated. An object that has one, from a
-//! server with the feature on, keeps it. The versions of a resource list the fields.
+//! Clients of a newer version can therefore write to this server. Such fields are not validated. An object that has
+//! one, from a server with the feature on, keeps it. The versions of a resource list the fields.
 
 use std::collections::BTreeSet;
 

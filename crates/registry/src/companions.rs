@@ -1,7 +1,7 @@
 //! Associated writes that join the transaction of an object: keys of allocated addresses, charges of quotas.
 //!
-//! They happen with the write of the object or not at all, on every server, so a crash leaves nothing to repair. A kind adds them
-//! in `Strategy::companions`, a stage before validation, so that allocated fields are validated too.
+//! They happen with the write of the object or not at all, on every server, so a crash leaves nothing to repair. A kind
+//! adds them in `Strategy::companions`, a stage before validation, so that allocated fields are validated too.
 
 use bytes::Bytes;
 use keelson_cache::Entry;
@@ -94,9 +94,9 @@ impl Companions {
 }
 
 impl Registry {
-    /// Collects the associated writes of an object that changes from `before` (`None`: it is new) to `after` (`None`: it is
-    /// deleted). May set allocated fields in `after`. Nothing is written here. After a conflict it is called again, with a higher
-    /// `attempt`.
+    /// Collects the associated writes of an object that changes from `before` (`None`: it is new) to `after` (`None`:
+    /// it is deleted). May set allocated fields in `after`. Nothing is written here. After a conflict it is called
+    /// again, with a higher `attempt`.
     ///
     /// # Errors
     /// 422 for a requested value that is not available, 500 when nothing is left to allocate.

@@ -77,8 +77,8 @@ pub struct RegistryConfig {
     pub bounds: ListBounds,
     /// The ranges of service addresses and node ports. Servers on the same store must have the same ranges.
     pub service_ranges: ServiceRanges,
-    /// The longest time that a read or a deletion waits for the store's newest revision before it answers 503. Stores wait as long for
-    /// writes.
+    /// The longest time that a read or a deletion waits for the store's newest revision before it answers 503. Stores
+    /// wait for a write for the same time.
     pub store_wait: Duration,
     /// The longest time that a read waits for a revision that the cache has not reached, before it answers 504.
     pub revision_wait: Duration,

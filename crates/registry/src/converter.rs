@@ -1,7 +1,7 @@
 //! Conversion by a webhook, in batches. The webhook may be slow, fail, or return something else.
 //!
-//! A [`Converter`] only converts. This module checks its result: the same number of objects, in the requested version, and the same
-//! objects. Of their metadata only labels and annotations may change.
+//! A [`Converter`] only converts. This module checks its result: the same number of objects, in the requested version,
+//! and the same objects. Of their metadata only labels and annotations may change.
 //!
 //! One call has at most [`BATCH_OBJECTS`] objects of about [`BATCH_BYTES`], and ends within [`CALL_TIME`]. A caller may
 //! stop waiting earlier. Objects that grow too much are refused, and error texts are cut. Texts are upstream's, which
@@ -35,8 +35,9 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 /// A converter between the versions of a kind.
 #[async_trait]
 pub trait Converter: fmt::Debug + Send + Sync {
-    /// Converts a batch to another version, in the same order. The objects have no resourceVersion, and no `metadata.managedFields`
-    /// where these are kept separately. Only labels and annotations of the returned metadata count.
+    /// Converts a batch to another version, in the same order. The objects have no resourceVersion, and no
+    /// `metadata.managedFields` where these are kept separately. Only labels and annotations of the returned metadata
+    /// count.
     ///
     /// # Errors
     /// The reason why the batch, or one of its objects, cannot be converted.

@@ -18,8 +18,8 @@ use crate::write::{Ownership, Proposal, Proposed, WriteRequest, Written};
 
 /// The number of generated names tried before the client gets an error.
 const NAME_ATTEMPTS: usize = 8;
-/// The size in bytes from which objects are tried under one generated name only. A taken name is too rare to keep a second copy of
-/// a large object.
+/// The size in bytes from which objects are tried under one generated name only. A taken name is too rare to keep a
+/// second copy of a large object.
 const KEPT_BYTES: usize = 256 * 1024;
 
 /// The result of a create.

@@ -134,8 +134,8 @@ impl Proposal for Deletion<'_> {
     ) -> Result<Proposed<'s>, ApiError> {
         let (live, target) = (existing(live)?, self.target);
         if target.resource.converter().is_some() {
-            // An object that cannot be converted to the version of the request is not deleted: as upstream, the client gets the
-            // error before anything changes.
+            // An object that cannot be converted to the version of the request is not deleted: as upstream, the client
+            // gets the error before anything changes.
             Live::in_version_of(target, live).await?;
         }
         let change =

@@ -34,7 +34,8 @@ pub struct DeletedPage {
 }
 
 impl Registry {
-    /// Deletes every object that the list selects, up to its limit. Objects that other clients delete meanwhile are no error.
+    /// Deletes every object that the list selects, up to its limit. Objects that other clients delete meanwhile are no
+    /// error.
     ///
     /// # Errors
     /// The errors of [`Registry::list`] and [`Registry::delete`]. Objects deleted before an error stay deleted.

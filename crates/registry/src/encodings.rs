@@ -1,8 +1,8 @@
 //! The version in which this server may write each collection: the version that it has published (KEP-2339).
 //!
-//! A write passes the gate of its collection, and counts until it is done. Before a server publishes another version, it closes the
-//! gate and waits for all writes, so that none is stored in an unpublished version. A controller publishes. Without it, all gates
-//! are open.
+//! A write passes the gate of its collection, and counts until it is done. Before a server publishes another version,
+//! it closes the gate and waits for all writes, so that none is stored in an unpublished version. A controller
+//! publishes. Without it, all gates are open.
 
 use std::sync::Arc;
 use std::time::Duration;

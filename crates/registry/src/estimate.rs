@@ -1,7 +1,7 @@
 //! An estimate of a request before it is answered: the number of objects scanned, and their bytes.
 //!
-//! The trees of the cache count their contents, so an estimate costs O(log n) and never waits. It is about the present state of the
-//! cache, whatever revision is requested. Limits on the total work use it.
+//! The trees of the cache count their contents, so an estimate costs O(log n) and never waits. It is about the present
+//! state of the cache, whatever revision is requested. Limits on the total work use it.
 
 use keelson_meta::options::ListOptions;
 use keelson_query::Query;

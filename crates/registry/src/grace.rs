@@ -1,8 +1,8 @@
-//! The grace period of a deleted object. Only pods have one: their containers are stopped, and then their kubelet deletes them for
-//! good.
+//! The grace period of a deleted object. Only pods have one: their containers are stopped, and then their kubelet
+//! deletes them for good.
 //!
-//! The deletionTimestamp is the end of the period, so the deletion began deletionGracePeriodSeconds before. A later deletion can
-//! shorten the period and never lengthens it.
+//! The deletionTimestamp is the end of the period, so the deletion began deletionGracePeriodSeconds before. A later
+//! deletion can shorten the period and never lengthens it.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,8 +1,8 @@
-//! Decodes a client's object into the requested version: kind, types of all fields, unknown fields, defaults, and Kubernetes' order
-//! of fields.
+//! Decodes a client's object into the requested version: kind, types of all fields, unknown fields, defaults, and
+//! Kubernetes' order of fields.
 //!
-//! Invariant: this module does not know what is stored. Defaults come before the walk over the schema, so that one pass checks and
-//! orders everything, including the defaults.
+//! Invariant: this module does not know what is stored. Defaults come before the walk over the schema, so that one pass
+//! checks and orders everything, including the defaults.
 
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::{Value, ValueKind};
@@ -15,8 +15,8 @@ use crate::subresources;
 use crate::target::Target;
 use crate::warnings::Warnings;
 
-/// Decodes an object sent to the target's URL: an object of its resource, or of the kind of its subresource. `faults` were found
-/// while parsing and matter to field validation only; those that are not refused become warnings.
+/// Decodes an object sent to the target's URL: an object of its resource, or of the kind of its subresource. `faults`
+/// were found while parsing and matter to field validation only. Faults that are not refused become warnings.
 ///
 /// # Errors
 /// 400 for a value that is not an object, for another kind, version or namespace, and for a field of a wrong type. With
@@ -53,8 +53,8 @@ pub fn fit(target: &Target, object: &mut Object) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Normalizes an object by its schema, and returns the warnings for its sender. `faults` were found before and matter to field
-/// validation only.
+/// Normalizes an object by its schema, and returns the warnings for its sender. `faults` were found before and matter
+/// to field validation only.
 ///
 /// # Errors
 /// The text of upstream's decoder for a field of a wrong type, or of strict field validation.
@@ -97,8 +97,8 @@ pub(crate) fn conform(
     strict(faults.into_iter(), validation).map_err(|faults| format!("strict decoding error: {faults}"))
 }
 
-/// Checks parts that the walk would prune: metadata that is no object, and embedded objects of a custom resource, which upstream
-/// decodes before it applies the schema.
+/// Checks parts that the walk would prune: metadata that is not an object, and embedded objects of a custom resource,
+/// which upstream decodes before it applies the schema.
 ///
 /// # Errors
 /// The text of upstream's decoder.

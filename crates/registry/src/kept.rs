@@ -4,7 +4,7 @@
 //! belongs to the resource as it is served now, and is dropped when the resource gets another converter or other
 //! defaults. All kinds share [`KEPT_BYTES`].
 //!
-//! Eviction is random. A list that is larger than the cache then still finds a part of its objects; an order of last
+//! Eviction is random. A list that is larger than the cache then still finds a part of its objects. An order of last
 //! use would evict all of them. Concurrent requests for one object share a call, so a thousand watches of one event
 //! cause one conversion.
 
@@ -18,8 +18,8 @@ use keelson_meta::ApiError;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-/// The size of the conversion cache over all kinds, in bytes: stored objects, which the watch cache mostly has too, and converted
-/// ones.
+/// The size of the conversion cache over all kinds, in bytes: stored objects, which the watch cache mostly has too, and
+/// converted ones.
 pub const KEPT_BYTES: usize = 256 << 20;
 /// The overhead of a cached object in bytes: its entries in two tables.
 const OVERHEAD_BYTES: usize = 200;

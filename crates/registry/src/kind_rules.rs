@@ -1,7 +1,7 @@
 //! The rules of a kind that code states: defaults, validation, conversion.
 //!
-//! Built-in kinds implement these traits. A kind that a definition declares has none of them: its schema has the defaults and the
-//! rules, and its versions differ by name alone, or a [`Converter`](crate::Converter) converts them.
+//! Built-in kinds implement these traits. A kind that a definition declares has none of them: its schema has the
+//! defaults and the rules, and its versions differ by name alone, or a [`Converter`](crate::Converter) converts them.
 
 use std::fmt;
 
@@ -32,7 +32,7 @@ pub trait Validator: Send + Sync {
         Vec::new()
     }
 
-    /// The warnings about a valid object; `old` is its stored state, `None` for a new one.
+    /// The warnings about a valid object. `old` is its stored state, `None` for a new one.
     fn warnings(&self, _old: Option<&Object>, _object: &Object) -> Vec<String> {
         Vec::new()
     }
@@ -57,7 +57,8 @@ pub trait Conversion: fmt::Debug + Send + Sync {
     /// Converts an object in place. The fields that the versions share keep their place and order.
     ///
     /// # Errors
-    /// When the object is in another version, or has a shape that its schema does not allow. Its state is unspecified then.
+    /// When the object is in another version, or has a shape that its schema does not allow. Its state is unspecified
+    /// then.
     fn convert(&self, object: &mut Object) -> Result<(), ConversionError>;
 }
 

@@ -1,10 +1,10 @@
 //! Chunked lists (KEP-365): one consistent snapshot over all chunks, on any server, across restarts.
 //!
-//! `plan.rs` selects revision, start and length. Entries come from a snapshot of the cache or, beyond its history, from the store
-//! (`history.rs`). `page.rs` cuts the page.
+//! `plan.rs` selects revision, start and length. Entries come from a snapshot of the cache or, beyond its history, from
+//! the store (`history.rs`). `page.rs` cuts the page.
 //!
-//! Invariants 1 to 7 of ARCHITECTURE.md. The chunks together equal the whole list, and every chunk has the same resourceVersion. A
-//! token is relative to the range of its URL, and no token means complete.
+//! Invariants 1 to 7 of ARCHITECTURE.md. The chunks together equal the whole list, and every chunk has the same
+//! resourceVersion. A token is relative to the range of its URL, and no token means complete.
 
 mod converted;
 mod history;
@@ -105,7 +105,8 @@ impl ListItems {
 impl Registry {
     /// Lists the objects of the target's URL.
     ///
-    /// Cost: O(log n) to find the start and to count; with a selector also the scanned entries. Nothing is decoded or copied.
+    /// Cost: O(log n) to find the start and to count. With a selector, also the scanned entries. Nothing is decoded or
+    /// copied.
     ///
     /// # Errors
     /// - 400 for invalid selectors and tokens

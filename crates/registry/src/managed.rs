@@ -1,7 +1,8 @@
 //! Ownership of fields: `metadata.managedFields` after each write.
 //!
-//! Ownership is computed in the version of the request, before fields are added that the client did not send and that have no
-//! default in its version, as upstream. Fields that an endpoint cannot change get no owner through it; [`endpoints`] has them.
+//! Ownership is computed in the version of the request, before fields are added that the client did not send and that
+//! have no default in its version, as upstream. Fields that an endpoint cannot change get no owner through it. The
+//! module [`endpoints`] lists these fields.
 
 mod apply;
 mod endpoints;
@@ -52,7 +53,7 @@ pub(crate) async fn track_new(
     }
 }
 
-/// Records the owners of a changed object; both states are in the same version.
+/// Records the owners of a changed object. Both states are in the same version.
 ///
 /// An object with unknown owners keeps them unknown: otherwise all its fields would belong to the next writer. Returns
 /// the owners as [`track_new`] does.

@@ -1,4 +1,5 @@
-//! Counts of the whole process for metrics: uses of service account tokens, and comparisons of objects that may differ by times alone.
+//! Counts of the whole process for metrics: uses of service account tokens, and comparisons of objects that may differ
+//! only in times.
 //!
 //! Metric families and labels are kube-apiserver's. Their names are in the code that writes metrics out.
 

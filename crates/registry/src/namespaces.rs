@@ -31,8 +31,8 @@ impl Registry {
         try_join_all(SYSTEM_NAMESPACES.map(|name| self.ensure_namespace(name))).await.map(|_| ())
     }
 
-    /// Creates a missing namespace. It does not use `write`, which lets no write of a kind pass before this server's stored
-    /// versions are published: publishing needs a namespace, and namespaces have one version.
+    /// Creates a missing namespace. It does not use `write`, which lets no write of a kind pass before this server's
+    /// stored versions are published: publishing needs a namespace, and namespaces have one version.
     async fn ensure_namespace(&self, name: &str) -> Result<(), ApiError> {
         let target = self.target("", "namespaces")?;
         let collection = self.collection(&target)?;
@@ -50,8 +50,8 @@ impl Registry {
         }
     }
 
-    /// The condition under which an object may be created in the target's namespace: the namespace is as it is now. `None` for
-    /// cluster-scoped resources, and in servers without namespaces, where admission checks them.
+    /// The condition under which an object may be created in the target's namespace: the namespace is as it is now.
+    /// `None` for cluster-scoped resources, and in servers without namespaces, where admission checks them.
     ///
     /// # Errors
     /// 404 for a namespace that does not exist, 403 for one that is being deleted.
@@ -168,8 +168,8 @@ impl Registry {
         self.write(&request, &mut edit).await.map(|_| ())
     }
 
-    /// The number of objects below the target's URL, as of a moment after this call began. Unreadable objects count: a namespace is
-    /// not empty while it has some.
+    /// The number of objects below the target's URL, as of a moment after this call began. Unreadable objects count: a
+    /// namespace is not empty while it has some.
     ///
     /// Cost: O(log n).
     ///

@@ -1,9 +1,9 @@
 //! The store's newest revision, read once for many readers.
 //!
-//! Readers that wait at the same moment share a read. By invariant 15 a reader may only use a read that was sent after the reader
-//! came. The store may have answered an earlier one before a write that the reader's client knows of. There are therefore at most
-//! two reads: the one under way, and the next one, which all later readers join. It is sent when the first one is answered. An
-//! embedded store knows the answer without a read.
+//! Readers that wait at the same moment share a read. By invariant 15 a reader may only use a read that was sent after
+//! the reader came. An earlier read may have been answered before a write that the reader's client already knows. There
+//! are therefore at most two reads: the one under way, and the next one, which all later readers join. It is sent when
+//! the first one is answered. An embedded store knows the answer without a read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -140,8 +140,8 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(random.u64() % 40)).await;
     }
 
-    /// Readers and writers at random moments over a store with delays. No reader gets less than was acknowledged when it came, and
-    /// there is at most one read at a time.
+    /// Readers and writers at random moments over a store with delays. No reader gets less than was acknowledged when
+    /// it came, and there is at most one read at a time.
     async fn readers_beside_writers(seed: u64, travel: u64, readers: u64) {
         let (store, newest) = over(Fault::Slow(Duration::from_millis(travel)));
         let (acknowledged, done) = (AtomicU64::new(0), AtomicBool::new(false));

@@ -1,5 +1,5 @@
-//! Patches an object: applies the patch to the newest state, and again after a conflict, so that it never loses a race. Its
-//! document is parsed once. Server-side apply is in `apply.rs`.
+//! Patches an object: applies the patch to the newest state, and again after a conflict, so that it never loses a race.
+//! Its document is parsed once. Server-side apply is in `apply.rs`.
 
 use async_trait::async_trait;
 use keelson_cache::Entry;
@@ -156,8 +156,8 @@ impl Patch {
 
     /// 422: the patched `object` is not an object of its kind, for the reason in `fault`.
     ///
-    /// Upstream shows the result of a JSON or merge patch in its order of encoding. For a strategic patch it shows the patch, and
-    /// words types differently.
+    /// Upstream shows the result of a JSON or merge patch in its order of encoding. For a strategic patch it shows the
+    /// patch, and words types differently.
     fn unfit(&self, target: &Target, object: Object, validation: FieldValidation, fault: String) -> ApiError {
         let schema = target.version.schema();
         let (shown, fault) = match self.kind {

@@ -1,5 +1,5 @@
-//! Preparation and checks of every object before it is stored, whatever its kind: the fields that the server owns, and the rules
-//! for metadata.
+//! Preparation and checks of every object before it is stored, whatever its kind: the fields that the server owns, and
+//! the rules for metadata.
 
 use std::collections::BTreeSet;
 
@@ -48,8 +48,8 @@ fn default_status(target: &Target) -> Option<Value> {
     target.resource.version(&target.storage_kind().version)?.default_status().cloned()
 }
 
-/// The schema errors of an object in the version of the request, compared with its state `old`; errors that it had before are
-/// warnings. Only custom resources are validated so.
+/// The schema errors of an object in the version of the request, compared with its state `old`. Errors that it had
+/// before are warnings. Only custom resources are validated so.
 pub(crate) fn schema_faults(
     target: &Target,
     old: Option<&mut Object>,

@@ -1,11 +1,11 @@
 //! Queries of lists: sorted, counted and paged, with all chunks from the snapshot of the first.
 //!
-//! `query/plan.rs` selects revision and start. `wanted.rs` evaluates the objects of the URL and its selectors. `making.rs` builds
-//! the view: the snapshot's objects in the order of the query. `page.rs` cuts a page, and `groups.rs` counts groups. A query in key
-//! order without selectors needs no view, since the snapshot counts.
+//! `query/plan.rs` selects revision and start. `wanted.rs` evaluates the objects of the URL and its selectors.
+//! `making.rs` builds the view: the snapshot's objects in the order of the query. `page.rs` cuts a page, and
+//! `groups.rs` counts groups. A query in key order without selectors needs no view, since the snapshot counts.
 //!
-//! Invariants: chunks together equal the whole result at their revision. A token is bound to its query and URL, and reads nothing
-//! that its request could not. A page and its counts are of one snapshot.
+//! Invariants: chunks together equal the whole result at their revision. A token is bound to its query and URL, and
+//! reads nothing that its request could not. A page and its counts are of one snapshot.
 
 mod groups;
 mod indexes;
@@ -75,8 +75,8 @@ enum Shown {
 impl Registry {
     /// Lists a page of the objects that match a query, in its order.
     ///
-    /// Cost: O(log n) for the page if the view exists, and O(changes) if it exists for another snapshot. Otherwise a scan of every
-    /// object that the index does not rule out. The scan yields to other tasks.
+    /// Cost: O(log n) for the page if the view exists, and O(changes) if it exists for another snapshot. Otherwise a
+    /// scan of every object that the index does not rule out. The scan yields to other tasks.
     ///
     /// # Errors
     /// As [`list`](Self::list), and 400 for mutually exclusive parameters. 410 for revisions that only the store has.

@@ -260,7 +260,8 @@ impl Registry {
         tokio::time::timeout(REPLACED_AFTER, settled).await.unwrap_or_else(|_| Err(being_replaced(target)))
     }
 
-    /// The store's newest revision: at least that of every write that was acknowledged, by any server, before this call.
+    /// The store's newest revision: at least that of every write that was acknowledged, by any server, before this
+    /// call.
     ///
     /// # Errors
     /// 503 if the store does not return it within twice [`RegistryConfig::store_wait`].

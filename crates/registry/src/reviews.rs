@@ -1,7 +1,7 @@
 //! Reviews: the identity and the rights of a user. They are not stored. The answer is in `status`.
 //!
-//! The caller and its authorizer answer, as for the filters of a request. An authorizer gets a selector as the text of a request.
-//! As upstream, an invalid selector is left out, which requests more, and the answer reports it.
+//! The caller and its authorizer answer, as for the filters of a request. An authorizer gets a selector as the text of
+//! a request. As upstream, an invalid selector is left out, which requests more, and the answer reports it.
 
 mod validation;
 
@@ -86,8 +86,8 @@ struct Selector {
 }
 
 impl Selector {
-    /// The selector in a field of the resource attributes: requirements, each `written` as a text if it can be, or else a raw text
-    /// that must be valid.
+    /// The selector in a field of the resource attributes: requirements, each `written` as a text if it can be, or else
+    /// a raw text that must be valid.
     fn of(
         review: &Object,
         field: &str,

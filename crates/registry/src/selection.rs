@@ -1,9 +1,9 @@
 //! The selection of a list or watch: label and field selectors, resolved against one resource. The fields that a
 //! collection keeps can change while a selection is in use, so each entry has the layout of its fields.
 //!
-//! A selection narrows the result and never the position of a continue token, which is relative to the range of the URL alone. A
-//! chunked walk with any selector therefore finds each object once. `selection/converted.rs` selects fields of objects that a
-//! webhook converts.
+//! A selection narrows the result and never the position of a continue token, which is relative to the range of the URL
+//! alone. A chunked walk with any selector therefore finds each object once. `selection/converted.rs` selects fields of
+//! objects that a webhook converts.
 
 mod converted;
 

@@ -41,7 +41,7 @@ pub enum Confined {
 pub enum MetadataRules {
     /// The rules for all objects.
     Plain,
-    /// The rules for all objects; finalizers also need a domain.
+    /// The rules for all objects. Finalizers also need a domain.
     DomainsForFinalizers,
     /// The rules for all objects, checked only once all others hold.
     PlainAndLast,
@@ -115,8 +115,8 @@ pub trait WriteStrategy: Send + Sync {
     }
 }
 
-/// The steps of a create. Objects are in the version of the request before [`CreateStrategy::initial_status`], and in the stored
-/// version from there on.
+/// The steps of a create. Before [`CreateStrategy::initial_status`] objects are in the version of the request, and from
+/// there on in the stored version.
 pub trait CreateStrategy: Send + Sync {
     /// Fills in fields that a new object implies. The client owns them.
     fn complete_new(&self, _object: &mut Object, _now: SystemTime) -> bool {

@@ -1,5 +1,5 @@
-//! Replaces an object, or its status. Some resources are created by an update of a free name, as declared (`create_on_update`), so
-//! that a client can renew an object without checking that it exists.
+//! Replaces an object, or its status. Some resources are created by an update of a free name, as declared
+//! (`create_on_update`), so that a client can renew an object without checking that it exists.
 
 use std::fmt;
 
@@ -17,8 +17,8 @@ use crate::registry::Registry;
 use crate::target::Target;
 use crate::write::{Live, Ownership, Proposal, Proposed, WriteRequest, Written, modified};
 
-/// The object of an update. Nearly all updates need it once, so it is moved into the write. After a conflict it is decoded again
-/// from the client's bytes.
+/// The object of an update. Nearly all updates need it once, so it is moved into the write. After a conflict it is
+/// decoded again from the client's bytes.
 pub struct SentObject<'s> {
     object: Option<Object>,
     again: Again<'s>,

@@ -1,9 +1,9 @@
 //! Views of stored objects in the version of a request, whatever version they are stored in.
 //!
-//! Most kinds have one version, and their bytes are sent unchanged at no cost. A kind whose versions differ only by name gets
-//! another header. Otherwise objects are converted before they are rendered, many at a time: by built-in code, or by a
-//! [`Converter`](crate::Converter), which may be slow or fail. An object that cannot be converted is an error with its name, and is
-//! never shown under the name of another version.
+//! Most kinds have one version, and their bytes are sent unchanged at no cost. A kind whose versions differ only by
+//! name gets another header. Otherwise objects are converted before they are rendered, many at a time: by built-in
+//! code, or by a [`Converter`](crate::Converter), which may be slow or fail. An object that cannot be converted is an
+//! error with its name, and is never shown under the name of another version.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! Watches: state machines with one step function.
 //!
-//! A watch holds a cursor in the collection's history and no queue. Invariants 11 to 14 of ARCHITECTURE.md. A list at R followed by
-//! a watch from R loses and repeats nothing. Nothing follows an error, and exactly one bookmark ends the initial events. An object
-//! that leaves the selection is deleted with its old content. `watch/chosen.rs` applies a query.
+//! A watch holds a cursor in the collection's history and no queue. Invariants 11 to 14 of ARCHITECTURE.md. A list at R
+//! followed by a watch from R loses and repeats nothing. Nothing follows an error, and exactly one bookmark ends the
+//! initial events. An object that leaves the selection is deleted with its old content. `watch/chosen.rs` applies a
+//! query.
 
 mod burst;
 mod chosen;
@@ -34,18 +35,18 @@ use crate::target::Target;
 const STEP_EVENTS: usize = 128;
 /// The shortest time between steps, unless there are more events than one step takes.
 const PACE: Duration = Duration::from_millis(10);
-/// The time between steps for each watcher of the same scope, if that is longer. It is about twice the time of a write to one
-/// connection, so that sending to all watchers leaves time for writes.
+/// The time between steps for each watcher of the same scope, if that is longer. It is about twice the time of a write
+/// to one connection, so that sending to all watchers leaves time for writes.
 const PACE_A_WATCHER: Duration = Duration::from_micros(20);
 /// The longest time that an event waits for further events.
 const LONGEST_PACE: Duration = Duration::from_millis(100);
-/// The number of steps without a pause after silence. Changes of one object mostly come in a few, and waking up after a pause to
-/// find no new events costs more.
+/// The number of steps without a pause after silence. Changes of one object mostly come in a few, and waking up after a
+/// pause to find no new events costs more.
 const STEPS_AT_ONCE: u32 = 4;
 /// The silence after which steps need no pause: longer than any pause.
 const SILENCE: Duration = Duration::from_millis(50);
-/// The largest size of the objects of one step in bytes, unless one object alone is larger. It limits the memory of a watcher that
-/// does not read.
+/// The largest size of the objects of one step in bytes, unless one object alone is larger. It limits the memory of a
+/// watcher that does not read.
 const STEP_BYTES: usize = 64 * 1024;
 /// The longest duration of a watch, whatever its client requests.
 const LONGEST_WATCH: Duration = Duration::from_hours(24 * 365);
@@ -100,8 +101,8 @@ pub struct WatchStream {
     bookmark_interval: Duration,
     next_bookmark: Instant,
     last_bookmark: Instant,
-    /// Fires at the end of the pause. In a steady stream a write to the connection costs more than the events in it, so events are
-    /// sent together. The first events after silence are sent at once.
+    /// Fires at the end of the pause. In a steady stream a write to the connection costs more than the events in it, so
+    /// events are sent together. The first events after silence are sent at once.
     rested: Pin<Box<Sleep>>,
     /// The remaining steps without a pause.
     at_once: Burst,
@@ -131,8 +132,8 @@ impl Registry {
     /// Starts a watch over the target's URL.
     ///
     /// # Errors
-    /// 400 for invalid selectors and revisions, 503 when the store is unavailable or too far ahead. Later errors are sent in the
-    /// stream.
+    /// 400 for invalid selectors and revisions, 503 when the store is unavailable or too far ahead. Later errors are
+    /// sent in the stream.
     pub async fn watch(
         &self,
         target: &Target,

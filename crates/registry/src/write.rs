@@ -1,9 +1,9 @@
 //! The engine of all writes: a write is a value that proposes a change.
 //!
-//! A [`Proposal`] gets the newest state of an object, or its absence, and returns the new state, again after each conflict. This
-//! module has the loop and the deadline, `stages` the steps in order, and `commit` the transaction. A write that keeps losing the
-//! race for an object queues for it. Each of many writers therefore gets its turn, and no client gets a conflict that it did not
-//! ask for.
+//! A [`Proposal`] gets the newest state of an object, or its absence, and returns the new state, again after each
+//! conflict. This module has the loop and the deadline, `stages` the steps in order, and `commit` the transaction. A
+//! write that keeps losing the race for an object queues for it. Each of many writers therefore gets its turn, and no
+//! client gets a conflict that it did not ask for.
 //!
 //! A write may be dropped at any point: it has happened whole or not at all, and holds nothing afterwards.
 
@@ -215,8 +215,8 @@ impl Proposal for Edit<'_> {
 impl Registry {
     /// Commits the proposal for the newest state of the object, and again after each conflict.
     ///
-    /// A change without a difference writes nothing and keeps the revision, unless the stored object lacks fields that decoding
-    /// added.
+    /// A change without a difference writes nothing and keeps the revision, unless the stored object lacks fields that
+    /// decoding added.
     ///
     /// # Errors
     /// - 404 if the object does not exist and the write creates none
@@ -228,8 +228,8 @@ impl Registry {
         request: &'w WriteRequest<'w>,
         proposal: &'w mut dyn Proposal,
     ) -> BoxFuture<'w, Result<Written, ApiError>> {
-        // Boxed, as all long calls from other crates. The body of an async function is compiled into each unit of each crate that
-        // polls it, and this one is the largest.
+        // Boxed, as all long calls from other crates. The body of an async function is compiled into each unit of each
+        // crate that polls it, and this one is the largest.
         request.caller.in_time(self.write_until_done(request, proposal)).boxed()
     }
 

@@ -40,8 +40,8 @@ impl AdmissionChain {
         self.plugins.iter().map(|plugin| plugin.name())
     }
 
-    /// The part of the object that all plugins together need. It is none for the server's own writes before it is ready: otherwise
-    /// a webhook that refuses everything would block all servers, and could not be deleted.
+    /// The part of the object that all plugins together need. It is none for the server's own writes before it is
+    /// ready: otherwise a webhook that refuses everything would block all servers, and could not be deleted.
     pub(crate) fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
         let AdmissionAttributes { caller, target, .. } = attributes;
         if caller.passes_admission(target) {
@@ -54,8 +54,8 @@ impl AdmissionChain {
         self.plugins.iter().filter(|plugin| plugin.interest(attributes) > Interest::None)
     }
 
-    /// Calls the mutating plugins. Returns true if one changed the object, which is then normalized before the next one. A second
-    /// pass begins with the kind's own changes, which return the same.
+    /// Calls the mutating plugins. Returns true if one of them changed the object, which is then normalized before the
+    /// next plugin. A second pass begins with the kind's own changes, which return the same.
     pub(crate) async fn mutate(
         &self,
         attributes: &AdmissionAttributes<'_>,
@@ -211,7 +211,7 @@ impl Registry {
         caller.in_time(asked).await
     }
 
-    /// Runs admission for a connection; `said` holds its options.
+    /// Runs admission for a connection. `said` has its options.
     ///
     /// # Errors
     /// The refusal.

@@ -1,4 +1,5 @@
-//! The snapshot from which a list is read: the cache's, at any revision it can still rebuild, or the store's own history.
+//! The snapshot from which a list is read: the cache's, at any revision it can still rebuild, or the store's own
+//! history.
 //!
 //! The store is read only for revisions that the cache no longer has, page by page. Its bytes become entries in the
 //! same way as in the cache.
@@ -24,8 +25,8 @@ use crate::target::Target;
 
 /// The number of keys in one read of the store's history.
 const STORE_PAGE: usize = 500;
-/// The largest chunk from the store's history in bytes, unless one object alone is larger. The token precedes the objects, so they
-/// are collected.
+/// The largest chunk from the store's history in bytes, unless one object alone is larger. The token precedes the
+/// objects, so they are collected.
 const CHUNK_BYTES: usize = 16 << 20;
 /// The number of walks of the store's history whose counts are kept.
 const RESTS: usize = 64;
@@ -62,12 +63,13 @@ impl Registry {
 
     /// Reads the page from the store's history, for revisions that the cache no longer keeps.
     ///
-    /// A list without a limit is streamed. A chunk is collected, since its token precedes its objects; it is limited in bytes, and
-    /// so may be shorter than its limit. Values that are not objects are left out, as in the cache.
+    /// A list without a limit is streamed. A chunk is collected, since its token precedes its objects. It is also
+    /// limited in bytes, so it may have fewer objects than its limit. Values that are not objects are left out, as in
+    /// the cache.
     ///
     /// # Errors
-    /// 410 when the store has compacted the revision, or it is older than the history window. Some stores keep more, and clients
-    /// must not rely on that.
+    /// 410 when the store has compacted the revision, or it is older than the history window. Some stores keep more,
+    /// and clients must not rely on that.
     pub(super) async fn list_from_store(
         &self,
         target: &Target,
@@ -173,8 +175,8 @@ impl Registry {
 
     /// Counts the entries of `rest`, which begins `looked_at` entries after the start of `span`.
     ///
-    /// A count costs as much as its entries, and a walk needs one for every chunk. A past revision never changes, so the count of
-    /// one chunk is kept for the next.
+    /// A count costs as much as its entries, and a walk needs one for every chunk. A past revision never changes, so
+    /// the count of one chunk is kept for the next.
     async fn count_rest(&self, span: &Span, looked_at: usize, rest: Span) -> Result<u64, StoreError> {
         let known = self.rests.get(span);
         let count = match known.and_then(|count| count.checked_sub(looked_at as u64)) {
@@ -236,8 +238,8 @@ impl Rests {
     }
 }
 
-/// The error when the store cannot read the planned revision. For a continued list, 410 carries a token for the rest at the newest
-/// revision (KEP-365, "inconsistent continue").
+/// The error when the store cannot read the planned revision. For a continued list, 410 carries a token for the rest at
+/// the newest revision (KEP-365, "inconsistent continue").
 fn expired(error: StoreError, plan: &ListPlan) -> ApiError {
     match (error, &plan.token) {
         (StoreError::Compacted { .. }, Some(token)) => ApiError::Expired {

@@ -43,8 +43,8 @@ pub(crate) enum ReadAt {
 }
 
 impl ListPlan {
-    /// Plans a list for a caller, given its user name and its rights to the range. Without a caller only the cost is estimated, and
-    /// no token is made.
+    /// Plans a list for a caller, given its user name and its rights to the range. Without a caller only the cost is
+    /// estimated, and no token is made.
     ///
     /// # Errors
     /// 400 for an invalid resourceVersion or token, for both together, and for a sealed token of another caller. 410

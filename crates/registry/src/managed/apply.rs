@@ -108,8 +108,8 @@ fn apply_to(
     Ok(Left { object, owners: done.owners })
 }
 
-/// The object without a status that has nulls, where its endpoint does not write the status: what is ignored is not validated. The
-/// endpoint puts the status of the live object in its place.
+/// Removes a status with nulls, if the endpoint does not write the status: ignored fields are not validated. The
+/// endpoint then sets the status of the live object.
 fn without_foreign_nulls(target: &Target, mut object: Value) -> Value {
     let is_ignored = target.subresource.is_none() && !target.resource.is_builtin() && target.parts_status();
     if let Some(object) = object.as_object_mut().filter(|_| is_ignored)

@@ -1,5 +1,5 @@
-//! The fields that an endpoint cannot change: the status, or all but the status, and others of some kinds. They keep their values
-//! and get no owner through that endpoint.
+//! The fields that an endpoint cannot change: the status, or everything except the status, and others of some kinds.
+//! They keep their values and get no owner through that endpoint.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;

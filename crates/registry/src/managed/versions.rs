@@ -1,8 +1,8 @@
-//! The facts about a kind that server-side apply needs: the schemas of its versions, the conversion between them, and the fields
-//! that the endpoint cannot change.
+//! The facts about a kind that server-side apply needs: the schemas of its versions, the conversion between them, and
+//! the fields that the endpoint cannot change.
 //!
-//! The computation of ownership is synchronous. When it needs a conversion by a webhook, it records the question. The caller
-//! fetches the conversion and repeats the computation, until nothing is missing.
+//! The computation of ownership is synchronous. When it needs a conversion by a webhook, it records the question. The
+//! caller fetches the conversion and repeats the computation, until nothing is missing.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -17,8 +17,8 @@ use crate::surface::KindVersion;
 use crate::target::Target;
 use crate::versions::{convert, convert_now};
 
-/// The largest number of conversions of one write for its owners. An object has a few owners in other versions, and each takes a
-/// few.
+/// The largest number of conversions of one write for its owners. An object has a few owners in other versions, and
+/// each takes a few.
 const MOST_QUESTIONS: usize = 64;
 
 /// The versions of the target's kind, for writes to the target's endpoint.

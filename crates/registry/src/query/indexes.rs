@@ -1,8 +1,8 @@
 //! Indexes of fields for queries: the objects by their value at a path, kept as a view.
 //!
-//! A filter or selector that requires a value at a path then reads only the objects with that value. An index is built after a few
-//! queries that could have used it, or at once where the operator names the path. It shares the memory limit of all views, and is
-//! evicted with them.
+//! A filter or selector that requires a value at a path then reads only the objects with that value. An index is built
+//! after a few queries that could have used it, or at once if the operator configured the path. It shares the memory
+//! limit of all views, and is evicted with them.
 
 use std::sync::Arc;
 
@@ -48,8 +48,8 @@ async fn found(sought: &Sought) -> Result<Found, ApiError> {
         }
         let (collection, snapshot) = (collection.clone(), snapshot.clone());
         let index = Sought { collection, snapshot, wanted: Arc::new(index), owner: *owner };
-        // An object may have too many values for an index, or a stored version that is unknown here. The query then reports the
-        // error itself.
+        // An object may have too many values for an index, or a stored version that is unknown here. The query then
+        // reports the error itself.
         let Ok((view, looks)) = view_of(&index).await else { continue };
         looked_at += looks;
         let ranks = Ranks::of(&view, value);

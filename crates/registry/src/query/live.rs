@@ -1,8 +1,9 @@
 //! Live pages: a page of a sorted list that reports the objects that enter it, leave it and move in it.
 //!
-//! A live page keeps the objects that it has sent and nothing else. After a write in its range it updates the shared view by the
-//! changes, and compares the page with the one it sent. It therefore skips intermediate states, needs no history, and costs the
-//! changes and its own length. It updates at most four times a second, and pauses for longer than an update took.
+//! A live page keeps the objects that it has sent and nothing else. After a write in its range it updates the shared
+//! view by the changes, and compares the page with the one it sent. It therefore skips intermediate states, needs no
+//! history, and costs the changes and its own length. It updates at most four times a second, and pauses for longer
+//! than an update took.
 //!
 //! Invariant: the page sent before, with the changes, is the page at the revision sent with them.
 

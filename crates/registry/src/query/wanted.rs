@@ -1,6 +1,7 @@
 //! The selection of a query: decides whether an entry of the cache matches, and computes its sort key.
 //!
-//! An object is evaluated in the version of the request. A query that would need a conversion webhook for that fails as a whole.
+//! An object is evaluated in the version of the request. A query that would need a conversion webhook for that fails as
+//! a whole.
 
 use std::borrow::Cow;
 use std::hint::black_box;

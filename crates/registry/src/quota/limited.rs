@@ -1,6 +1,7 @@
 //! Resources that may be used only in namespaces with a quota for them: the settings of the plugin ResourceQuota.
 //!
-//! A write that uses such a resource is refused in a namespace whose quotas do not limit it. Rules and texts are upstream's.
+//! A write that uses such a resource is refused in a namespace whose quotas do not limit it. Rules and texts are
+//! upstream's.
 
 use std::collections::BTreeSet;
 

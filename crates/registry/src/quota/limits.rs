@@ -1,6 +1,7 @@
 //! The limits of a quota that are in force, their usage, and its scopes.
 //!
-//! The status counts: a limit of the specification is in force once the controller has counted the objects. Texts are upstream's.
+//! The status counts: a limit of the specification is in force once the controller has counted the objects. Texts are
+//! upstream's.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

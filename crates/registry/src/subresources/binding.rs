@@ -23,7 +23,7 @@ use crate::write::{Change, Edit, Proposed, WriteRequest, modified};
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
 impl Registry {
-    /// Binds a pod to the node that the Binding names; `target` is the endpoint of the request.
+    /// Binds a pod to the node in the Binding. `target` is the endpoint of the request.
     ///
     /// # Errors
     /// 404 if the pod does not exist. 409 if it is bound, gated, being deleted, or has another uid. 500 for a Binding

@@ -1,5 +1,5 @@
-//! Tokens of service accounts: issues them (`serviceaccounts/token`, KEP-1205), authenticates their bearers, and answers a
-//! `TokenReview`. Tokens of the operator's file are authenticated too.
+//! Tokens of service accounts: issues them (`serviceaccounts/token`, KEP-1205), authenticates their bearers, and
+//! answers a `TokenReview`. Tokens of the operator's file are authenticated too.
 //!
 //! A token is valid no longer than its account and the object that it is bound to. This is checked at each use.
 
@@ -236,7 +236,8 @@ impl ServiceAccountTokens {
         self.authenticate_and_warn(token, audiences).await.map(|(known, _)| known)
     }
 
-    /// The user and audiences of a token as [`authenticate`](Self::authenticate) has them, and a warning for the client.
+    /// The user and audiences of a token as [`authenticate`](Self::authenticate) has them, and a warning for the
+    /// client.
     ///
     /// # Errors
     /// As [`authenticate`](Self::authenticate).

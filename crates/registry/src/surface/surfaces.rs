@@ -1,7 +1,7 @@
 //! Has the current surface, and builds the next one when resources are added or removed.
 //!
-//! ORDER: a collection is in the cache before a surface names it, and leaves the cache after the surface that names it is no
-//! longer current. Requests that still hold an older surface then find a collection that has ended.
+//! ORDER: a collection is in the cache before a surface names it, and leaves the cache after the surface that names it
+//! is no longer current. Requests that still hold an older surface then find a collection that has ended.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -196,12 +196,12 @@ impl Shared {
         Ok(next)
     }
 
-    /// The collections of these contributions: existing ones where objects are decoded as before, and otherwise new ones. As
-    /// upstream, every other change of a definition makes a new one, so that watches of the old resource end. Collections at the
-    /// prefixes of `anew` are new too.
+    /// The collections of these contributions: existing ones if objects are decoded as before, and otherwise new ones.
+    /// As upstream, every other change of a definition makes a new one, so that watches of the old resource end.
+    /// Collections at the prefixes of `anew` are new too.
     ///
     /// # Errors
-    /// The cache cannot add them; it then keeps its previous collections.
+    /// The cache cannot add them. It then keeps its previous collections.
     async fn collections_for(
         &self,
         contributions: &[Contribution],

@@ -1,9 +1,10 @@
-//! The filter of a watch with a query: evaluates the objects of its events. A watch with field selectors on objects that a webhook
-//! converts is filtered here too, after the conversion.
+//! The filter of a watch with a query: evaluates the objects of its events. A watch with field selectors on objects
+//! that a webhook converts is filtered here too, after the conversion.
 //!
-//! Evaluation takes time: a condition may take milliseconds for each object. It therefore runs in turns of about a millisecond. The
-//! rest waits here, at most one step of the watch, and the watch pauses for longer than a turn took. A watch that cannot keep up
-//! falls behind the history and ends with that error, as any watch.
+//! Evaluation takes time: a condition may take milliseconds for each object. It therefore runs in turns of about a
+//! millisecond. The remaining events wait here, at most one step of the watch. The watch pauses between turns for
+//! longer than a turn took. A watch that cannot keep up falls behind the history and ends with that error, as any
+//! watch.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,11 +1,11 @@
 //! The stages of a proposal before its commit, in order: complete, own, mutating admission, normalize, convert,
 //! prepare, associated writes, validate, validating admission, quotas.
 //!
-//! Fields that a kind derives from the sent object in `complete` belong to its writer. As upstream, fields set by admission,
-//! preparation and associated writes get no owner.
+//! Fields that a kind derives from the sent object in `complete` belong to its writer. As upstream, fields set by
+//! admission, preparation and associated writes get no owner.
 //!
-//! The stages before the conversion see the version of the request, the later ones the stored version; admission sees the version
-//! of the request both times. All stages run again after a conflict, so none may have side effects.
+//! The stages before the conversion see the version of the request, the later ones the stored version. Admission sees
+//! the version of the request both times. All stages run again after a conflict, so none may have side effects.
 
 use std::borrow::Cow;
 
@@ -162,7 +162,8 @@ impl Registry {
         Ok(Staged { change: Change::Create { new, guards }, companions })
     }
 
-    /// Runs admission once more for a new object that has passed its stages, since the basis of its decision has changed.
+    /// Runs admission once more for a new object that has passed its stages, since the basis of its decision has
+    /// changed.
     ///
     /// # Errors
     /// The refusal.
@@ -297,8 +298,8 @@ impl Registry {
         Ok(unauthorized)
     }
 
-    /// Runs the stages for an object that the server itself creates, as it is stored. It must be valid: errors are not reported,
-    /// and admission does not run.
+    /// Runs the stages for an object that the server itself creates, and returns its stored form. The object must be
+    /// valid: errors are not reported, and admission does not run.
     ///
     /// # Errors
     /// 400 if the object does not fit its kind.
@@ -360,8 +361,8 @@ impl Registry {
         is_changed
     }
 
-    /// Converts the old and the new object from the request's version to the stored one, which is nearly always the same. A webhook
-    /// is called once.
+    /// Converts the old and the new object from the request's version to the stored one, which is nearly always the
+    /// same. A webhook is called once.
     async fn both_as_stored<'o>(
         &self,
         target: &Target,

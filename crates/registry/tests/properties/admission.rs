@@ -433,7 +433,8 @@ fn a_write_ends_at_its_deadline_with_nothing_written() {
     });
 }
 
-/// No error may ask for a retry of a write with an unknown outcome: a second create would find, or make, a second object.
+/// No error may ask for a retry of a write with an unknown outcome: a second create would find, or make, a second
+/// object.
 #[test]
 fn a_commit_that_was_sent_is_not_called_a_failure_to_be_retried() {
     run_paused(async {

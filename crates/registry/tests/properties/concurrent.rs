@@ -89,8 +89,8 @@ async fn walk(server: Arc<Registry>, progress: Arc<Progress>, place: RequestPath
     }
 }
 
-/// Adds thousands of collections to the server's cache and removes them again, until the writers are done and at least once. Other
-/// collections must not notice.
+/// Adds thousands of collections to the server's cache and removes them again, until the writers are done and at least
+/// once. Other collections must not notice.
 async fn come_and_go(server: Arc<Registry>, progress: Arc<Progress>) {
     let spec = |number| CollectionSpec {
         prefix: format!("/registry/example.com/things{number}/"),

@@ -225,8 +225,8 @@ fn maps(server: &Registry) -> Target {
     server.surface().target("", "configmaps").unwrap().in_namespace(Some("default"))
 }
 
-/// The other writers: they create, list and delete objects of a built-in kind, and each list must be complete. Returns the number
-/// of created objects.
+/// The other writers: they create, list and delete objects of a built-in kind, and each list must be complete. Returns
+/// the number of created objects.
 async fn write_and_list(server: Arc<Registry>, stop: Arc<AtomicBool>) -> usize {
     let (maps, caller) = (maps(&server), Caller::server());
     let named = |number: usize| format!("m{number:09}");

@@ -1,7 +1,7 @@
 //! Chunked lists: invariants 1 to 5, 7, 8, 10, 15 and 20.
 //!
-//! Several walks run at once, each with its own URL, selectors and chunk sizes, on any of the servers. Meanwhile objects are
-//! written, history is compacted, and servers restart or receive writes late.
+//! Several walks run at once, each with its own URL, selectors and chunk sizes, on any of the servers. Meanwhile
+//! objects are written, history is compacted, and servers restart or receive writes late.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

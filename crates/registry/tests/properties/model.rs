@@ -106,7 +106,8 @@ impl Change {
 }
 
 impl Pod {
-    /// The pod as a client sends it. The varied fields are last, so that a patch leaves the same bytes as a replacement.
+    /// The pod as a client sends it. The varied fields are last, so that a patch leaves the same bytes as a
+    /// replacement.
     pub(crate) fn object(&self, key: &str) -> Object {
         let (namespace, name) = key.split_once('/').unwrap();
         let mut object = json!({

@@ -1,7 +1,8 @@
 //! Queries: sorted, counted and paged lists and groups, against a plain model that sorts and counts.
 //!
-//! Several walks run at once, each with its own URL, selectors, order and chunk sizes, on any of the servers. Meanwhile objects are
-//! written, history is compacted, and servers restart or receive writes late. Invariants 1 to 7 and 15, in any order.
+//! Several walks run at once, each with its own URL, selectors, order and chunk sizes, on any of the servers. Meanwhile
+//! objects are written, history is compacted, and servers restart or receive writes late. Invariants 1 to 7 and 15, in
+//! any order.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;

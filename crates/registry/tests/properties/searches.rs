@@ -159,8 +159,8 @@ proptest! {
     }
 }
 
-/// A new word costs reading the objects written since the last search, and nothing else. The memory of the index is reported, and
-/// freed with its history.
+/// A new word costs reading the objects written since the last search, and nothing else. The memory of the index is
+/// reported, and freed with its history.
 #[test]
 fn a_new_word_is_found_without_a_look_at_the_objects() {
     run_paused(async {

@@ -18,7 +18,8 @@ pub(crate) enum Engine {
     Sqlite,
     /// Each store is a database of its own.
     Postgres(&'static PostgresServer),
-    /// Each store has a prefix of its own; revisions and compactions are of the whole etcd, so a test has one to itself.
+    /// Each store has a prefix of its own; revisions and compactions are of the whole etcd, so a test has one to
+    /// itself.
     Etcd(&'static EtcdServer),
 }
 

@@ -1,8 +1,8 @@
-//! Watches: invariants 11, 12 and 14, for watchers of any scope, some with a filter besides, across restarts, compactions and
+//! Watches: invariants 11, 12 and 14, for watchers of any scope, some with a filter, across restarts, compactions and
 //! changes of server.
 //!
-//! Each watcher is a client that knows the next event of the model, and keeps a copy of the list by its events. Time is paused, so
-//! the end of the events is certain.
+//! Each watcher is a client that knows the next event of the model, and keeps a copy of the list by its events. Time is
+//! paused, so the end of the events is certain.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
