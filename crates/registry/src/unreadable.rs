@@ -5,8 +5,8 @@
 //! (`ignoreStoreReadErrorWithClusterBreakingPotential`, KEP-3926). A server can also be configured to omit it from
 //! lists.
 //!
-//! This deletion does not use `write`, since there is no object for a proposal, a stage or a response. The same
-//! admission runs, and the fence of the store applies as to any write.
+//! This deletion does not use `write`, since there is no object for a proposal, a stage or a response. Admission and
+//! the fence of the store apply as to any write.
 
 use keelson_access::{Attributes, ResourceAttributes};
 use keelson_cache::Collection;

@@ -1,9 +1,7 @@
 //! The end of a write: one transaction with the object, its guards (namespace and definition) and its associated
 //! writes.
 //!
-//! The compare of the object is first. The compares of the guards follow, and then those of the associated writes. The
-//! first failed compare decides the reaction:
-//!
+//! The compares are in this order, and the first one that fails decides the reaction:
 //! - object: the write is proposed again
 //! - guard: the guards are read again, and admission and quotas run again, since no other stage depends on the guards
 //! - associated write: the stages run again
