@@ -247,8 +247,7 @@ impl Registry {
                 {
                     self.count_at_once(*newest).await;
                 }
-                // As upstream, a deletion returns the revision of the deletion. An update that removes the object
-                // returns its last revision.
+                // As upstream, a deletion returns its revision, and an update that deletes returns the old revision.
                 let goes_by_update = removes && !matches!(request.options, WriteOptions::Delete(_));
                 let revision = match live {
                     Some(live) if goes_by_update => Some(live.revision),
