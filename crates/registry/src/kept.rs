@@ -375,7 +375,7 @@ mod tests {
         wait.await.unwrap();
         assert_eq!(found, [Some(converted), None]);
 
-        // Without a result another request converts, and a refusal counts for all that waited.
+        // Without a result another request converts. An error counts for all waiting requests.
         let awaits = |objects: &[&StoredObject]| kept.look(0, objects, Reuse::Kept).others.pop().unwrap();
         let d = object("d", 1);
         let claim = kept.look(0, &[&d], Reuse::Kept).claim.unwrap();

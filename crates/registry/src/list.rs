@@ -171,7 +171,8 @@ impl Registry {
         let collection = self.settled_collection(target).await?;
         match self.snapshot(&collection, plan.at).await? {
             Some(snapshot) => {
-                // ORDER: after the snapshot, which is as new as what it lacks.
+                // ORDER: checked after the snapshot was taken, so that the set of unreadable objects is at least as new
+                // as it.
                 self.check_readable(target, &collection)?;
                 self.counters().count_list_from_cache();
                 if plan.limit.is_some() {

@@ -160,7 +160,7 @@ mod tests {
             while !done.load(Ordering::SeqCst) {
                 let before = acknowledged.load(Ordering::SeqCst);
                 if random.u64().is_multiple_of(4) {
-                    // Some give up while they wait, also those who have opened a read.
+                    // Some readers are cancelled while they wait, also those that have opened a read.
                     let _ =
                         tokio::time::timeout(Duration::from_millis(random.u64() % (travel + 1)), newest.ask()).await;
                 } else {
@@ -204,7 +204,7 @@ mod tests {
             (told, tokio::time::Instant::now())
         };
         let late = async {
-            // The first read has been answered by the store, and the answer is on its way.
+            // The store has answered the first read, and the answer has not arrived yet.
             tokio::time::sleep(Duration::from_millis(120)).await;
             store.set(Fault::None);
             let written = write(&store).await;

@@ -205,7 +205,7 @@ impl Registry {
         let Some(snapshot) = self.snapshot(&collection, plan.at).await? else {
             return Err(plan.expired());
         };
-        // ORDER: after the snapshot, which is as new as what it lacks.
+        // ORDER: checked after the snapshot was taken, so that the set of unreadable objects is at least as new as it.
         self.check_readable(target, &collection)?;
         self.counters().count_list_from_cache();
         let wanted = Wanted::new(target, options, query.clone(), selection).indexed(&self.config).within_budget();

@@ -223,7 +223,8 @@ impl Registry {
         {
             return Ok(stored.cached.clone());
         }
-        // A target may be of a surface that only describes resources. Its objects are in the current surface then.
+        // The target may come from a surface that only describes resources. The current surface then has the
+        // collection.
         let surface = self.surface();
         let served = surface.resource(&target.resource.group, &target.resource.plural);
         match (served.and_then(|served| served.stored()), target.stored()) {

@@ -226,7 +226,7 @@ mod tests {
 
     use super::*;
 
-    /// A question that was asked about a resource.
+    /// An authorization request about a resource.
     #[derive(Debug)]
     struct Question {
         user: User,
@@ -235,7 +235,7 @@ mod tests {
         fields: Option<String>,
     }
 
-    /// Allows nothing, and remembers what it was asked.
+    /// Allows nothing, and records the requests.
     #[derive(Debug, Default)]
     struct Asked(Mutex<Option<Question>>);
 

@@ -157,7 +157,7 @@ mod tests {
         config
     }
 
-    /// The resources that clients do not find in a version of a group.
+    /// The resources that are not served in a version of a group.
     fn hidden(config: &RegistryConfig, group: &str, version: &str) -> Vec<String> {
         let group = keelson_builtin::catalogue().group(group).expect("a built-in group");
         let known = group.known_in(version).filter(|(resource, version)| config.hides(resource, version));

@@ -89,7 +89,7 @@ fn fault(mut schema: SchemaRef<'_>, segments: &[Segment]) -> Option<Fault> {
             (Type::Object, Segment::Member(name)) => match schema.field(name) {
                 Some(field) => field,
                 None if schema.preserves_unknown_fields() => return None,
-                // A structural schema need not declare them.
+                // A structural schema need not declare these fields.
                 None if schema.is_structural() && OF_EVERY_OBJECT.contains(&&**name) => return None,
                 None => return Some(Fault::Unknown { name: name.to_string(), at: at() }),
             },

@@ -144,7 +144,7 @@ mod tests {
         (0..3).for_each(|_| add(&bob, start).unwrap());
         assert!(add(&bob, start).is_err());
         add(&user("root", &[MASTERS]), start).unwrap();
-        // 100 are left. After three hours less than that counts of what was taken.
+        // 100 bytes are left. After three hours, fewer of the taken bytes count.
         assert!(add(&ann, start + 2 * HALF_LIFE).is_err());
         growth.note(&ann, 200, 0, start + 2 * HALF_LIFE);
         assert!(growth.check(&ann, 100, 100, start + 2 * HALF_LIFE).is_ok(), "what was deleted counts no more");

@@ -337,7 +337,7 @@ async fn thousands_of_resources_come_change_and_go_while_others_run() {
         }
     }
 
-    // A request keeps the surface that it began with, and a watch of what is changed ends.
+    // A request keeps the surface that it began with, and a watch of a changed resource ends.
     let old = target(&server, 1, "v1");
     assert_eq!(heads(&old), ["Name", "Created At"]);
     let mut ending = server.watch(&old, &Caller::server(), &from_now_on()).await.unwrap();

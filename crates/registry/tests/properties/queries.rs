@@ -106,7 +106,7 @@ pub(crate) fn written(order: &Order) -> String {
     }
 }
 
-/// Smaller in either direction than what is missing.
+/// Less than a missing value, in either direction.
 fn compared<T: Ord>(one: Option<T>, other: Option<T>, descending: bool) -> Ordering {
     match (one, other) {
         (Some(one), Some(other)) if descending => other.cmp(&one),
