@@ -1,5 +1,5 @@
-//! Definitions indexed by group, so that a change is compared with those of its group only, whatever the total number.
-//! Users define the values.
+//! Definitions indexed by group, so that a change is compared with definitions of its group only, whatever the total
+//! number. The code that uses an index defines its values.
 
 use std::collections::HashMap;
 

@@ -1,6 +1,6 @@
 //! The conditions in the status of a definition, read and set as upstream does.
 //!
-//! This module must not know which of them hold.
+//! This module does not decide which of them hold.
 
 use std::time::SystemTime;
 

@@ -66,12 +66,13 @@ impl Definition {
         self.names_accepted || self.established
     }
 
-    /// All inputs of the served resource, without whether it is served and accepts new objects.
+    /// A text of all inputs of the served resource, except two flags: `is_served`, and `terminating`, which refuses new
+    /// objects.
     pub(crate) fn state(&self) -> String {
         format!("{} {} {:?}", self.uid, self.generation, self.accepted)
     }
 
-    /// Returns true if another state of the definition is served equally.
+    /// Returns true if another state of the definition gives the same served resource.
     pub(crate) fn is_served_alike(&self, other: &Self) -> bool {
         let served = |definition: &Self| (definition.is_served(), definition.terminating, definition.generation);
         self.uid == other.uid && served(self) == served(other) && self.accepted == other.accepted

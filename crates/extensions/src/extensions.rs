@@ -189,7 +189,7 @@ impl Extensions {
         }
     }
 
-    /// Applies each change of a definition until the watch ends. It begins with all of them.
+    /// Applies each change of a definition until the watch ends. The watch begins with all definitions.
     async fn watch(&self) -> Result<(), ApiError> {
         let options = ListOptions {
             watch: true,

@@ -36,7 +36,7 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// Only the supplied resources, which are served already.
+    /// Has only the supplied resources, which are served already.
     pub(crate) fn new(supplied: Vec<Contribution>) -> Self {
         Self { supplied, ..Self::default() }
     }
@@ -83,7 +83,7 @@ impl Serving {
         match changed {
             Ok(_) => wanted.into_iter().for_each(|known| drop(served.insert(&known.read.name, known.read.clone()))),
             Err(SurfaceError::Taken(_)) => {
-                // One that can't be served must not affect the others.
+                // A definition that cannot be served must not affect the others.
                 for (known, contribution) in wanted.into_iter().zip(contributions) {
                     match registry.surfaces().put(vec![contribution]).await {
                         Ok(_) => drop(served.insert(&known.read.name, known.read.clone())),

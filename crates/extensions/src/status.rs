@@ -39,7 +39,7 @@ impl Extensions {
     pub(crate) async fn tell(&self, name: String) -> Outcome {
         match self.judge(&name).await {
             Ok(()) | Err(ApiError::NotFound { .. }) => Outcome::Done,
-            // Another server changed it. The new state is examined.
+            // Another server changed the definition. Its new state is handled next.
             Err(ApiError::Conflict { .. }) => Outcome::Again,
             Err(error) => {
                 warn_repeated!(&name; definition = name, %error, "writing the status of a definition failed; retrying");

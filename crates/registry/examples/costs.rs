@@ -1,9 +1,9 @@
-//! Measures what an object costs between its bytes and its store: reads one in JSON and prints how long each step takes, in
-//! nanoseconds, the median of many runs.
+//! Measures what an object costs between its bytes and its store: reads one in JSON and prints how long each step
+//! takes, in nanoseconds, the median of many runs.
 //!
-//! `walk` is the whole walk of an object that a client sends, `lacks` the look for missing defaults when a stored one is
-//! read. `decision` is what an authorizer takes that knows thousands of roles and bindings. `cargo xtask bench --rows
-//! walker,lacks,decision` runs this with a pod.
+//! `walk` is the whole walk of an object that a client sends, `lacks` the look for missing defaults when a stored one
+//! is read. `decision` is what an authorizer takes that knows thousands of roles and bindings. `cargo xtask bench
+//! --rows walker,lacks,decision` runs this with a pod.
 
 #![allow(clippy::print_stdout, reason = "a command line tool talks on its streams")]
 

@@ -1,9 +1,10 @@
-//! Measures the CPU time of an event in a server's cache: `cargo run --release -p keelson-registry --example events [PODS
-//! [ROUNDS]]`.
+//! Measures the CPU time of an event in a server's cache: `cargo run --release -p keelson-registry --example events
+//! [PODS [ROUNDS]]`.
 //!
-//! Pods of 4.9 KB in a collection of 100,000 are written to a store in memory. The cache follows it in batches of several sizes, as
-//! a store with several writers delivers them. Prints microseconds an event, the least of some rounds: decoding one of another
-//! server and one of its own, and inserting it into trees, index and history. Runs on Linux, whose thread clock it reads.
+//! Pods of 4.9 KB in a collection of 100,000 are written to a store in memory. The cache follows it in batches of
+//! several sizes, as a store with several writers delivers them. Prints microseconds an event, the least of some
+//! rounds: decoding one of another server and one of its own, and inserting it into trees, index and history. Runs on
+//! Linux, whose thread clock it reads.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measurement that ends at the first surprise")]
 
 #[path = "../../bench/src/pods.rs"]
@@ -23,7 +24,7 @@ use keelson_meta::{Object, Revision};
 use keelson_storage::memory::MemoryStore;
 use keelson_storage::{KeyValue, Store, StoreKey, Transaction, Write};
 
-/// As the server has it.
+/// The allocator of the server.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -44,14 +45,14 @@ fn main() {
 
 async fn run(count: usize, rounds: usize) {
     let pods = StoredPods::new();
-    // The one is followed by the cache; what the same commits to the other take is not the cache's.
+    // The cache follows `store`. No cache follows `idle`, so the time of its commits is not the time of the cache.
     let (store, idle) = (MemoryStore::new(), MemoryStore::new());
     for number in 0..count {
         let put = pods.put(number, "Running");
         commit(&idle, vec![put.clone()]).await;
         commit(&store, vec![put]).await;
     }
-    // Writes before the start of the cache are no events.
+    // Writes before the start of the cache are not events.
     store.compact(store.current_revision().await.unwrap()).await.unwrap();
     let config = CacheConfig::new(Arc::new(SystemClock));
     let cache = Cache::start(Arc::new(store.clone()), vec![spec()], config).await.unwrap();
@@ -71,8 +72,8 @@ async fn run(count: usize, rounds: usize) {
     }
 }
 
-/// The costs of an event: decoding one of another server, decoding an own one, creating, updating and deleting. The last three do
-/// not include decoding.
+/// The costs of an event: decoding one of another server, decoding an own one, creating, updating and deleting. The
+/// last three do not include decoding.
 async fn measure(
     store: &MemoryStore,
     idle: &MemoryStore,

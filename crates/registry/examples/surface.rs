@@ -1,7 +1,7 @@
 //! Measures adding, changing and removing resources while a server runs, and the effect on requests.
 //!
-//! `cargo run --release -p keelson-registry --example surface [RESOURCES]` adds them (3,000 by default) at once and one by one,
-//! while another task reads an object repeatedly, and prints time and memory of each.
+//! `cargo run --release -p keelson-registry --example surface [RESOURCES]` adds them (3,000 by default) at once and one
+//! by one, while another task reads an object repeatedly, and prints time and memory of each.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! Measures the CPU of a write, stage by stage and without HTTP: `cargo run --release -p keelson-registry --example write_path`.
+//! Measures the CPU of a write, stage by stage and without HTTP: `cargo run --release -p keelson-registry --example
+//! write_path`.
 //!
 //! Pods of 4.9 KB over a store in memory, one at a time on one thread. Prints the median of a write.
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measurement that ends at the first surprise")]
@@ -20,7 +21,7 @@ use keelson_meta::random::SeededRandom;
 use keelson_registry::{Caller, Patch, PatchKind, Registry, RegistryConfig, Target, Warnings, accept};
 use keelson_storage::memory::MemoryStore;
 
-/// As the server has it.
+/// The allocator of the server.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -1,11 +1,11 @@
 //! Admission: plugins that change or refuse a write of any kind.
 //!
-//! `write::stages` calls a plugin at two places: once to change the object, and once to validate the result. A plugin may wait for
-//! other services. When the object changes meanwhile, the plugin is called again, so it must have no side effects. Fields set by a
-//! plugin get no managedFields entry.
+//! `write::stages` calls a plugin at two places: once to change the object, and once to validate the result. A plugin
+//! may wait for other services. When the object changes meanwhile, the plugin is called again, so it must have no side
+//! effects. Fields set by a plugin get no managedFields entry.
 //!
-//! A plugin may add warnings (`caller.warnings()` of the attributes), also when the write is refused. This crate does not know
-//! which plugins exist.
+//! A plugin may add warnings (`caller.warnings()` of the attributes), also when the write is refused. This crate does
+//! not know which plugins exist.
 
 mod chain;
 mod reinvocation;
@@ -32,7 +32,7 @@ use crate::write::WriteRequest;
 /// The operation of a request, as admission names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
-    /// An object is made, or an act posted.
+    /// An object is created, or posted to a create-only subresource.
     Create,
     /// An object is changed.
     Update,
@@ -57,7 +57,7 @@ impl Operation {
 /// The options of a request.
 #[derive(Clone, Copy, Debug)]
 pub enum WriteOptions<'a> {
-    /// None: the server writes by itself, or nothing is written.
+    /// No options: the server writes by itself, or nothing is written.
     None,
     /// The options of a create.
     Create(&'a CreateOptions),
@@ -69,7 +69,7 @@ pub enum WriteOptions<'a> {
     Delete(&'a DeleteOptions),
 }
 
-/// A write as admission sees it, but for the object that it leaves.
+/// The attributes of a write that admission sees, without the new object.
 #[derive(Clone, Copy)]
 pub struct AdmissionAttributes<'a> {
     /// The registry for reads of other objects.
@@ -80,15 +80,15 @@ pub struct AdmissionAttributes<'a> {
     pub operation: Operation,
     /// The endpoint, its subresource and the version of the request.
     pub target: &'a Target,
-    /// The name in the request, or that of the object which it makes: empty until a name is generated, and where a collection is
-    /// deleted.
+    /// The name in the request, or the name of the object that it creates. Empty until a name is generated, and for the
+    /// deletion of a collection.
     pub name: &'a str,
-    /// The object as it is stored, in the version of the request, or what the endpoint shows of it, such as its scale; `None` for a
-    /// new one.
+    /// The stored object in the version of the request, or its form at the endpoint, such as its scale. `None` for a
+    /// new object.
     pub old: Option<&'a Object>,
     /// The options of the request.
     pub options: WriteOptions<'a>,
-    /// Which passage through the plugins that change objects this is, and who asks for another one.
+    /// The number of this pass through the mutating plugins, and the plugins that request another pass.
     pub reinvocation: &'a Reinvocation,
 }
 
@@ -131,7 +131,8 @@ impl<'a> AdmissionAttributes<'a> {
         self.target.subresource.as_ref().map_or("", |below| &*below.name)
     }
 
-    /// Normalizes an object in any version of the requested resource: prunes fields that its kind lacks, and sets defaults.
+    /// Normalizes an object in any version of the requested resource: prunes fields that its kind lacks, and sets
+    /// defaults.
     ///
     /// # Errors
     /// The text of upstream's decoder for an object that does not fit its kind.
@@ -139,10 +140,10 @@ impl<'a> AdmissionAttributes<'a> {
         conform(self.target, kind, object, &[], FieldValidation::Ignore).map(|_| ())
     }
 
-    /// Leads an object to another version, or to the other group in which its resource is served too.
+    /// Converts an object to another version, or to the other group that serves its resource.
     ///
     /// # Errors
-    /// 500 when it can't be converted.
+    /// 500 if the object cannot be converted.
     pub async fn convert(&self, object: &mut Object, to: &GroupVersionKind) -> Result<(), ApiError> {
         let target = self.target;
         let from = object.api_version().and_then(GroupVersion::parse).unwrap_or_default();
@@ -159,7 +160,7 @@ impl<'a> AdmissionAttributes<'a> {
         convert(&behind, object, to).await
     }
 
-    /// 403 with a reason, as plugins refuse.
+    /// The 403 error with which plugins refuse a request, with this reason.
     pub fn refused(&self, message: impl Into<String>) -> ApiError {
         let (resource, name) = (self.target.group_resource(), self.name.to_owned());
         ApiError::Refused { resource, name, message: message.into(), causes: Vec::new() }
@@ -169,9 +170,10 @@ impl<'a> AdmissionAttributes<'a> {
 /// The part of an object that a plugin reads. Each one costs more than the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Interest {
-    /// Nothing: it is not asked.
+    /// Nothing: the plugin is not called.
     None,
-    /// The object but for who owns its fields, and for what of it depends on the version where it is stored in that of the request.
+    /// The object without `metadata.managedFields`. Its resourceVersion may be missing too, if it is stored in the
+    /// version of the request.
     Object,
     /// The whole of it, with `metadata.managedFields`.
     Whole,
@@ -180,27 +182,27 @@ pub enum Interest {
 /// The result of a mutation: the object changed or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
-    /// It did not.
+    /// The object is as it was.
     Unchanged,
-    /// It did: the object is given the shape of its kind again.
+    /// The object changed, and is normalized again.
     Changed,
 }
 
 /// A plugin.
 pub trait Admission: Debug + Send + Sync {
-    /// Its name, as settings and metrics have it.
+    /// The plugin's name in settings and metrics.
     fn name(&self) -> &'static str {
         "Hook"
     }
 
-    /// Returns the part of the object that this plugin needs for such a write. It is called before the object exists. If every
-    /// plugin returns [`Interest::None`], nothing is prepared for them.
+    /// Returns the part of the object that this plugin needs for such a write. It is called before the object exists.
+    /// If every plugin returns [`Interest::None`], nothing is prepared for them.
     fn interest(&self, _attributes: &AdmissionAttributes<'_>) -> Interest {
         Interest::Whole
     }
 
-    /// Changes the object of a write; `None` for a deletion, which leaves no object. For a connection, the object holds its
-    /// options.
+    /// Changes the object of a write; `None` for a deletion, which leaves no object. For a connection, the object holds
+    /// its options.
     ///
     /// # Errors
     /// The error for the client, if the write is refused.
@@ -213,8 +215,8 @@ pub trait Admission: Debug + Send + Sync {
         Box::pin(ready(Ok(Mutation::Unchanged)))
     }
 
-    /// Validates the object that will be stored, with uid, generated name and server fields, in the version of the request.
-    /// Addresses and ports of a service are allocated later, with the transaction.
+    /// Validates the object that will be stored, with uid, generated name and server fields, in the version of the
+    /// request. Addresses and ports of a service are allocated later, with the transaction.
     ///
     /// # Errors
     /// The error for the client, if the write is refused.

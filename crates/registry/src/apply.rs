@@ -1,7 +1,8 @@
 //! Server-side apply: merges the applied configuration of a client into an object, or creates it.
 //!
-//! The document is a set of fields that the client owns from now on. Fields that it owned and no longer applies are removed. Fields
-//! of others conflict unless the request forces it. `patch` has the field sets, and `managed` the owners.
+//! The document is a set of fields that the client owns from now on. Fields that it owned and no longer applies are
+//! removed. Fields of others conflict unless the request forces it. `patch` has the field sets, and `managed` the
+//! owners.
 
 use std::borrow::Cow;
 
@@ -28,8 +29,10 @@ impl Registry {
     /// Applies the document to the object of the URL, and creates the object if it does not exist.
     ///
     /// # Errors
-    /// 400 for another kind, name or namespace than the URL's. 404 for a subresource of an object that does not exist. 409 for
-    /// fields of other owners, unless forced, and for another uid or resourceVersion. 422 and 500 for an invalid object.
+    /// - 400 for another kind, name or namespace than the URL's
+    /// - 404 for a subresource of an object that does not exist
+    /// - 409 for fields of other owners, unless forced, and for another uid or resourceVersion
+    /// - 422 and 500 for an invalid object
     pub async fn apply(
         &self,
         target: &Target,
@@ -56,7 +59,7 @@ impl Registry {
     }
 }
 
-/// The application of a document to an object, or to nothing.
+/// Applies a document to an object, or creates the object.
 struct Apply<'a> {
     target: &'a Target,
     name: &'a str,
@@ -68,7 +71,7 @@ struct Apply<'a> {
 }
 
 impl Apply<'_> {
-    /// Refuses what strictness minds, or warns of it.
+    /// Returns the error of field validation, or records its warnings.
     fn mind(&self) -> Result<(), ApiError> {
         self.warnings.extend(self.minded.clone()?);
         Ok(())
@@ -112,13 +115,13 @@ impl Proposal for Apply<'_> {
     }
 }
 
-/// The document, which has to be an object.
+/// The document as an object.
 ///
 /// # Errors
-/// 400 when it is none.
+/// 400 if the document is not an object.
 pub(crate) fn document(patch: &Patch) -> Result<Cow<'_, Value>, ApiError> {
     match &patch.document {
-        // Nothing applied is an object of no kind, which is refused as such.
+        // An empty document becomes an object without a kind, and gets the error of such an object.
         Value::Null => Ok(Cow::Owned(json!({}))),
         object @ Value::Object(_) => Ok(Cow::Borrowed(object)),
         other => {

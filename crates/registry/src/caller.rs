@@ -1,9 +1,9 @@
-//! The caller of a verb: user, field manager (`manager` in `metadata.managedFields`), dry run, deadline, authorizer, warnings and
-//! audit record.
+//! The caller of a verb: user, field manager (`manager` in `metadata.managedFields`), dry run, deadline, authorizer,
+//! warnings and audit record.
 //!
-//! Clients, controllers and the server itself make the same calls. The server's own calls are known by their origin, which only
-//! constructors here set: a client that impersonates the server's name stays a client. The subresource and version of a
-//! `managedFields` entry come from the target.
+//! Clients, controllers and the server itself make the same calls. The server's own calls are known by their origin,
+//! which only constructors here set: a client that impersonates the server's name stays a client. The subresource and
+//! version of a `managedFields` entry come from the target.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::warnings::Warnings;
 
 /// The field manager of a client that names neither itself nor its program.
 const UNKNOWN: &str = "unknown";
-/// The field manager of the server itself, as the reference server has it.
+/// The field manager of the server itself, as in kube-apiserver.
 const SERVER: &str = "kube-apiserver";
 /// The namespace of the controllers' service accounts.
 const SYSTEM_NAMESPACE: &str = "kube-system";
@@ -32,7 +32,7 @@ enum Origin {
     Client,
     /// The server itself.
     Server,
-    /// The server itself, for objects that the server needs to become ready or to stay known to others.
+    /// The server itself, for objects that it needs to become ready, or to be found by other servers.
     Upkeep,
 }
 
@@ -50,8 +50,8 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// A user whose rights an authorizer knows. It writes for good, under no name of its own, waits for as long as it takes,
-    /// and is not warned.
+    /// A user whose rights an authorizer knows. There is no dry run and no deadline, the field manager is `unknown`,
+    /// and no response has the warnings.
     pub fn new(user: Arc<User>, authorizer: Arc<dyn Authorizer>) -> Self {
         let field_manager = Cow::Borrowed(UNKNOWN);
         let (warnings, audit) = (Warnings::default(), AuditRecord::default());
@@ -59,20 +59,20 @@ impl Caller {
         Self { origin, user, authorizer, field_manager, dry_run: false, deadline: None, warnings, audit }
     }
 
-    /// The server itself. It needs no right; admission plugins see its writes, as the reference server's plugins see those of its
-    /// loopback client.
+    /// The server itself. It needs no permission. Admission plugins see its writes, as kube-apiserver's plugins see
+    /// those of its loopback client.
     pub fn server() -> Self {
         let caller = Self::new(Arc::new(User::api_server()), Arc::new(PrivilegedGroup)).managing(SERVER);
         Self { origin: Origin::Server, ..caller }
     }
 
-    /// The server itself, for objects that it needs to become ready or to stay known to others. No admission plugin sees these
-    /// writes: a webhook or policy that refuses everything must not keep a server from starting.
+    /// The server itself, for objects that it needs to become ready, or to be found by other servers. No admission
+    /// plugin sees these writes: a webhook or policy that refuses everything must not keep a server from starting.
     pub fn upkeep() -> Self {
         Self { origin: Origin::Upkeep, ..Self::server() }
     }
 
-    /// A controller, which has a service account as it has where controllers are programs of their own.
+    /// A controller, with the service account that it has in kube-controller-manager.
     pub fn controller(account: &str, authorizer: Arc<dyn Authorizer>) -> Self {
         Self::new(Arc::new(User::service_account(SYSTEM_NAMESPACE, account)), authorizer).managing(SERVER)
     }
@@ -127,7 +127,8 @@ impl Caller {
         }
     }
 
-    /// Returns true where no admission plugin sees a write to this target: upkeep, and writes of the server that precede all others.
+    /// Returns true if no admission plugin sees a write to this target: upkeep, and server writes that precede the
+    /// publication of storage versions.
     pub(crate) fn passes_admission(&self, target: &Target) -> bool {
         match self.origin {
             Origin::Upkeep => true,
@@ -146,7 +147,7 @@ impl Caller {
         &self.authorizer
     }
 
-    /// The name under which it owns the fields that it writes.
+    /// The field manager that owns the fields of its writes.
     pub fn field_manager(&self) -> &str {
         &self.field_manager
     }
@@ -156,7 +157,7 @@ impl Caller {
         self.dry_run
     }
 
-    /// When it no longer waits.
+    /// The time at which it stops waiting; `None` for no deadline.
     pub fn deadline(&self) -> Option<Instant> {
         self.deadline
     }

@@ -1,7 +1,7 @@
 //! Fields of features that are off in this version of Kubernetes: they are decoded and then dropped without an error.
 //!
-//! Clients of a newer version can therefore write to this server. Such fields are not validated. An object that has one, from a
-//! server with the feature on, keeps it. The versions of a resource list the fields.
+//! Clients of a newer version can therefore write to this server. Such fields are not validated. An object that has
+//! one, from a server with the feature on, keeps it. The versions of a resource list the fields.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use keelson_meta::json::{Map, Value};
 use crate::strategy::FieldPath;
 use crate::target::Target;
 
-/// Stands in a path for each item of a list, and for each value of a map.
+/// The part of a path that matches each item of a list, or each value of a map.
 pub const EACH: &str = "*";
 
 /// Fields of a kind that are dropped.
@@ -19,18 +19,18 @@ pub const EACH: &str = "*";
 pub struct ClosedFields {
     /// The path that they are relative to.
     below: FieldPath,
-    /// The paths of the fields from there.
+    /// The paths of the fields, relative to `below`.
     fields: &'static [FieldPath],
 }
 
 impl ClosedFields {
-    /// The fields at these paths from there.
+    /// The fields at these paths relative to `below`.
     pub const fn of(below: FieldPath, fields: &'static [FieldPath]) -> Self {
         Self { below, fields }
     }
 }
 
-/// Drops what nothing here would honour, unless it is in what the object was, `current`.
+/// Drops these fields from an object, except those that its stored state, `current`, has too.
 pub(crate) fn drop_closed(target: &Target, current: Option<&Object>, object: &mut Object) {
     let closed = target.version.closed_fields();
     let found = found(closed, object);
@@ -70,7 +70,7 @@ fn look_at_all(closed: &[ClosedFields], object: &mut Object, look: Look<'_>) {
     }
 }
 
-/// Goes to every object at a path.
+/// Calls `each` with every object at a path.
 fn descend(map: &mut Map, path: &[&str], each: &mut dyn FnMut(&mut Map)) {
     let Some((name, rest)) = path.split_first() else { return each(map) };
     match (map.get_mut(name), rest) {
@@ -84,7 +84,7 @@ fn descend(map: &mut Map, path: &[&str], each: &mut dyn FnMut(&mut Map)) {
         (Some(Value::Object(inner)), rest) => {
             let had_any = !inner.is_empty();
             descend(inner, rest, each);
-            // A lifecycle that said nothing else is none.
+            // A `lifecycle` without any other field is removed.
             if had_any && inner.is_empty() && *name == "lifecycle" {
                 map.remove(name);
             }

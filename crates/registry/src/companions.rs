@@ -1,7 +1,7 @@
 //! Associated writes that join the transaction of an object: keys of allocated addresses, charges of quotas.
 //!
-//! They happen with the write of the object or not at all, on every server, so a crash leaves nothing to repair. A kind adds them
-//! in `Strategy::companions`, a stage before validation, so that allocated fields are validated too.
+//! They happen with the write of the object or not at all, on every server, so a crash leaves nothing to repair. A kind
+//! adds them in `Strategy::companions`, a stage before validation, so that allocated fields are validated too.
 
 use bytes::Bytes;
 use keelson_cache::Entry;
@@ -18,7 +18,7 @@ use crate::target::Target;
 pub struct Companions {
     compares: Vec<(Compare, OnConflict)>,
     writes: Vec<Write>,
-    /// Their own writes, until the object's is over.
+    /// Keep the gates of the associated writes entered, until the write of the object is over.
     entered: Vec<Entered>,
     /// The charges of quotas.
     charges: Vec<Charge>,
@@ -28,7 +28,7 @@ pub struct Companions {
 pub enum OnConflict {
     /// Runs the stages again, to allocate something else.
     TryAgain,
-    /// The client asked for just this.
+    /// The client requested exactly this value, so it gets the error.
     Refuse(Box<ApiError>),
 }
 
@@ -45,12 +45,12 @@ impl Companions {
         self.writes.push(Write::Put { key: found.key, value: found.value, expires: None });
     }
 
-    /// Counts on something that the write would have to look at again.
+    /// Adds a condition of the transaction. If it does not hold, the stages run again.
     pub fn require(&mut self, compare: Compare) {
         self.compares.push((compare, OnConflict::TryAgain));
     }
 
-    /// Takes something of quotas.
+    /// Adds the charges of quotas.
     pub(crate) fn charge(&mut self, charges: Charges) {
         self.charges = charges.charges;
         if let Some(condition) = charges.condition {
@@ -63,19 +63,19 @@ impl Companions {
         &self.charges
     }
 
-    /// Keeps the place of a companion's write until the object's is over.
+    /// Keeps the gate of an associated write entered until the write of the object is over.
     pub fn keep(&mut self, entered: Option<Entered>) {
         self.entered.extend(entered);
     }
 
-    /// Gives back a key that was found to be the object's, unless it has changed since: then it is looked at again.
+    /// Deletes a key that belongs to the object. If the key has changed since it was read, the stages run again.
     pub fn give_back(&mut self, found: KeyValue) {
         let condition = Condition::At(found.revision);
         self.compares.push((Compare { key: found.key.clone(), condition }, OnConflict::TryAgain));
         self.writes.push(Write::Delete { key: found.key });
     }
 
-    /// Adds them to the transaction of the object, behind what is in it.
+    /// Appends the associated writes to the transaction of the object.
     pub(crate) fn join(&self, transaction: &mut Transaction) {
         transaction.compares.extend(self.compares.iter().map(|(compare, _)| compare.clone()));
         transaction.writes.extend(self.writes.iter().cloned());
@@ -94,9 +94,9 @@ impl Companions {
 }
 
 impl Registry {
-    /// Collects the associated writes of an object that changes from `before` (`None`: it is new) to `after` (`None`: it is
-    /// deleted). May set allocated fields in `after`. Nothing is written here. After a conflict it is called again, with a higher
-    /// `attempt`.
+    /// Collects the associated writes of an object that changes from `before` (`None`: it is new) to `after` (`None`:
+    /// it is deleted). May set allocated fields in `after`. Nothing is written here. After a conflict it is called
+    /// again, with a higher `attempt`.
     ///
     /// # Errors
     /// 422 for a requested value that is not available, 500 when nothing is left to allocate.
@@ -114,7 +114,7 @@ impl Registry {
         target.strategy().write.companions(self, target, before.as_ref(), after, attempt).await
     }
 
-    /// Checks in a dry run whether the compares of associated writes hold now.
+    /// Checks in a dry run that the compares of associated writes hold now.
     ///
     /// # Errors
     /// The error that the client would get.

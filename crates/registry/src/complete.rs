@@ -1,7 +1,8 @@
-//! Completes stored objects of custom resources, when they are read.
+//! Completes stored objects of custom resources when they are read.
 //!
-//! Some lack a default that their schema has today, and some have fields that it declares no more. The store keeps them as they are
-//! until the next write. An object is completed in its stored version, so that a [`Completion`] has the schema of each version.
+//! Some objects lack a default that their schema has today, and some have fields that it no longer declares. The store
+//! keeps them unchanged until the next write. An object is completed in its stored version, so a [`Completion`] has the
+//! schema of each version.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ struct Form {
 }
 
 impl Completion {
-    /// For objects that are stored as one of these kinds; `None` if none of them has a structural schema.
+    /// A completion for objects stored as one of these kinds. `None` if no kind has a structural schema.
     pub(crate) fn of<'k>(
         kinds: impl Iterator<Item = (&'k GroupVersionKind, Option<&'k Schema>)>,
     ) -> Option<Arc<dyn Complete>> {
@@ -42,8 +43,8 @@ impl Completion {
 }
 
 impl Complete for Completion {
-    /// Cost: less than checking its text took, unless it lacks something. An object that does not fit its schema stays as it is: it
-    /// can still be read, and its next writer gets the faults.
+    /// Cost: less than the check of the text, unless the object lacks something. An object that does not fit its schema
+    /// stays as it is: it remains readable, and the next write to it gets the errors.
     fn complete(&self, checked: &Checked) -> Option<StoredObject> {
         let stored = checked.object();
         let is_of = |form: &&Form| form.api_version == stored.api_version() && form.kind == stored.kind();
@@ -53,7 +54,7 @@ impl Complete for Completion {
         }
         let mut object = stored.decode(Revision::ZERO);
         let mut report = WalkReport::default();
-        // Fields that are declared no more are not shown. The store has them until the object's next write.
+        // Fields that the schema no longer declares are hidden. The store has them until the object's next write.
         schema.drop_malformed_metadata(&mut object);
         if object.generation().unwrap_or_default() == 0 {
             object.set_meta("generation", FIRST_GENERATION);

@@ -1,7 +1,7 @@
-//! Settings of the generic verbs, as the operator gave them.
+//! Settings of the generic verbs, as the operator sets them.
 //!
-//! They are read from the command line above, and are values here, so that tests change what they need. Names of resources in
-//! them are resolved against a catalogue that is handed in.
+//! Another crate parses the command line. Settings are plain values here, so that tests can change them. Names of
+//! resources in settings are resolved against a catalogue that the caller passes.
 
 mod inherent;
 mod releases;
@@ -26,76 +26,78 @@ pub use service_ranges::{AddressRange, Family, PortRange, ServiceRanges, Subrang
 /// Settings of a [`crate::Registry`].
 #[derive(Clone, Debug)]
 pub struct RegistryConfig {
-    /// Whether lists are cut into chunks at all: the feature gate `APIListChunking` of KEP-365. Off, `limit` and
-    /// `continue` are ignored and no token is ever given out.
+    /// True if lists are served in chunks: the feature gate `APIListChunking` of KEP-365. If false, `limit` and
+    /// `continue` are ignored, and no response has a continue token.
     pub chunking: bool,
-    /// Resources (`secrets`, `roles.rbac.authorization.k8s.io`) that are never chunked, because a token shows the name
-    /// of an object.
+    /// Resources (`secrets`, `roles.rbac.authorization.k8s.io`) that are never chunked, because a continue token shows
+    /// the name of an object.
     pub unchunked: HashSet<String>,
-    /// How lists are cut for callers who may not list all of their range.
+    /// The chunking of lists for callers who may not list the whole range of the URL.
     pub partial_rights: PartialRights,
-    /// What seals continue tokens; without one they show the key that comes next.
+    /// Seals continue tokens. `None`: a token shows the key at which the next chunk begins.
     pub token_seal: Option<Arc<TokenSeal>>,
-    /// Whether `limit` is honoured at `resourceVersion=0` also when no `resourceVersionMatch` is stated.
+    /// True if `limit` applies at `resourceVersion=0` even without a `resourceVersionMatch`.
     pub limit_at_any_version: bool,
-    /// The resources that are stored in another version than the usual one, and in which; of several settings the last
+    /// Resources that are stored in another version than their default, with that version. The last entry of a resource
     /// counts. [`RegistryConfig::store_as`] fills it.
     pub storage_versions: Vec<(GroupResource, Text)>,
-    /// The built-in versions of groups that no client finds; what is stored of them is known all the same.
-    /// [`RegistryConfig::serve`] fills it.
+    /// Built-in group versions that are not served. Objects stored in them stay readable. [`RegistryConfig::serve`]
+    /// fills it.
     pub unserved: HashSet<(String, String)>,
-    /// Those that clients find though they are served only on demand. [`RegistryConfig::serve`] fills it.
+    /// Group versions that are served although they are off by default. [`RegistryConfig::serve`] fills it.
     pub demanded: HashSet<(String, String)>,
-    /// True for single resources (group, version, plural) that clients find, false for those that they do not, whatever holds for the
-    /// version. [`RegistryConfig::serve`] fills it.
+    /// Switches of single resources (group, version, plural): true if the resource is served in that version. They
+    /// override the switch of the version. [`RegistryConfig::serve`] fills it.
     pub single_resources: BTreeMap<(String, String, String), bool>,
-    /// Whether it is served what each server stores and whether all agree: the feature gate `StorageVersionAPI` of KEP-2339.
+    /// True if the StorageVersion API is served, which shows the storage version on each server and whether all servers
+    /// agree: the feature gate `StorageVersionAPI` of KEP-2339.
     pub storage_version_api: bool,
-    /// Whether the states of what is stored are served and kept (`migration.k8s.io/v1alpha1`), where storage versions are.
+    /// True if storage states (`migration.k8s.io/v1alpha1`) are served and maintained. They need the StorageVersion
+    /// API.
     pub storage_states: bool,
-    /// Whether nothing is written before a controller has published in which version it is stored. Where that API is served, servers
-    /// have such a controller.
+    /// True if no object is written before a controller has published its storage version. Servers with the
+    /// StorageVersion API have such a controller.
     pub publishes_encodings: bool,
-    /// Whether quotas are charged: the admission plugin `ResourceQuota`.
+    /// True if quotas are charged: the admission plugin `ResourceQuota`.
     pub quotas: bool,
-    /// Whether a missing namespace is made for the first object in it: the admission plugin `NamespaceAutoProvision`.
+    /// True if a create also creates its missing namespace: the admission plugin `NamespaceAutoProvision`.
     pub provides_namespaces: bool,
-    /// The resources that may be used only where a quota covers them.
+    /// Resources that may be used only in namespaces with a quota that covers them.
     pub limited_resources: Vec<LimitedResource>,
-    /// The plugins of admission that are switched off, of those that are a part of how objects are written.
+    /// The disabled admission plugins, among those that are built into the stages of a write.
     pub left_out: Vec<InherentPlugin>,
-    /// Whether lists leave out what can't be read, rather than fail.
+    /// True if lists omit objects that cannot be read. If false, such a list fails.
     pub skip_unreadable: bool,
-    /// The paths by which queries find the objects of a resource (`pods`, `deployments.apps`) without a look at all of them, from
-    /// the first one on. [`RegistryConfig::index`] fills it.
+    /// The paths that are always indexed, by resource (`pods`, `deployments.apps`). Queries find objects by an index
+    /// without a scan. [`RegistryConfig::index`] fills it.
     pub indexes: BTreeMap<String, Vec<Path>>,
-    /// From how many objects on that a search would look into an index of what is searched is made for it.
+    /// The least number of objects to scan for which a search builds an index of the searched values.
     pub search_from: usize,
-    /// How much work one chunk may be.
+    /// Limits on the work for one chunk.
     pub bounds: ListBounds,
-    /// What services are given addresses and node ports from. Servers that share a store share these.
+    /// The ranges of service addresses and node ports. Servers on the same store must have the same ranges.
     pub service_ranges: ServiceRanges,
-    /// The longest time that a read or a deletion waits for the store's newest revision before it answers 503. Stores wait as long for
-    /// writes.
+    /// The longest time that a read or a deletion waits for the store's newest revision before it answers 503. Stores
+    /// wait for a write for the same time.
     pub store_wait: Duration,
-    /// How long a read waits for a revision that has not been seen yet before it answers 504.
+    /// The longest time that a read waits for a revision that the cache has not reached, before it answers 504.
     pub revision_wait: Duration,
-    /// How often a watch that asked for bookmarks gets one.
+    /// The interval between bookmarks of a watch that requests them.
     pub bookmark_interval: Duration,
-    /// The shortest time a watch lasts when the client states none; the longest is twice that.
+    /// The shortest duration of a watch without a requested timeout. The longest is twice that.
     pub min_watch_timeout: Duration,
 }
 
-/// How a list is cut into chunks for a caller who may list what it selects, but not all of the range of its URL (KEP-365): a token may
-/// show the name of an object that the caller may not see.
+/// The chunking of lists for callers who may list the selected objects, but not the whole range of the URL (KEP-365). A
+/// continue token may show the name of an object that such a caller may not see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PartialRights {
-    /// As for others: a token shows the last key that was looked at, selected or not.
+    /// As for other callers: a token shows the last scanned key, selected or not.
     #[default]
     AsOthers,
-    /// Not at all: the list is answered whole, whatever its limit.
+    /// No chunking: the response has the whole list, whatever its limit.
     Whole,
-    /// A token shows the next key that is selected. So it is looked for, however far away it is.
+    /// A token shows the next selected key. The server scans for that key, however far away it is.
     NextVisible,
 }
 
@@ -112,7 +114,7 @@ impl FromStr for PartialRights {
     }
 }
 
-/// The name of the setting, as the flag takes it.
+/// Formats the setting as its flag accepts it.
 impl fmt::Display for PartialRights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -123,21 +125,22 @@ impl fmt::Display for PartialRights {
     }
 }
 
-/// A look into fewer objects needs no index: it takes some milliseconds.
+/// A scan of fewer objects needs no index: it takes some milliseconds.
 const SEARCH_FROM: usize = 1000;
 
-/// Bounds of one chunk.
+/// Limits of one chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct ListBounds {
-    /// How many entries a limited, selected list looks at before it returns what it has found, with a token.
+    /// The largest number of entries that a list with a limit and a selector scans. It then returns the selected ones
+    /// so far, with a token.
     pub scan: usize,
 }
 
 impl RegistryConfig {
-    /// Reads a setting such as `pods=spec.nodeName,status.phase`.
+    /// Adds the indexes of a setting such as `pods=spec.nodeName,status.phase`.
     ///
     /// # Errors
-    /// What of it can't be read.
+    /// A message about the part that cannot be parsed.
     pub fn index(&mut self, setting: &str) -> Result<(), String> {
         let (resource, paths) = setting.split_once('=').ok_or("RESOURCE=PATH,... is expected")?;
         let indexes = self.indexes.entry(resource.to_owned()).or_default();
@@ -151,12 +154,12 @@ impl RegistryConfig {
         Ok(())
     }
 
-    /// Has a resource stored in another version than usual: `horizontalpodautoscalers.autoscaling=v1`. Objects that are
-    /// stored in another version are read as before, and rewritten when they change. The catalogue is that of the resources
-    /// which settings may name. `kubernetes=1.34` has all resources stored as servers of that release of Kubernetes can read them.
+    /// Stores a resource in another version than its default: `horizontalpodautoscalers.autoscaling=v1`. Objects in
+    /// other versions stay readable, and a change rewrites them. `kubernetes=1.34` stores every resource in a version
+    /// that servers of that Kubernetes release can read. `catalogue` has the resources that settings may name.
     ///
     /// # Errors
-    /// Says what is wrong when there is no such resource, or it has no such version.
+    /// A message if the resource or its version does not exist.
     pub fn store_as(&mut self, catalogue: &Catalogue, setting: &str) -> Result<(), String> {
         if let Some(release) = setting.strip_prefix("kubernetes=") {
             self.storage_versions.extend(releases::readable_by(release, catalogue)?);
@@ -167,7 +170,7 @@ impl RegistryConfig {
         let (plural, group) = name.split_once('.').unwrap_or((name, ""));
         let resource = catalogue.resource(group, plural).ok_or(format!("there is no resource {name:?}"))?;
         match &resource.storage {
-            // What is shared by two groups has to stay in the form by whose fields it is selected.
+            // Objects of two groups must stay in the storage group, whose fields select them.
             ResourceStorage::Persisted { group: stored, .. } if stored == group => {}
             ResourceStorage::Persisted { .. } | ResourceStorage::Virtual => {
                 return Err(format!("the form in which {name} are stored can't be chosen"));
@@ -181,7 +184,7 @@ impl RegistryConfig {
         Ok(())
     }
 
-    /// The version in which a resource is stored, where that is not the usual one.
+    /// The configured storage version of a resource, if it is not the default.
     pub fn storage_version(&self, resource: &Resource) -> Option<&Text> {
         let is_known =
             |known: &GroupResource| (&*known.group, &*known.resource) == (&*resource.group, &*resource.plural);

@@ -1,11 +1,11 @@
 //! Conversion by a webhook, in batches. The webhook may be slow, fail, or return something else.
 //!
-//! A [`Converter`] only converts. This module checks its result: the same number of objects, in the requested version, and the same
-//! objects. Of their metadata only labels and annotations may change.
+//! A [`Converter`] only converts. This module checks its result: the same number of objects, in the requested version,
+//! and the same objects. Of their metadata only labels and annotations may change.
 //!
-//! One call has at most [`BATCH_OBJECTS`] objects of about [`BATCH_BYTES`], and ends within [`CALL_TIME`]; a caller may stop
-//! waiting earlier. Objects that grow too much are refused, and error texts are cut. Texts are upstream's, where webhooks are the
-//! only converters of this kind.
+//! One call has at most [`BATCH_OBJECTS`] objects of about [`BATCH_BYTES`], and ends within [`CALL_TIME`]. A caller may
+//! stop waiting earlier. Objects that grow too much are refused, and error texts are cut. Texts are upstream's, which
+//! has only webhooks as converters of this kind.
 
 use std::fmt;
 use std::time::Duration;
@@ -18,24 +18,26 @@ use keelson_meta::{ApiError, GroupVersionKind, Object};
 
 /// The largest number of objects in one call: a usual chunk of a list.
 pub const BATCH_OBJECTS: usize = 500;
-/// About how many bytes of stored objects one call takes at the most, unless one object alone has more.
+/// The size of the stored objects in one call in bytes, approximately. One object alone may be larger.
 pub const BATCH_BYTES: usize = 1 << 20;
-/// About how many bytes an object that is answered has at the most: those of the largest that is stored, or twice those that it had.
+/// The largest converted object in bytes, approximately. It is the largest object that can be stored. A converted
+/// object may also have twice its size before the conversion.
 pub(crate) const ANSWERED_OBJECT_BYTES: usize = keelson_storage::bounded::DEFAULT_BOUND;
-/// About how many bytes the objects have together that one call answers, or twice those that they had.
+/// The size of all converted objects of one call in bytes, approximately, or twice their size before the conversion.
 pub const CONVERTED_BYTES: usize = 8 * BATCH_BYTES;
 /// The largest error text of a failed conversion, in bytes.
 pub(crate) const TOLD_BYTES: usize = 4 << 10;
 /// The timeout of one call, which is upstream's for webhooks.
 pub const CALL_TIME: Duration = Duration::from_secs(30);
-/// The time that a converter has to report its own timeout, before it is reported here.
+/// The time that a converter has to report its own timeout, before this module reports one.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// A converter between the versions of a kind.
 #[async_trait]
 pub trait Converter: fmt::Debug + Send + Sync {
-    /// Converts a batch to another version, in the same order. The objects have no resourceVersion, and no `metadata.managedFields`
-    /// where these are kept separately. Only labels and annotations of the returned metadata count.
+    /// Converts a batch to another version, in the same order. The objects have no resourceVersion, and no
+    /// `metadata.managedFields` where these are kept separately. Only labels and annotations of the returned metadata
+    /// count.
     ///
     /// # Errors
     /// The reason why the batch, or one of its objects, cannot be converted.
@@ -45,9 +47,9 @@ pub trait Converter: fmt::Debug + Send + Sync {
 /// Objects to be converted.
 #[derive(Clone, Copy, Debug)]
 pub struct ConversionBatch<'b> {
-    /// The version that they are in.
+    /// The version of the objects.
     pub from: &'b GroupVersionKind,
-    /// The version that they are wanted in.
+    /// The requested version.
     pub to: &'b GroupVersionKind,
     /// The objects: at least one, at most [`BATCH_OBJECTS`].
     pub objects: &'b [Object],
@@ -58,11 +60,11 @@ pub struct ConversionBatch<'b> {
 pub enum ConverterError {
     /// The call as a whole failed.
     Call(String),
-    /// One of the objects can't be converted: its place in the batch, and why not.
+    /// One object cannot be converted: its index in the batch, and the reason.
     Object(usize, String),
-    /// So many objects were answered that none of them was read.
+    /// The response has this many objects, too many to be read.
     Count(usize),
-    /// The answer has so many bytes that it was not read.
+    /// The response has too many bytes to be read.
     Size {
         /// The size of the object in bytes.
         bytes: usize,
@@ -73,10 +75,10 @@ pub enum ConverterError {
     Busy,
 }
 
-/// Has a batch converted, and checks the answer.
+/// Converts a batch, and checks the result.
 ///
 /// # Errors
-/// 500 with what upstream says of it, which names the object where one is at fault.
+/// 500 with upstream's message, which names the object at fault if there is one.
 pub(crate) async fn ask(
     converter: &dyn Converter,
     from: &GroupVersionKind,
@@ -126,7 +128,7 @@ fn cut(text: &mut String) {
     }
 }
 
-/// Returns an error for objects that grew too much.
+/// Refuses converted objects that are too large.
 fn check_size(before: &[Object], after: &[Object]) -> Result<(), String> {
     let mut sum = 0;
     for (before, after) in before.iter().zip(after) {
@@ -152,13 +154,13 @@ fn too_many_bytes(found: usize, most: usize) -> String {
 /// A fault of a returned object.
 struct Lie {
     what: &'static str,
-    /// The place that the text names of a single object, too.
+    /// The index that the message has even for a single object.
     at: Option<usize>,
     why: String,
 }
 
 impl Lie {
-    /// The text for the object at this place: of one among many it says which.
+    /// The message for the object at this index. It has the index only if there are several objects.
     fn told(self, place: usize, objects: &[Object]) -> String {
         let Self { what, at, why } = self;
         match (objects, at) {
@@ -173,7 +175,7 @@ impl Lie {
     }
 }
 
-/// The object as errors name it.
+/// The name of the object in errors.
 pub(crate) fn name_of(object: &Object) -> String {
     let name = if object.name().is_empty() { object.generate_name() } else { object.name() };
     match object.namespace() {
@@ -204,7 +206,7 @@ fn check_identity(before: &Object, after: &Object) -> Result<(), String> {
     same("UID", before.uid(), after.uid())
 }
 
-/// Gives an object the metadata back that it had, but for its labels and annotations.
+/// Restores the metadata of a converted object, except its labels and annotations.
 fn restore_metadata(before: &Object, after: &mut Object) -> Result<(), String> {
     let answered = match after.0.get_mut("metadata") {
         Some(Value::Object(answered)) => std::mem::take(answered),
@@ -238,7 +240,7 @@ fn restore_metadata(before: &Object, after: &mut Object) -> Result<(), String> {
     }
 }
 
-/// The metadata that an object had, with the labels and annotations that were answered.
+/// The metadata before the conversion, with the labels and annotations of the converted object.
 fn metadata_of(before: &Object, mut answered: Map) -> Map {
     let mut metadata = before.metadata().cloned().unwrap_or_default();
     for field in ["labels", "annotations"] {

@@ -18,8 +18,8 @@ use crate::write::{Ownership, Proposal, Proposed, WriteRequest, Written};
 
 /// The number of generated names tried before the client gets an error.
 const NAME_ATTEMPTS: usize = 8;
-/// The size in bytes from which objects are tried under one generated name only. A taken name is too rare to keep a second copy of
-/// a large object.
+/// The size in bytes from which objects are tried under one generated name only. A taken name is too rare to keep a
+/// second copy of a large object.
 const KEPT_BYTES: usize = 256 * 1024;
 
 /// The result of a create.
@@ -29,8 +29,10 @@ impl Registry {
     /// Creates an object decoded by [`accept`](crate::accept).
     ///
     /// # Errors
-    /// 400 for an object that does not fit the URL. 404 for a missing namespace, 403 for a namespace that is being deleted. 409 for
-    /// a name that is taken, 422 for invalid metadata.
+    /// - 400 for an object that does not fit the URL
+    /// - 404 for a missing namespace, 403 for a namespace that is being deleted
+    /// - 409 for a name that is taken
+    /// - 422 for invalid metadata
     pub async fn create(
         &self,
         target: &Target,
@@ -63,13 +65,13 @@ impl Registry {
 /// The creation of an object.
 struct Create<'c> {
     target: &'c Target,
-    /// The object, until it is proposed.
+    /// The object, until the first attempt.
     object: Object,
-    /// The object as JSON, once it is proposed, where it may be proposed again. A tree takes many times the memory.
+    /// The object as JSON after the first attempt, if there may be another. A tree takes many times the memory.
     again: Option<Vec<u8>>,
     /// True if its name is generated.
     is_named_anew: bool,
-    /// True if it may be proposed again, after a taken name or a conflict of associated writes.
+    /// True if there may be another attempt, after a taken name or a conflict of associated writes.
     is_kept: bool,
     /// True if it has associated writes.
     has_companions: bool,
@@ -84,7 +86,8 @@ impl<'c> Create<'c> {
         Self { target, object, again: None, is_named_anew, is_kept, has_companions, attempts: 0 }
     }
 
-    /// The object of the next attempt. Added fields may contain the name, so each attempt starts from the object that was sent.
+    /// The object for the next attempt. Added fields may contain the name, so each attempt starts from the object of
+    /// the request.
     fn next(&mut self) -> Object {
         let value = match &self.again {
             Some(text) => json::parse(text).expect("what was written as JSON is read").value,

@@ -1,7 +1,11 @@
-//! Deletes an object: at once, or marks it while finalizers hold it, or gracefully, which marks it until its grace period is over
-//! and a client deletes it for good.
+//! Deletes an object in one of three ways:
 //!
-//! The result of a deletion depends on the object alone, so that an eviction can delete with a change of its own in the same write.
+//! - at once
+//! - with finalizers: marks it until its last finalizer is removed
+//! - gracefully: marks it until its grace period is over and a client deletes it for good
+//!
+//! The result of a deletion depends on the object alone. An eviction can therefore combine a deletion with a change of
+//! its own in one write.
 
 use async_trait::async_trait;
 use keelson_cache::Entry;
@@ -23,9 +27,9 @@ use crate::write::{Change, Effect, Live, ManagedObject, Proposal, Proposed, Writ
 /// The result of a delete.
 #[derive(Clone, Debug)]
 pub enum Deleted {
-    /// The object is gone; this is how it was.
+    /// The object was deleted. This is its last state.
     Gone(Written),
-    /// The object is marked and goes when its finalizers do, or when its time is over.
+    /// The object is marked. It is deleted with its last finalizer, or after its grace period.
     Pending(Written),
 }
 
@@ -33,7 +37,7 @@ impl Registry {
     /// Deletes the object of the target's URL.
     ///
     /// # Errors
-    /// 404 when there is none, 409 when it is not the one that the preconditions name.
+    /// 404 if the object does not exist, 409 if it does not match the preconditions.
     pub async fn delete(
         &self,
         target: &Target,
@@ -66,10 +70,10 @@ impl Registry {
         target.version.returns_deleted()
     }
 
-    /// The result of a deletion of a stored object, which is decoded whole, with its resourceVersion.
+    /// The change that deletes a stored object, which is decoded whole, with its resourceVersion.
     ///
     /// # Errors
-    /// 409 for other preconditions, 403 for an object that cannot be deleted.
+    /// 409 if the preconditions do not match, 403 for an object that cannot be deleted.
     pub(crate) fn deletion(
         &self,
         target: &Target,
@@ -93,7 +97,7 @@ impl Registry {
         }
     }
 
-    /// The deletion of an object that has no time to end by itself.
+    /// The deletion of an object without a grace period, or after it.
     fn plain_deletion(&self, target: &Target, mut next: ManagedObject, options: &DeleteOptions) -> Change {
         let object = &mut next.object;
         let held_by = finalizers(target, object, options);
@@ -115,7 +119,7 @@ impl Registry {
     }
 }
 
-/// The deletion of an object, decided on what is stored.
+/// The deletion of an object, decided by its stored state.
 struct Deletion<'d> {
     target: &'d Target,
     options: &'d DeleteOptions,
@@ -130,8 +134,8 @@ impl Proposal for Deletion<'_> {
     ) -> Result<Proposed<'s>, ApiError> {
         let (live, target) = (existing(live)?, self.target);
         if target.resource.converter().is_some() {
-            // An object that cannot be converted to the version of the request is not deleted: as upstream, the client gets the
-            // error before anything changes.
+            // An object that cannot be converted to the version of the request is not deleted: as upstream, the client
+            // gets the error before anything changes.
             Live::in_version_of(target, live).await?;
         }
         let change =
@@ -145,8 +149,8 @@ pub(crate) fn warn_of(target: &Target, caller: &Caller, options: &DeleteOptions)
     caller.warnings().extend(target.strategy().delete.warn_on_delete(options).map(str::to_owned));
 }
 
-/// The options of a deletion for admission: with the effective grace period, and with the uid where the kind requires it. `None`
-/// where a deletion is under way and this one changes nothing, so that admission is skipped.
+/// The options of a deletion for admission: with the effective grace period, and with the uid if the kind requires it.
+/// `None` if a deletion is under way and this one changes nothing: then admission is skipped.
 pub(crate) fn judged_options(target: &Target, stored: &Object, stated: &DeleteOptions) -> Option<DeleteOptions> {
     let mut options = stated.clone();
     match grace::of(target, stored, stated) {
@@ -168,8 +172,8 @@ fn set_finalizers(object: &mut Object, finalizers: Vec<String>) {
     }
 }
 
-/// The finalizers that the object has after the client's wish for its dependents is added, or what its kind does to them
-/// when the client wishes nothing.
+/// The finalizers of the object, with the one that the client's options request for its dependents. Without such
+/// options, the kind decides.
 fn finalizers(target: &Target, stored: &Object, options: &DeleteOptions) -> Vec<String> {
     let held = stored.finalizers();
     let wanted = match (options.orphan_dependents, options.propagation_policy) {
@@ -209,7 +213,7 @@ fn check_preconditions(target: &Target, stored: &Object, options: &DeleteOptions
 }
 
 impl Deleted {
-    /// The object as it was, or as it stands marked.
+    /// The last state of the object, or its marked state.
     pub fn object(&self) -> &StoredObject {
         &self.written().object
     }

@@ -1,7 +1,7 @@
-//! Deleting everything that a list selects.
+//! Deletes everything that a list selects.
 //!
-//! The objects are listed first and then deleted one by one, some at a time, each as by a delete of its own: what is made
-//! meanwhile stays.
+//! The objects are listed first and then deleted, some of them concurrently, each by a deletion of its own. Objects
+//! that are created meanwhile stay.
 
 use std::sync::Arc;
 
@@ -21,20 +21,21 @@ use crate::write::WriteRequest;
 /// The number of concurrent deletes: enough to share commits, few enough to leave room for others.
 const IN_FLIGHT: usize = 32;
 
-/// The objects that were deleted, as they were.
+/// The deleted objects, in their last state.
 pub struct DeletedPage {
-    /// The revision of the list that they were found in.
+    /// The revision of the list.
     pub revision: Revision,
-    /// The token of the objects behind the limit; `None` where none are left.
+    /// The token of the objects after the limit; `None` if none are left.
     pub continue_token: Option<String>,
-    /// The number of objects behind the limit, where known.
+    /// The number of objects after the limit, if known.
     pub remaining: Option<u64>,
     /// The objects.
     pub deleted: Vec<Arc<Entry>>,
 }
 
 impl Registry {
-    /// Deletes every object that the list selects, up to its limit. Objects that other clients delete meanwhile are no error.
+    /// Deletes every object that the list selects, up to its limit. Objects that other clients delete meanwhile are no
+    /// error.
     ///
     /// # Errors
     /// The errors of [`Registry::list`] and [`Registry::delete`]. Objects deleted before an error stay deleted.
@@ -47,7 +48,7 @@ impl Registry {
     ) -> Result<DeletedPage, ApiError> {
         warn_of(target, caller, options);
         let ListPage { revision, continue_token, remaining, items } = self.list(target, caller, selected).await?;
-        // An object that has to stay is left, as the others are asked for as well.
+        // An object that must stay is skipped, and the others are still deleted.
         let may_go = |entry: &Arc<Entry>| target.strategy().delete.check_delete(self, target, entry.name()).is_ok();
         let deleted = stream::iter(items.into_entries().await?.into_iter().filter(may_go))
             .map(|entry| self.delete_listed(target, entry, caller, options))

@@ -1,8 +1,8 @@
-//! The versions in which this server may write, one for each collection: those that it has published (KEP-2339).
+//! The version in which this server may write each collection: the version that it has published (KEP-2339).
 //!
-//! A write passes the gate of its collection, and counts until it is done. Before a server publishes another version, it closes the
-//! gate and waits for all writes, so that none is stored in an unpublished version. A controller publishes. Without it, all gates
-//! are open.
+//! A write passes the gate of its collection, and counts until it is done. Before a server publishes another version,
+//! it closes the gate and waits for all writes, so that none is stored in an unpublished version. A controller
+//! publishes. Without it, all gates are open.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +17,15 @@ use tokio::time::Instant;
 use crate::registry::Registry;
 use crate::target::Target;
 
-/// The time that a write waits until its version is published. Publishing takes one or two writes: for a custom resource, or for a
-/// built-in one that was written before. Earlier, a server has just started and returns 503.
+/// The time that a write waits until its version is published. Publishing takes one or two writes for a custom
+/// resource, or for a built-in one that was written before. Otherwise the server has just started, and it returns 503
+/// at once.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// When a client is asked to try a write again, in seconds.
+/// The `Retry-After` of a refused write, in seconds.
 const RETRY_AFTER: u32 = 1;
 
-/// The gates of all collections, by their prefix in the store. They outlive the collections: a definition that comes anew finds its gate.
+/// The gates of all collections, by their prefix in the store. They outlive the collections: a recreated definition
+/// gets the same gate.
 #[derive(Default)]
 pub(crate) struct EncodingGates {
     gates: Mutex<HashMap<Text, Arc<EncodingGate>>>,
@@ -32,14 +34,14 @@ pub(crate) struct EncodingGates {
     closings: watch::Sender<Closings>,
 }
 
-/// When all gates were closed.
+/// Counts of the closings of all gates, and the end of the last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Closings {
     /// The number of times that closing has begun.
     pub begun: u64,
     /// The number of calls that wait for writes to end.
     pub under_way: usize,
-    /// When the last one ended.
+    /// The end of the last closing.
     pub ended: Option<Instant>,
 }
 
@@ -51,7 +53,7 @@ pub struct EncodingGate {
 #[derive(Debug, Default)]
 struct State {
     standing: Standing,
-    /// True if a write was ever let in, so that the gate is closed for a moment only.
+    /// True if a write ever entered. Then the gate is closed only briefly.
     was_open: bool,
     /// The number of writes under way.
     writes: usize,
@@ -82,7 +84,7 @@ enum Standing {
 pub struct Entered(Arc<EncodingGate>);
 
 impl Registry {
-    /// Begins a write of a target's collection, in the version that it is stored in; `None` where none has to be published first.
+    /// Begins a write to a target's collection in its storage version. `None` if no version has to be published first.
     ///
     /// # Errors
     /// 503 when that version is not published.
@@ -93,8 +95,8 @@ impl Registry {
         }
     }
 
-    /// Refuses what is going to write a resource whose version is not published and that is not worth waiting for, before anything
-    /// of the request is read.
+    /// Refuses a write before its request is read, if the storage version is not published and will not be published
+    /// soon.
     ///
     /// # Errors
     /// 503 when that version is not published.
@@ -111,8 +113,8 @@ impl Registry {
         Err(stored.gate.refusal(target))
     }
 
-    /// Begins no write any more that is not published anew, and waits until none is under way: this server is no longer who has
-    /// published.
+    /// Closes all gates until their versions are published again, and waits for the writes under way. A server calls it
+    /// when its publications no longer count.
     pub async fn close_encodings(&self) {
         self.surfaces().gates().close_all().await;
     }
@@ -129,7 +131,7 @@ impl EncodingGates {
         Self { are_published: true, ..Self::default() }
     }
 
-    /// The gate of what is stored under a prefix.
+    /// The gate of the collection under a prefix.
     pub(crate) fn of(&self, prefix: &Text) -> Arc<EncodingGate> {
         let standing = if self.are_published { Standing::Closed(None) } else { Standing::Unpublished };
         let new = || Arc::new(EncodingGate { state: watch::Sender::new(State { standing, ..State::default() }) });
@@ -138,8 +140,9 @@ impl EncodingGates {
 
     /// Closes all gates, and waits for all writes.
     pub(crate) async fn close_all(&self) {
-        // ORDER: counted before the first gate closes, so that a publisher that began earlier notices. Notified after the last one,
-        // so that no publisher opens a gate that closes only then.
+        // ORDER: the closing is counted before the first gate closes, so that a publisher that began earlier notices
+        // it. Receivers are notified after the last gate has closed, so that no publisher opens a gate that closes only
+        // then.
         let _closing = Closing::begin(&self.closings);
         let all: Vec<_> = self.gates.lock().values().cloned().collect();
         for gate in &all {
@@ -188,7 +191,7 @@ impl EncodingGate {
     }
 
     async fn emptied(&self) {
-        // The sender is in `self`, so waiting can't end otherwise.
+        // The sender is in `self`, so this wait cannot end with an error.
         let _ = self.state.subscribe().wait_for(|state| state.writes == 0).await;
     }
 
@@ -197,7 +200,7 @@ impl EncodingGate {
         self.state.borrow().allows(kind)
     }
 
-    /// Waits until no write in another version is under way, and lets none in before [`open`](Self::open).
+    /// Waits for the end of all writes in another version, and admits none before [`open`](Self::open).
     pub async fn prepare(&self, kind: &GroupVersionKind) -> Opening {
         if !self.is_open_for(kind) {
             self.close();
@@ -209,7 +212,8 @@ impl EncodingGate {
         opening
     }
 
-    /// Lets those in who write objects as this kind, whose version is published now, unless the gate was closed since it was prepared.
+    /// Opens the gate for writes in this kind's version, which is published now. Does nothing if the gate was closed
+    /// after `opening` was made.
     pub fn open(&self, kind: &GroupVersionKind, opening: Opening) {
         self.state.send_if_modified(|state| {
             let is_allowed = state.closings == opening.closings;
@@ -221,7 +225,7 @@ impl EncodingGate {
         });
     }
 
-    /// Notes why the version of a closed gate could not be published.
+    /// Records the reason why publishing the version of a closed gate failed.
     pub fn note_failure(&self, error: &ApiError) {
         self.state.send_modify(|state| {
             if let Standing::Closed(last) = &mut state.standing {
@@ -235,16 +239,16 @@ impl EncodingGate {
         self.state.send_if_modified(|state| {
             entered = state.allows(kind);
             state.writes += usize::from(entered);
-            // No call waits for more writes.
+            // No task waits for the number of writes to grow.
             false
         });
         entered.then(|| Entered(self.clone()))
     }
 
-    /// Begins the write of an object of `target`; `None` where that is not stored.
+    /// Begins the write of an object of `target`; `None` if its resource is not stored.
     ///
     /// # Errors
-    /// 503 when the version it is stored in is not published.
+    /// 503 if its storage version is not published.
     pub(crate) async fn enter(self: &Arc<Self>, target: &Target) -> Result<Option<Entered>, ApiError> {
         let Some(kind) = target.resource.storage_kind() else { return Ok(None) };
         if let Some(entered) = self.try_enter(kind) {

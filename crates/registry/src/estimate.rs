@@ -1,7 +1,7 @@
 //! An estimate of a request before it is answered: the number of objects scanned, and their bytes.
 //!
-//! The trees of the cache count their contents, so an estimate costs O(log n) and never waits. It is about the present state of the
-//! cache, whatever revision is requested. Limits on the total work use it.
+//! The trees of the cache count their contents, so an estimate costs O(log n) and never waits. It is about the present
+//! state of the cache, whatever revision is requested. Limits on the total work use it.
 
 use keelson_meta::options::ListOptions;
 use keelson_query::Query;
@@ -16,18 +16,18 @@ use crate::target::Target;
 /// The estimated work of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Estimate {
-    /// About how many bytes the objects have in JSON.
+    /// The size of the objects as JSON in bytes, approximately.
     pub bytes: u64,
     /// The largest number of objects scanned.
     pub looked_at: u64,
-    /// True if a selector picks from these.
+    /// True if a selector filters the scanned objects.
     pub is_selected: bool,
-    /// The number of times that each byte of a written object may be read beyond an ordinary write; `u64::MAX` where even a small
-    /// object may take long, also in a query.
+    /// The number of times that each byte of a written object may be read, beyond an ordinary write. `u64::MAX` if even
+    /// a small object may take long, also in a query.
     pub effort: u64,
 }
 
-/// More walks than these through one large object take longer than a request may hold a thread.
+/// More than this many walks through one large object take longer than a request may hold a thread.
 const MANY_WALKS: usize = 4;
 /// The assumed size of an unknown object in JSON: the largest that is stored by default.
 const ANY_OBJECT_BYTES: u64 = 3 << 19;
@@ -35,19 +35,19 @@ const ANY_OBJECT_BYTES: u64 = 3 << 19;
 impl Estimate {
     const NOTHING: Self = Self { bytes: 0, looked_at: 0, is_selected: false, effort: 0 };
 
-    /// One object whose bytes are copied, which costs nothing to speak of, however many there are.
+    /// One object whose bytes are copied. The cost is negligible for any number of bytes.
     pub const fn copied_object() -> Self {
         Self { looked_at: 1, ..Self::NOTHING }
     }
 
-    /// One object, whichever it is.
+    /// One object of unknown size.
     pub const fn any_object() -> Self {
         Self { bytes: ANY_OBJECT_BYTES, looked_at: 1, ..Self::NOTHING }
     }
 }
 
 impl Registry {
-    /// The objects that a list looks at. Nothing where the options can't be met.
+    /// The objects that a list scans. Nothing if its options are invalid.
     pub fn estimate_list(&self, target: &Target, options: &ListOptions) -> Estimate {
         let planned = Selection::new(target, options).and_then(|selection| {
             Ok((selection, ListPlan::new(target, options, &self.config, None, PartialRights::AsOthers)?))
@@ -63,7 +63,7 @@ impl Registry {
         let looked_at = if is_selected {
             let candidates = snapshot.select(&selection.index_terms(target), from, to);
             let found = candidates.size_hint().1.unwrap_or(objects);
-            // A chunk with a selector ends when it is full, or has looked at this many.
+            // A chunk with a selector ends when it is full, or when this many entries were scanned.
             if plan.limit.is_some() { found.min(self.config.bounds.scan) } else { found }
         } else {
             plan.limit.map_or(objects, |limit| objects.min(limit))
@@ -72,7 +72,7 @@ impl Registry {
         Estimate { bytes, looked_at: looked_at as u64, is_selected, ..Estimate::default() }
     }
 
-    /// The objects that a query looks at, and those that it shows: nothing to speak of where its view is at hand.
+    /// The objects that a query scans and returns. It scans next to nothing if its sorted index exists already.
     pub fn estimate_query(&self, target: &Target, options: &ListOptions, query: &Query) -> Estimate {
         let (Ok(selection), Ok(collection)) = (Selection::new(target, options), self.collection(target)) else {
             return Estimate::default();
@@ -84,18 +84,18 @@ impl Registry {
         let shown =
             if query.group_by.is_some() { 0 } else { options.limit.map_or(objects, |limit| limit.get().min(objects)) };
         let looked_at = (looks + shown) as u64;
-        // Of a few objects too, each of which may take long.
+        // Even a few objects count, if each of them may take long.
         let is_long = looks > 0 && (query.is_slow() || query.walks() > MANY_WALKS);
         let effort = if is_long { u64::MAX } else { 0 };
         Estimate { bytes: part_of(bytes, shown, objects), looked_at, is_selected: true, effort }
     }
 
-    /// The objects that a watch begins with: nothing, unless it was asked to tell them.
+    /// The initial events of a watch. Nothing if the watch does not request them.
     pub fn estimate_watch(&self, target: &Target, options: &ListOptions) -> Estimate {
         if !options.send_initial_events {
             return Estimate::default();
         }
-        // Of a list it would say too little.
+        // With its resourceVersionMatch, a list would apply its limit, and the estimate would be too small.
         let listed = ListOptions { resource_version_match: None, ..options.clone() };
         Estimate { is_selected: false, ..self.estimate_list(target, &listed) }
     }
@@ -130,7 +130,7 @@ impl Registry {
     }
 }
 
-/// The bytes of some of all objects, by their average.
+/// The size of `some` of `all` objects in bytes, by their average.
 fn part_of(bytes: u64, some: usize, all: usize) -> u64 {
     u64::try_from(u128::from(bytes) * some as u128 / all.max(1) as u128).unwrap_or(u64::MAX)
 }

@@ -1,6 +1,6 @@
 //! Reading one object.
 //!
-//! The newest state is answered from the cache, once that has reached what the store holds. Nothing here decodes the object.
+//! The newest state comes from the cache, after the cache has caught up with the store. No object is decoded here.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::registry::{Registry, refuse_unreadable};
 use crate::target::Target;
 
 impl Registry {
-    /// The object of the target's URL: at least as new as every write acknowledged before, unless an older
-    /// resourceVersion will do.
+    /// The object of the target's URL, at least as new as every acknowledged write, unless the requested
+    /// resourceVersion allows an older state.
     ///
     /// # Errors
     /// 404 when there is none, 504 when the resourceVersion does not exist yet.

@@ -1,8 +1,8 @@
-//! The grace period of a deleted object. Only pods have one: their containers are stopped, and then their kubelet deletes them for
-//! good.
+//! The grace period of a deleted object. Only pods have one: their containers are stopped, and then their kubelet
+//! deletes them for good.
 //!
-//! The deletionTimestamp is the end of the period, so the deletion began deletionGracePeriodSeconds before. A later deletion can
-//! shorten the period and never lengthens it.
+//! The deletionTimestamp is the end of the period, so the deletion began deletionGracePeriodSeconds before. A later
+//! deletion can shorten the period and never lengthens it.
 
 use std::time::{Duration, SystemTime};
 
@@ -19,11 +19,11 @@ const NEGATIVE_MEANS: i64 = 1;
 /// The next step of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grace {
-    /// The kind knows no time, or the time of the object is over.
+    /// The kind has no grace period, or the period of the object is over.
     None,
-    /// The object has this many seconds from the beginning of its deletion; 0 is at once.
+    /// The grace period in seconds, from the beginning of the deletion. 0 deletes at once.
     Within(i64),
-    /// A deletion is under way already, and ends no later than this one would.
+    /// A deletion is under way, and ends no later than the requested one.
     Pending,
 }
 
@@ -43,7 +43,8 @@ pub(crate) fn of(target: &Target, object: &Object, options: &DeleteOptions) -> G
     }
 }
 
-/// Gives an object this many seconds from the beginning of its deletion, which is now unless it has begun.
+/// Sets the grace period of an object in seconds. The period begins with the deletion, which is now unless it has begun
+/// earlier.
 pub(crate) fn grant(object: &mut Object, seconds: i64, now: SystemTime) {
     let begun = object.deletion_timestamp().and_then(parse_rfc3339);
     let begun = begun.map(|end| end.checked_sub(duration(granted(object).unwrap_or_default())).unwrap_or(end));
@@ -55,7 +56,7 @@ pub(crate) fn grant(object: &mut Object, seconds: i64, now: SystemTime) {
     object.set_meta("deletionGracePeriodSeconds", seconds);
 }
 
-/// The deletion of an object counts as a change of what is wanted of it.
+/// Increments the generation: a deletion changes the desired state of an object.
 pub(crate) fn count_deletion(object: &mut Object) {
     if let Some(generation) = object.generation() {
         object.set_meta("generation", generation + 1);
@@ -71,7 +72,7 @@ fn is_graceful(target: &Target) -> bool {
     target.strategy().delete.is_graceful()
 }
 
-/// The period of a pod that is not being deleted yet: zero where no kubelet has to stop it.
+/// The period of a pod that is not being deleted yet. Zero if no kubelet has to stop it.
 fn first_period(pod: &Object, asked: Option<i64>) -> i64 {
     let text = |path: &[&str]| pod.get(path).and_then(Value::as_str).unwrap_or_default();
     let own = || pod.get(&["spec", "terminationGracePeriodSeconds"]).and_then(Value::as_i64).map(at_least_some);

@@ -10,7 +10,7 @@ use keelson_schema::{WalkOptions, WalkReport};
 
 use crate::target::Target;
 
-/// The status of a new object, with what is written even when there is nothing to say; `None` for no status at all.
+/// The status of a new object, with the fields that are written even if they are empty. `None` for no status.
 pub(crate) fn initial_status(target: &Target, object: &Object, now: SystemTime) -> Option<Value> {
     let GroupVersion { group, version } = GroupVersion::parse(object.api_version()?)?;
     let schema = target.schema_of(&GroupVersionKind { group, version, kind: target.resource.kind.to_string() })?;

@@ -1,8 +1,8 @@
-//! Decodes a client's object into the requested version: kind, types of all fields, unknown fields, defaults, and Kubernetes' order
-//! of fields.
+//! Decodes a client's object into the requested version: kind, types of all fields, unknown fields, defaults, and
+//! Kubernetes' order of fields.
 //!
-//! Invariant: this module does not know what is stored. Defaults come before the walk over the schema, so that one pass checks and
-//! orders everything, including the defaults.
+//! Invariant: this module does not know what is stored. Defaults come before the walk over the schema, so that one pass
+//! checks and orders everything, including the defaults.
 
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::{Value, ValueKind};
@@ -15,11 +15,11 @@ use crate::subresources;
 use crate::target::Target;
 use crate::warnings::Warnings;
 
-/// Decodes an object sent to the target's URL: an object of its resource, or of the kind of its subresource. `faults` were found
-/// while parsing and matter to field validation only; those that are not refused become warnings.
+/// Decodes an object sent to the target's URL: an object of its resource, or of the kind of its subresource. `faults`
+/// were found while parsing and matter to field validation only. Faults that are not refused become warnings.
 ///
 /// # Errors
-/// 400 for something that is no object, of another kind or version, in another namespace, or has a field of a wrong type. With
+/// 400 for a value that is not an object, for another kind, version or namespace, and for a field of a wrong type. With
 /// strict field validation, also 400 for an unknown or duplicate field.
 pub fn accept(
     target: &Target,
@@ -43,7 +43,7 @@ pub fn accept(
     Ok(object)
 }
 
-/// Takes in an object that the server itself makes. Unknown fields are dropped in silence.
+/// Decodes an object that the server itself creates. Unknown fields are dropped without a warning.
 ///
 /// # Errors
 /// As [`accept`].
@@ -53,8 +53,8 @@ pub fn fit(target: &Target, object: &mut Object) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Normalizes an object by its schema, and returns the warnings for its sender. `faults` were found before and matter to field
-/// validation only.
+/// Normalizes an object by its schema, and returns the warnings for its sender. `faults` were found before and matter
+/// to field validation only.
 ///
 /// # Errors
 /// The text of upstream's decoder for a field of a wrong type, or of strict field validation.
@@ -88,7 +88,7 @@ pub(crate) fn conform(
     let mut unknown: Vec<String> = report.unknown_field_messages().collect();
     let stated_twice = faults.iter().cloned();
     let faults: Vec<String> = if schema.is_structural() {
-        // As upstream has it, which looks for what is unknown behind its decoder, and knows no order of fields there.
+        // As upstream, which finds unknown fields after its decoder has run, in no order of fields.
         unknown.sort_unstable();
         stated_twice.chain(unknown).collect()
     } else {
@@ -97,8 +97,8 @@ pub(crate) fn conform(
     strict(faults.into_iter(), validation).map_err(|faults| format!("strict decoding error: {faults}"))
 }
 
-/// Checks parts that the walk would prune: metadata that is no object, and embedded objects of a custom resource, which upstream
-/// decodes before it applies the schema.
+/// Checks parts that the walk would prune: metadata that is not an object, and embedded objects of a custom resource,
+/// which upstream decodes before it applies the schema.
 ///
 /// # Errors
 /// The text of upstream's decoder.
@@ -113,8 +113,8 @@ fn check_embedded(rules: &Structural, object: &mut Object) -> Result<(), String>
     fault.map_or(Ok(()), |fault| Err(fault.to_string()))
 }
 
-/// An empty list of managed fields asks to forget the owners, and would be left out like any empty list. One empty entry
-/// asks the same and is not. Of custom resources upstream leaves it out before it looks, so that it asks for nothing there.
+/// An empty list of managed fields resets the owners, but would be dropped like any empty list. One empty entry has the
+/// same effect and is kept. Upstream drops the empty list of a custom resource first, so it has no effect there.
 fn keep_reset(object: &mut Object) {
     if object.meta("managedFields").and_then(Value::as_array).is_some_and(Vec::is_empty) {
         object.set_meta("managedFields", keelson_meta::json::json!([{}]));
@@ -133,20 +133,20 @@ pub(crate) fn strict(faults: impl Iterator<Item = String>, validation: FieldVali
     }
 }
 
-/// Checks that an object belongs to the namespace and name of the URL. A namespace that it left out is filled in; a name has to
-/// be stated, since what lacks it may have lost all its metadata.
+/// Checks that an object has the namespace and name of the URL. A missing namespace is filled in. A missing name is an
+/// error, since such an object may have lost all its metadata.
 ///
 /// # Errors
-/// 400 when it has no name, or says that it belongs elsewhere.
+/// 400 if it has no name, or another name or namespace.
 pub(crate) fn match_url(target: &Target, object: &mut Object) -> Result<(), ApiError> {
     match_namespace(target, object)?;
     target.name.as_deref().map_or(Ok(()), |name| match_name(name, object))
 }
 
-/// Checks that an object belongs to the namespace of the URL, which is filled in where it left that out.
+/// Checks that an object has the namespace of the URL. A missing namespace is filled in.
 ///
 /// # Errors
-/// 400 when it says that it belongs elsewhere.
+/// 400 if it has another namespace.
 pub(crate) fn match_namespace(target: &Target, object: &mut Object) -> Result<(), ApiError> {
     match &target.namespace {
         Some(namespace) if target.is_namespaced() => {
@@ -163,10 +163,10 @@ pub(crate) fn match_namespace(target: &Target, object: &mut Object) -> Result<()
     Ok(())
 }
 
-/// Checks that an object, or what a subresource shows of it, has the name of the URL.
+/// Checks that an object, or its form at a subresource, has the name of the URL.
 ///
 /// # Errors
-/// 400 when it has none, or another.
+/// 400 if it has no name or another name.
 pub fn match_name(name: &str, object: &Object) -> Result<(), ApiError> {
     let message = match object.name() {
         found if found == name => return Ok(()),
@@ -176,10 +176,10 @@ pub fn match_name(name: &str, object: &Object) -> Result<(), ApiError> {
     Err(ApiError::BadRequest(message))
 }
 
-/// Checks that an object is of the target's kind and version, and says so where it left it out.
+/// Checks that an object has the target's kind and version. Missing ones are filled in.
 ///
 /// # Errors
-/// 400 when it is not.
+/// 400 if it has others.
 pub(crate) fn check_type(target: &Target, object: &mut Object) -> Result<(), ApiError> {
     if is_of_type(target, object) {
         return Ok(());
@@ -188,7 +188,7 @@ pub(crate) fn check_type(target: &Target, object: &mut Object) -> Result<(), Api
     let kind = object.kind().filter(|kind| !kind.is_empty()).unwrap_or(&expected.kind);
     let expected_version = expected.group_version().to_string();
     let stated = object.api_version().unwrap_or_default();
-    // A slash before the version names the core group, and a slash alone names nothing.
+    // A slash before the version means the core group. A slash alone means no version.
     let stated = match stated.strip_prefix('/') {
         Some(version) if target.resource.is_builtin() && !version.contains('/') => version,
         _ => stated,

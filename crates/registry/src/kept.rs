@@ -1,9 +1,12 @@
-//! A cache of objects that a conversion webhook has converted, so that it is not asked again for what it has answered.
+//! A cache of objects that a conversion webhook has converted, so that the webhook converts an object only once.
 //!
-//! A converted object is kept together with the stored bytes that it was made from, so other bytes are never taken for the same. It
-//! belongs to the resource as it is served now, and is dropped when the resource gets another converter or other defaults. All kinds share
-//! [`KEPT_BYTES`]. Eviction is random: of a list that is longer than the cache some part is then still found, where an order of use would
-//! lose all of it. Concurrent requests for one object share a call, so that a thousand watchers of one event ask once.
+//! A converted object is cached with the stored bytes that it was converted from, so it never matches other bytes. It
+//! belongs to the resource as it is served now, and is dropped when the resource gets another converter or other
+//! defaults. All kinds share [`KEPT_BYTES`].
+//!
+//! Eviction is random. A list that is larger than the cache then still finds a part of its objects. An order of last
+//! use would evict all of them. Concurrent requests for one object share a call, so a thousand watches of one event
+//! cause one conversion.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,13 +18,13 @@ use keelson_meta::ApiError;
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-/// The size of the conversion cache over all kinds, in bytes: stored objects, which the watch cache mostly has too, and converted
-/// ones.
+/// The size of the conversion cache over all kinds, in bytes: stored objects, which the watch cache mostly has too, and
+/// converted ones.
 pub const KEPT_BYTES: usize = 256 << 20;
-/// The cost of an object beside its bytes: about 200 bytes in two tables.
+/// The overhead of a cached object in bytes: its entries in two tables.
 const OVERHEAD_BYTES: usize = 200;
 
-/// All that is kept.
+/// The conversion cache.
 #[derive(Default)]
 pub struct KeptObjects {
     state: Mutex<State>,
@@ -36,7 +39,7 @@ pub struct KeptStats {
     pub objects: usize,
     /// Their size in bytes.
     pub bytes: usize,
-    /// For how many objects converters were asked to show them.
+    /// The number of objects that converters had to convert.
     pub asked: u64,
     /// The number of conversions avoided by the cache, or by waiting for another request.
     pub spared: u64,
@@ -45,12 +48,12 @@ pub struct KeptStats {
 #[derive(Default)]
 struct State {
     tables: HashMap<u64, Table>,
-    /// One for each object that is kept, in no order, so that one of them can be picked.
+    /// One slot for each cached object, in no order, so that a random one can be evicted.
     slots: Vec<(u64, Key)>,
     bytes: usize,
     /// The number of resources so far.
     resources: u64,
-    /// Picks what goes.
+    /// The state of the random choice for eviction.
     turn: u64,
 }
 
@@ -60,8 +63,8 @@ struct Table {
     under_way: HashMap<Key, Arc<Flight>>,
 }
 
-/// Stored bytes, and the place of the version that they are wanted in among those of the resource. As long as something is kept or
-/// under way under a key the bytes are held, and no others can have their address.
+/// The address and length of stored bytes, and the index of the requested version in the resource. The bytes are held
+/// as long as the key is in use, so that no other bytes can have their address.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     address: usize,
@@ -70,7 +73,7 @@ struct Key {
 }
 
 struct ConvertedObject {
-    /// Held for its address.
+    /// Held so that its address is not reused.
     stored: StoredObject,
     converted: StoredObject,
 }
@@ -83,10 +86,10 @@ impl ConvertedObject {
 
 /// Objects whose conversion is under way.
 struct Flight {
-    /// Their number.
+    /// The number of objects.
     objects: usize,
     landed: CancellationToken,
-    /// Empty after that where who asked has gone.
+    /// Still empty when `landed` is cancelled, if the converting request ended without a result.
     outcome: OnceLock<Result<HashMap<Key, StoredObject>, ApiError>>,
 }
 
@@ -97,7 +100,7 @@ impl Key {
     }
 }
 
-/// The part of one served resource.
+/// The cache entries of one served resource.
 pub(crate) struct KeptOf {
     id: u64,
     all: Arc<KeptObjects>,
@@ -130,7 +133,7 @@ impl State {
         }
     }
 
-    /// Takes out all that is kept of a resource.
+    /// Removes and returns all cache entries of a resource.
     fn forget(&mut self, id: u64) -> HashMap<Key, ConvertedObject> {
         let kept = self.tables.get_mut(&id).map(|table| std::mem::take(&mut table.kept)).unwrap_or_default();
         self.slots.retain(|(of, _)| *of != id);
@@ -153,12 +156,12 @@ impl State {
     }
 }
 
-/// The answers of a converter that a request takes.
+/// The conversions that a request may reuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reuse {
-    /// Kept answers, and answers of calls under way.
+    /// Cached results, and results of calls under way.
     Kept,
-    /// Answers of calls under way alone. The converter may have been corrected since it gave the kept ones.
+    /// Only results of calls under way. The converter may have been corrected since the cached results.
     UnderWay,
 }
 
@@ -172,9 +175,9 @@ pub(crate) struct Looked {
     pub(crate) others: Vec<Awaited>,
 }
 
-/// Objects that its owner converts. If it is dropped without a result, others convert them.
+/// Objects that the owner of this value converts. If it is dropped without a result, other requests convert them.
 pub(crate) struct Claim {
-    /// Their places among those that were looked for.
+    /// Their indices among the requested objects.
     pub(crate) places: Vec<usize>,
     stored: Vec<StoredObject>,
     version: usize,
@@ -197,7 +200,7 @@ impl KeptOf {
         Arc::new(Self { id, all: all.clone() })
     }
 
-    /// Looks for objects in the version at this place, or only for calls under way that ask for them.
+    /// Looks up objects in the version at this index: in the cache and in calls under way, or only in the latter.
     pub(crate) fn look(self: &Arc<Self>, version: usize, objects: &[&StoredObject], reuse: Reuse) -> Looked {
         let mut looked = Looked { kept: Vec::with_capacity(objects.len()), claim: None, others: Vec::new() };
         let mut places = Vec::new();
@@ -244,7 +247,7 @@ impl Drop for KeptOf {
     }
 }
 
-/// Drops what was kept, which may be much, on a thread that no request needs.
+/// Drops cache entries, which may be many, on a thread that no request needs.
 fn drop_elsewhere(kept: HashMap<Key, ConvertedObject>) {
     if !kept.is_empty()
         && let Ok(runtime) = tokio::runtime::Handle::try_current()
@@ -254,18 +257,19 @@ fn drop_elsewhere(kept: HashMap<Key, ConvertedObject>) {
 }
 
 impl Claim {
-    /// The objects that are to be asked for.
+    /// The objects to convert.
     pub(crate) fn stored(&self) -> &[StoredObject] {
         &self.stored
     }
 
-    /// Hands what was answered to those who wait for it, and keeps it.
+    /// Caches the result, and passes it to the requests that wait for it.
     pub(crate) fn land(self, answer: Result<&[StoredObject], &ApiError>) {
         let keys = || self.stored.iter().map(|stored| Key::new(stored, self.version));
         let outcome = match answer {
             Ok(converted) => {
                 let mut state = self.of.all.state.lock();
-                // An answer other than the kept one shows that the converter has changed, so that all others are old.
+                // A result other than the cached one shows that the converter has changed, so all cached results are
+                // stale.
                 let is_other = |kept: &HashMap<Key, ConvertedObject>| {
                     keys().zip(converted).any(|(key, new)| kept.get(&key).is_some_and(|kept| kept.converted != *new))
                 };
@@ -297,11 +301,11 @@ impl Drop for Claim {
 }
 
 impl Awaited {
-    /// Waits for the answer, and puts the objects in their places; leaves those empty that there are none of, since who asked has
-    /// gone or was refused other objects too.
+    /// Waits for the result, and puts the objects in their places. A place stays empty if the converting request ended
+    /// without a result, or if its error was about other objects too.
     ///
     /// # Errors
-    /// When exactly these objects were refused.
+    /// The error of the conversion, if it was about exactly these objects.
     pub(crate) async fn land(self, found: &mut [Option<StoredObject>]) -> Result<(), ApiError> {
         self.flight.landed.cancelled().await;
         match self.flight.outcome.get() {
@@ -371,7 +375,7 @@ mod tests {
         wait.await.unwrap();
         assert_eq!(found, [Some(converted), None]);
 
-        // Without a result another request converts, and a refusal counts for all that waited.
+        // Without a result another request converts. An error counts for all waiting requests.
         let awaits = |objects: &[&StoredObject]| kept.look(0, objects, Reuse::Kept).others.pop().unwrap();
         let d = object("d", 1);
         let claim = kept.look(0, &[&d], Reuse::Kept).claim.unwrap();

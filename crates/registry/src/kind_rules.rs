@@ -1,7 +1,7 @@
 //! The rules of a kind that code states: defaults, validation, conversion.
 //!
-//! Built-in kinds implement these traits. A kind that a definition declares has none of them: its schema has the defaults and the
-//! rules, and its versions differ by name alone, or a [`Converter`](crate::Converter) converts them.
+//! Built-in kinds implement these traits. A kind that a definition declares has none of them: its schema has the
+//! defaults and the rules, and its versions differ by name alone, or a [`Converter`](crate::Converter) converts them.
 
 use std::fmt;
 
@@ -22,17 +22,17 @@ pub trait Validator: Send + Sync {
         Vec::new()
     }
 
-    /// The faults of an object, or of a change of one, that are reported before all others and then alone.
+    /// The faults that are reported before all others. If there are any, no others are reported.
     fn alone(&self, _old: Option<&Object>, _object: &Object) -> Vec<FieldError> {
         Vec::new()
     }
 
-    /// All faults of a change of an object, or of the part of it that a subresource is.
+    /// All faults of an update of an object, or of its subresource.
     fn update(&self, _subresource: Option<&str>, _old: &Object, _new: &Object) -> Vec<FieldError> {
         Vec::new()
     }
 
-    /// The warnings about a valid object; `old` is its stored state, `None` for a new one.
+    /// The warnings about a valid object. `old` is its stored state, `None` for a new one.
     fn warnings(&self, _old: Option<&Object>, _object: &Object) -> Vec<String> {
         Vec::new()
     }
@@ -57,7 +57,8 @@ pub trait Conversion: fmt::Debug + Send + Sync {
     /// Converts an object in place. The fields that the versions share keep their place and order.
     ///
     /// # Errors
-    /// When the object is in another version, or has a shape that its schema does not allow. Its state is unspecified then.
+    /// When the object is in another version, or has a shape that its schema does not allow. Its state is unspecified
+    /// then.
     fn convert(&self, object: &mut Object) -> Result<(), ConversionError>;
 }
 
@@ -84,7 +85,8 @@ pub enum ConversionError {
     },
 }
 
-/// A request's object has passed its schema by then, so that a failure is a fault of the server or of what is stored.
+/// The object of a request has passed its schema before, so this error is a fault of the server or of the stored
+/// object.
 impl From<ConversionError> for ApiError {
     fn from(error: ConversionError) -> Self {
         Self::Internal(error.to_string())

@@ -1,8 +1,8 @@
 //! The generic verbs over a resource: get, list, watch, create, update, patch, delete, delete collection.
 //!
-//! A verb takes decoded input and gives decoded or canonical output; HTTP is unknown here, and so is how bytes are
-//! framed. Reads are answered from the cache once it has caught up with the store; writes go to the store as
-//! compare-and-set transactions, and the cache is only a hint for them: what the store says wins.
+//! A verb takes decoded input and returns decoded or canonical output. This crate knows neither HTTP nor the framing of
+//! bytes. Reads are answered from the cache after it has caught up with the store. Writes are compare-and-set
+//! transactions of the store. A write starts from the cached object, and if the store has a newer one, the store wins.
 
 mod admission;
 mod apply;

@@ -1,10 +1,10 @@
 //! Chunked lists (KEP-365): one consistent snapshot over all chunks, on any server, across restarts.
 //!
-//! `plan.rs` selects revision, start and length. Entries come from a snapshot of the cache or, beyond its history, from the store
-//! (`history.rs`). `page.rs` cuts the page.
+//! `plan.rs` selects revision, start and length. Entries come from a snapshot of the cache or, beyond its history, from
+//! the store (`history.rs`). `page.rs` cuts the page.
 //!
-//! Invariants 1 to 7 of ARCHITECTURE.md. The chunks together equal the whole list, and every chunk has the same resourceVersion. A
-//! token is relative to the range of its URL, and no token means complete.
+//! Invariants 1 to 7 of ARCHITECTURE.md. The chunks together equal the whole list, and every chunk has the same
+//! resourceVersion. A token is relative to the range of its URL, and no token means complete.
 
 mod converted;
 mod history;
@@ -47,29 +47,29 @@ pub struct ListPage {
 
 /// The objects of a page, still in canonical bytes.
 pub enum ListItems {
-    /// A contiguous part of a snapshot; nothing of it is collected.
+    /// A contiguous part of a snapshot. Its objects are not collected.
     Range {
         /// The objects, leaf by leaf.
         cursor: RangeCursor,
         /// The size of the objects in JSON, in bytes, without separators.
         bytes: u64,
     },
-    /// Entries that were picked one by one.
+    /// Entries that were selected one by one.
     Chosen(Vec<Arc<Entry>>),
-    /// Entries that are read from the store's history while they are used. They may fail to come.
+    /// Entries that are read from the store's history as they are used. A read may fail.
     History(HistoryItems),
 }
 
-/// Pages of entries, read while they are used.
+/// Pages of entries that are read as they are used.
 pub type HistoryPages = BoxStream<'static, Result<Vec<Arc<Entry>>, ApiError>>;
 
-/// Objects of a past that only the store knows, page by page: nothing but the page in hand is held.
+/// Objects at a past revision that only the store has. Only the current page is in memory.
 pub struct HistoryItems {
     /// The pages, in key order.
     pub pages: HistoryPages,
-    /// A second reading of these pages, since a past revision does not change. The first one measures them.
+    /// A second stream of the same pages, since a past revision does not change. The first stream measures them.
     pub again: HistoryPages,
-    /// The fewest bytes that they have in JSON.
+    /// The least size of the objects as JSON, in bytes.
     pub least_bytes: u64,
 }
 
@@ -83,10 +83,10 @@ impl ListItems {
         }
     }
 
-    /// The entries, collected: for pages that are known to be small, or that can't be used one by one.
+    /// The entries, collected: for small pages, or for callers that need all entries at once.
     ///
     /// # Errors
-    /// 503 or 410 when the store does not give out what is left of its history.
+    /// 503 or 410 if the store cannot return the rest of its history.
     pub async fn into_entries(self) -> Result<Vec<Arc<Entry>>, ApiError> {
         Ok(match self {
             Self::Chosen(entries) => entries,
@@ -105,11 +105,14 @@ impl ListItems {
 impl Registry {
     /// Lists the objects of the target's URL.
     ///
-    /// Cost: O(log n) to find the start and to count; with a selector also the scanned entries. Nothing is decoded or copied.
+    /// Cost: O(log n) to find the start and to count. With a selector, also the scanned entries. Nothing is decoded or
+    /// copied.
     ///
     /// # Errors
-    /// 400 for invalid selectors and tokens. 410 when the revision is no longer known (with a token to continue a list), 504 when
-    /// it does not exist yet. 500 when an object cannot be read.
+    /// - 400 for invalid selectors and tokens
+    /// - 410 for a revision that is no longer known (with a token to continue a list)
+    /// - 504 for a revision that does not exist yet
+    /// - 500 if an object cannot be read
     pub async fn list(&self, target: &Target, caller: &Caller, options: &ListOptions) -> Result<ListPage, ApiError> {
         caller
             .in_time(async {
@@ -119,8 +122,8 @@ impl Registry {
             .await
     }
 
-    /// The rights by which a list is cut. The right to list a range covers all of it. A selector may need a narrower right, which
-    /// is checked where it makes a difference.
+    /// The rights that decide the chunking of a list. The right to list a range covers all of it. A selector may need a
+    /// narrower right, which is checked only if it makes a difference.
     async fn rights_to_range(&self, target: &Target, caller: &Caller, options: &ListOptions) -> PartialRights {
         let configured = self.config.partial_rights;
         let selects = !options.label_selector.is_empty() || !options.field_selector.is_empty();
@@ -168,7 +171,8 @@ impl Registry {
         let collection = self.settled_collection(target).await?;
         match self.snapshot(&collection, plan.at).await? {
             Some(snapshot) => {
-                // ORDER: after the snapshot, which is as new as what it lacks.
+                // ORDER: checked after the snapshot was taken, so that the set of unreadable objects is at least as new
+                // as it.
                 self.check_readable(target, &collection)?;
                 self.counters().count_list_from_cache();
                 if plan.limit.is_some() {

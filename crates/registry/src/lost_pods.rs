@@ -1,7 +1,7 @@
 //! Pods that no kubelet will end, because their node is gone or will not come back.
 //!
-//! A kubelet confirms the end of a deleted pod. If none will, a controller ends the pod here: its status becomes failed, and it is
-//! deleted.
+//! A kubelet confirms the end of a deleted pod. If none will, a controller ends the pod here: its status becomes
+//! failed, and it is deleted.
 
 use keelson_cache::Entry;
 use keelson_meta::json::{Value, json};
@@ -15,9 +15,9 @@ use crate::target::Target;
 use crate::write::{Edit, Proposed, WriteRequest};
 
 impl Registry {
-    /// Ends such a pod: sets it to failed, unless it has ended by itself, and deletes it for good, in one write. Controllers that
-    /// hold pods by finalizers (jobs) see that it failed. `condition` is the reason and the message of its `DisruptionTarget`
-    /// condition (KEP-3329).
+    /// Ends such a pod in one write: sets its phase to failed, unless it has ended by itself, and deletes it.
+    /// Controllers whose finalizers are on pods (jobs) see that it failed. `condition` is the reason and the message of
+    /// its `DisruptionTarget` condition (KEP-3329).
     ///
     /// # Errors
     /// 404 when it is gone, 409 when another pod has its name.

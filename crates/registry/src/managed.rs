@@ -1,7 +1,8 @@
 //! Ownership of fields: `metadata.managedFields` after each write.
 //!
-//! Ownership is computed in the version of the request, before fields are added that the client did not send and that have no
-//! default in its version, as upstream. Fields that an endpoint cannot change get no owner through it; [`endpoints`] has them.
+//! Ownership is computed in the version of the request, before fields are added that the client did not send and that
+//! have no default in its version, as upstream. Fields that an endpoint cannot change get no owner through it. The
+//! module [`endpoints`] lists these fields.
 
 mod apply;
 mod endpoints;
@@ -52,10 +53,10 @@ pub(crate) async fn track_new(
     }
 }
 
-/// Records the owners of a changed object; both states are in the same version.
+/// Records the owners of a changed object. Both states are in the same version.
 ///
-/// An object with unknown owners stays one: otherwise all its fields would belong to the next writer. Returns the owners as
-/// [`track_new`] does.
+/// An object with unknown owners keeps them unknown: otherwise all its fields would belong to the next writer. Returns
+/// the owners as [`track_new`] does.
 ///
 /// # Errors
 /// 500 when owners use a version that the objects cannot be converted to.
@@ -79,7 +80,7 @@ pub(crate) async fn track(
     }
 }
 
-/// The same for a change of metadata alone, which is equal in every version, so that no conversion is needed.
+/// Records the owners of a change of metadata alone. Metadata is equal in every version, so no conversion is needed.
 pub(crate) fn track_metadata(
     target: &Target,
     current: &mut Object,
@@ -103,7 +104,7 @@ struct Stated {
 }
 
 impl Stated {
-    /// Takes out of an object what its writer says of its owners; `None` if there are none.
+    /// Takes the owners that the client sent out of an object; `None` if there are none.
     fn take(target: &Target, next: &mut Object, known: Option<&str>) -> Option<Self> {
         let sent = take_managed(next).filter(|_| target.subresource.is_none());
         let sent = sent.filter(|sent| known != Some(sent.to_string().as_str()));
@@ -132,8 +133,8 @@ fn noted(object: &mut Object, owners: &Owners, are_checked: bool) -> Option<Stri
     (!owners.is_empty()).then(|| owners.write_text())
 }
 
-/// The owners that a client wants an object to have: those it names, or none at all; `None` for what can't be read, or
-/// says nothing because the client knows nothing of owners.
+/// The owners that a client sets: those that it names, or none at all. `None` for owners that cannot be read, and for
+/// an empty field of a client that does not know it.
 fn wanted(sent: &Value) -> Option<Owners> {
     if Owners::is_reset(sent) {
         return Some(Owners::default());
@@ -141,8 +142,9 @@ fn wanted(sent: &Value) -> Option<Owners> {
     Owners::read(sent).ok().filter(|owners| !owners.is_empty())
 }
 
-/// The owners that are stored, with times taken back that are all that a write would change: it is then no change. Both
-/// objects are as they are stored, `known` is what stands beside the current one, `managed` beside the next one.
+/// The owners to store. If a write would change only their times, the old times are kept, so that the write changes
+/// nothing. Both objects are in their stored form. `known` has the owners of the current object, `managed` those of the
+/// next one.
 pub(crate) fn keep_times(
     current: &Object,
     known: Option<&str>,
@@ -210,7 +212,7 @@ pub(crate) fn take_managed(object: &mut Object) -> Option<Value> {
     metadata.remove(MANAGED_FIELDS)
 }
 
-/// Writes the owners; an object without any has no such field.
+/// Writes the owners. An object without owners has no such field.
 pub(crate) fn set_managed(object: &mut Object, managed: Option<Value>) {
     match managed {
         Some(Value::Array(entries)) if !entries.is_empty() => object.set_meta(MANAGED_FIELDS, Value::Array(entries)),
@@ -218,7 +220,7 @@ pub(crate) fn set_managed(object: &mut Object, managed: Option<Value>) {
     }
 }
 
-/// The object as a value, which [`give_back`] returns: the arithmetic of fields takes values.
+/// Moves an object out as a value, since computations of fields take values. [`give_back`] returns it.
 fn lend(object: &mut Object) -> Value {
     Value::Object(std::mem::take(&mut object.0))
 }

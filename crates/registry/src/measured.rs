@@ -1,6 +1,7 @@
-//! Counts of the whole process for metrics: uses of service account tokens, and comparisons of objects that may differ by times alone.
+//! Counts of the whole process for metrics: uses of service account tokens, and comparisons of objects that may differ
+//! only in times.
 //!
-//! Families and labels are kube-apiserver's. They are given where metrics are written out.
+//! Metric families and labels are kube-apiserver's. Their names are in the code that writes metrics out.
 
 use std::sync::LazyLock;
 use std::time::Duration;

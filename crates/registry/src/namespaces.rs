@@ -1,5 +1,5 @@
-//! The life of namespaces, as far as other objects depend on it: those that always exist, and that nothing is created in
-//! one that is missing or going away.
+//! The lifecycle of namespaces, as far as other objects depend on it. Some namespaces always exist, and no object is
+//! created in a namespace that is missing or being deleted.
 
 use futures::future::{BoxFuture, try_join_all};
 use keelson_cache::Entry;
@@ -23,16 +23,16 @@ use crate::write::{Change, Edit, Live, ManagedObject, Proposed, WriteRequest};
 const SYSTEM_NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
 impl Registry {
-    /// Makes the namespaces that every cluster has, where they are missing: all at once, so that they share one commit.
+    /// Creates the namespaces that every cluster has, if they are missing: all at once, so that they share one commit.
     ///
     /// # Errors
-    /// 503 when the store can't be written.
+    /// 503 if the store cannot be written.
     pub async fn ensure_system_namespaces(&self) -> Result<(), ApiError> {
         try_join_all(SYSTEM_NAMESPACES.map(|name| self.ensure_namespace(name))).await.map(|_| ())
     }
 
-    /// Creates a missing namespace. It does not use `write`, which lets no write of a kind pass before this server's stored
-    /// versions are published: publishing needs a namespace, and namespaces have one version.
+    /// Creates a missing namespace. It does not use `write`, which lets no write of a kind pass before this server's
+    /// stored versions are published: publishing needs a namespace, and namespaces have one version.
     async fn ensure_namespace(&self, name: &str) -> Result<(), ApiError> {
         let target = self.target("", "namespaces")?;
         let collection = self.collection(&target)?;
@@ -50,8 +50,8 @@ impl Registry {
         }
     }
 
-    /// The condition under which an object may be created in the target's namespace: the namespace is as it is now. `None` for
-    /// cluster-scoped resources, and in servers without namespaces, where admission checks them.
+    /// The condition under which an object may be created in the target's namespace: the namespace is as it is now.
+    /// `None` for cluster-scoped resources, and in servers without namespaces, where admission checks them.
     ///
     /// # Errors
     /// 404 for a namespace that does not exist, 403 for one that is being deleted.
@@ -66,7 +66,7 @@ impl Registry {
         let collection = self.collection(&namespaces)?;
         let entry = match collection.get(namespace) {
             Some(entry) if !entry.terminating => entry,
-            // It may have been made, or gone and been made anew, a moment ago by another server.
+            // Another server may have created or recreated the namespace a moment ago.
             Some(_) | None => self.newest(&namespaces, namespace).await?.ok_or_else(|| ApiError::NotFound {
                 resource: namespaces.group_resource(),
                 name: namespace.to_owned(),
@@ -81,11 +81,11 @@ impl Registry {
 }
 
 impl Registry {
-    /// Makes the namespace of a new object where it is missing and the settings say so (upstream's plugin NamespaceAutoProvision). The
-    /// server makes it, whatever the rights of the caller are. A dry run makes none.
+    /// Creates the missing namespace of a new object, if the settings say so (upstream's plugin
+    /// NamespaceAutoProvision). The server creates it, whatever the rights of the caller. A dry run creates none.
     ///
     /// # Errors
-    /// 403 when the namespace is refused, 5xx when the store can't be written.
+    /// 403 if the namespace is refused, 5xx if the store cannot be written.
     pub(crate) async fn provide_namespace(&self, target: &Target, name: &str, caller: &Caller) -> Result<(), ApiError> {
         let is_asked_for = self.config.provides_namespaces && target.is_namespaced() && !caller.is_dry_run();
         let Some(namespace) = target.namespace.as_deref().filter(|_| is_asked_for) else { return Ok(()) };
@@ -118,7 +118,7 @@ impl Registry {
         })
     }
 
-    /// Checks that a subresource may be posted to in the target's namespace, as an object may be created there.
+    /// Checks that a subresource may be posted to in the target's namespace, by the rules for a create.
     ///
     /// # Errors
     /// As [`namespace_guard`](Self::namespace_guard).
@@ -142,11 +142,11 @@ pub fn namespace_is_terminating(target: &Target, name: &str, namespace: &str) ->
 }
 
 impl Registry {
-    /// Takes the finalizer that stands for its content off a namespace that is being deleted and has been emptied. It goes
-    /// unless others hold it.
+    /// Removes the finalizer for the content of a namespace that is being deleted and is empty. The namespace is
+    /// deleted unless it has other finalizers.
     ///
     /// # Errors
-    /// 404 when it is gone already, or another one of its name is there.
+    /// 404 if the namespace no longer exists, or if another one has its name.
     pub async fn finalize_namespace(&self, name: &str, uid: &str, caller: &Caller) -> Result<(), ApiError> {
         let target = self.target("", "namespaces")?;
         let mut edit = Edit::new(|registry: &Registry, live: &Entry| {
@@ -168,8 +168,8 @@ impl Registry {
         self.write(&request, &mut edit).await.map(|_| ())
     }
 
-    /// The number of objects below the target's URL, as of a moment after this call began. Unreadable objects count: a namespace is
-    /// not empty while it has some.
+    /// The number of objects below the target's URL, as of a moment after this call began. Unreadable objects count: a
+    /// namespace is not empty while it has some.
     ///
     /// Cost: O(log n).
     ///

@@ -1,9 +1,9 @@
 //! The store's newest revision, read once for many readers.
 //!
-//! Readers that wait at the same moment share a read. By invariant 15 a reader may only use a read that was sent after the reader
-//! came. The store may have answered an earlier one before a write that the reader's client knows of. There are therefore at most
-//! two reads: the one under way, and the next one, which all later readers join. It is sent when the first one is answered. An
-//! embedded store knows the answer without a read.
+//! Readers that wait at the same moment share a read. By invariant 15 a reader may only use a read that was sent after
+//! the reader came. An earlier read may have been answered before a write that the reader's client already knows. There
+//! are therefore at most two reads: the one under way, and the next one, which all later readers join. It is sent when
+//! the first one is answered. An embedded store knows the answer without a read.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -23,13 +23,13 @@ type Read = Shared<BoxFuture<'static, Answer>>;
 /// The number of reads of the newest revision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NewestReads {
-    /// Reads that were put to the store.
+    /// Reads that were sent to the store.
     pub asked: u64,
-    /// Readers that joined a read which another had opened.
+    /// Readers that joined the read of another reader.
     pub shared: u64,
 }
 
-/// Asks a store for its newest revision, as seldom as may be.
+/// Reads a store's newest revision as rarely as possible.
 pub(crate) struct Newest(Arc<Inner>);
 
 struct Inner {
@@ -45,7 +45,7 @@ struct Inner {
 struct Reads {
     /// The read that is not sent yet, which readers may join.
     next: Option<Read>,
-    /// Put last: the next one waits for its answer.
+    /// The read that was sent last. The next read waits for its answer.
     last: Option<Read>,
 }
 
@@ -73,7 +73,7 @@ impl Newest {
 }
 
 impl Inner {
-    /// The read that is put next.
+    /// The read that is sent next.
     fn join(self: &Arc<Self>) -> Read {
         let mut reads = self.reads.lock();
         if let Some(next) = &reads.next {
@@ -81,7 +81,7 @@ impl Inner {
             return next.clone();
         }
         let last = reads.last.clone();
-        // The reads belong to this, so they must not hold it.
+        // This value owns the reads, so they must not own it.
         let next = put(Arc::downgrade(self), self.store.clone(), self.patience, last).boxed().shared();
         reads.next = Some(next.clone());
         next
@@ -97,7 +97,7 @@ impl Inner {
 
 async fn put(inner: Weak<Inner>, store: Arc<dyn Store>, patience: Duration, last: Option<Read>) -> Answer {
     if let Some(last) = last {
-        // The answer is for those who joined that read.
+        // The answer is for the readers that joined that read.
         let _ = last.await;
     }
     // ORDER: the read is sent when no reader can join any more.
@@ -140,8 +140,8 @@ mod tests {
         tokio::time::sleep(Duration::from_millis(random.u64() % 40)).await;
     }
 
-    /// Readers and writers at random moments over a store with delays. No reader gets less than was acknowledged when it came, and
-    /// there is at most one read at a time.
+    /// Readers and writers at random moments over a store with delays. No reader gets less than was acknowledged when
+    /// it came, and there is at most one read at a time.
     async fn readers_beside_writers(seed: u64, travel: u64, readers: u64) {
         let (store, newest) = over(Fault::Slow(Duration::from_millis(travel)));
         let (acknowledged, done) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -160,7 +160,7 @@ mod tests {
             while !done.load(Ordering::SeqCst) {
                 let before = acknowledged.load(Ordering::SeqCst);
                 if random.u64().is_multiple_of(4) {
-                    // Some give up while they wait, also those who have opened a read.
+                    // Some readers are cancelled while they wait, also those that have opened a read.
                     let _ =
                         tokio::time::timeout(Duration::from_millis(random.u64() % (travel + 1)), newest.ask()).await;
                 } else {
@@ -204,7 +204,7 @@ mod tests {
             (told, tokio::time::Instant::now())
         };
         let late = async {
-            // The first read has been answered by the store, and the answer is on its way.
+            // The store has answered the first read, and the answer has not arrived yet.
             tokio::time::sleep(Duration::from_millis(120)).await;
             store.set(Fault::None);
             let written = write(&store).await;

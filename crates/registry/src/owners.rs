@@ -15,11 +15,11 @@ use crate::warnings::Warnings;
 pub(crate) enum NamedBy {
     /// The client.
     Request,
-    /// The client by a patch, or a plugin of admission.
+    /// The client by a patch, or an admission plugin.
     Admission,
 }
 
-/// Leaves of equal references to owners the first; says whether there were some.
+/// Removes repeated owner references. Returns true if there were any.
 pub(crate) fn leave_out_repeated(object: &mut Object, by: NamedBy, warnings: &Warnings) -> bool {
     if object.meta_list("ownerReferences").len() < 2 {
         return false;

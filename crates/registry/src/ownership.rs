@@ -1,8 +1,8 @@
-//! Changes that a garbage collector makes in the metadata of an object: finalizers that have done their work, and references
-//! to owners that are gone.
+//! Changes that a garbage collector makes in the metadata of an object: it removes finished finalizers, and references
+//! to deleted owners.
 //!
-//! These are changes of the server's own and touch nothing else, so an object need not be valid by today's rules to be let
-//! go. Each names the uid of the object it means: another one of the same name is left alone.
+//! The server makes these changes itself and changes nothing else, so an object that today's rules would refuse can
+//! still be deleted. Each change has the uid of its object: another object of the same name is left alone.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ use crate::target::Target;
 use crate::write::{Change, Edit, Live, ManagedObject, Proposed, WriteRequest};
 
 impl Registry {
-    /// Takes a finalizer off an object, which goes if it is being deleted and that was all that held it.
+    /// Removes a finalizer from an object. An object that is being deleted is deleted with its last finalizer.
     ///
     /// # Errors
     /// 404 when the object is gone.
@@ -36,7 +36,7 @@ impl Registry {
         .await
     }
 
-    /// Takes the references to these owners, by their uids, off an object.
+    /// Removes the references to the owners with these uids from an object.
     ///
     /// # Errors
     /// 404 when the object is gone.
@@ -48,7 +48,7 @@ impl Registry {
         owners: &[String],
         caller: &Caller,
     ) -> Result<(), ApiError> {
-        // An object may have thousands of owners, so none is looked for among the others.
+        // An object may have thousands of owners, so the uids are in a set.
         let owners: HashSet<&str> = owners.iter().map(String::as_str).collect();
         let gone = |reference: &Value| {
             reference.get("uid").and_then(Value::as_str).is_some_and(|owner| owners.contains(owner))
@@ -59,7 +59,8 @@ impl Registry {
         .await
     }
 
-    /// Has an object no longer hold up the deletion of its owners.
+    /// Clears `blockOwnerDeletion` in all owner references, so that the object no longer blocks the deletion of its
+    /// owners.
     ///
     /// # Errors
     /// 404 when the object is gone.
@@ -108,7 +109,7 @@ impl Registry {
     }
 }
 
-/// Keeps those elements of a list in the metadata that pass, and the list only while there are any.
+/// Keeps the elements of a metadata list that pass, and removes an empty list.
 fn retain(object: &mut Object, field: &str, keep: impl Fn(&Value) -> bool) {
     let Some(Value::Array(list)) = object.metadata_mut().get_mut(field) else { return };
     list.retain(keep);

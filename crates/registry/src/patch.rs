@@ -1,5 +1,5 @@
-//! Patches an object: applies the patch to the newest state, and again after a conflict, so that it never loses a race. Its
-//! document is parsed once. Server-side apply is in `apply.rs`.
+//! Patches an object: applies the patch to the newest state, and again after a conflict, so that it never loses a race.
+//! Its document is parsed once. Server-side apply is in `apply.rs`.
 
 use async_trait::async_trait;
 use keelson_cache::Entry;
@@ -21,7 +21,7 @@ use crate::update::replacement;
 use crate::warnings::Warnings;
 use crate::write::{Live, Proposal, Proposed, WriteRequest, Written, existing};
 
-/// A patch document and how to read it.
+/// A patch document and its form.
 #[derive(Clone, Debug)]
 pub struct Patch {
     /// The form of the document.
@@ -39,9 +39,9 @@ pub enum PatchKind {
     Json,
     /// A partial object (RFC 7396).
     Merge,
-    /// A partial object whose lists are merged as the schema of the kind says.
+    /// A partial object whose lists are merged by the schema of the kind.
     Strategic,
-    /// An object that says what its sender wants (KEP-555).
+    /// The applied configuration of a field manager (KEP-555).
     Apply,
 }
 
@@ -49,8 +49,9 @@ impl Registry {
     /// Applies a patch to the object of the target's URL.
     ///
     /// # Errors
-    /// 404 when it does not exist; 400 and 422 for a patch that does not apply or leaves an invalid object; 409 for another
-    /// resourceVersion.
+    /// - 404 if the object does not exist
+    /// - 400 and 422 for a patch that cannot be applied or leaves an invalid object
+    /// - 409 for another resourceVersion
     pub async fn patch(
         &self,
         target: &Target,
@@ -73,7 +74,7 @@ impl Registry {
     }
 }
 
-/// A patch of an object: read once, and applied to whatever the object is.
+/// A patch of an object: parsed once, and applied to each newer state of the object.
 struct PatchOf<'p> {
     target: &'p Target,
     name: &'p str,
@@ -103,7 +104,7 @@ impl Proposal for PatchOf<'_> {
     }
 }
 
-/// A patch whose document has been read, to be applied as often as it is needed.
+/// A parsed patch, which can be applied any number of times.
 pub struct CompiledPatch<'p> {
     form: Form<'p>,
     /// True if the patch may read or change managedFields.
@@ -120,10 +121,10 @@ enum Form<'p> {
 }
 
 impl CompiledPatch<'_> {
-    /// The object, which is of a kind with this schema, as the patch leaves it.
+    /// Applies the patch to an object of a kind with this schema.
     ///
     /// # Errors
-    /// 400, 413 and 422 for a patch that does not apply; 415 for a strategic one of a kind without a schema.
+    /// 400, 413 and 422 for a patch that cannot be applied. 415 for a strategic patch of a kind without a schema.
     pub fn apply(&self, schema: Option<SchemaRef<'_>>, mut object: Object) -> Result<Value, ApiError> {
         match &self.form {
             Form::Merge(document) => {
@@ -131,7 +132,7 @@ impl CompiledPatch<'_> {
                 Ok(object.into_value())
             }
             Form::Strategic(document) => {
-                // Structural schemas do not say how their lists are merged.
+                // Structural schemas have no rules for merging lists.
                 let schema = schema.filter(|schema| !schema.is_structural()).ok_or(ApiError::UnsupportedPatchType)?;
                 Ok(strategic::apply_to_object(object, document, schema)?.into_value())
             }
@@ -142,7 +143,7 @@ impl CompiledPatch<'_> {
 }
 
 impl Patch {
-    /// Reads the document.
+    /// Parses the document.
     pub fn compile(&self) -> CompiledPatch<'_> {
         let form = match self.kind {
             PatchKind::Json => Form::Json(Operations::read(&self.document, Limits::default())),
@@ -155,8 +156,8 @@ impl Patch {
 
     /// 422: the patched `object` is not an object of its kind, for the reason in `fault`.
     ///
-    /// Upstream shows the result of a JSON or merge patch in its order of encoding. For a strategic patch it shows the patch, and
-    /// words types differently.
+    /// Upstream shows the result of a JSON or merge patch in its order of encoding. For a strategic patch it shows the
+    /// patch, and words types differently.
     fn unfit(&self, target: &Target, object: Object, validation: FieldValidation, fault: String) -> ApiError {
         let schema = target.version.schema();
         let (shown, fault) = match self.kind {
@@ -249,7 +250,7 @@ fn unknown_operation_fields(document: &Value) -> impl Iterator<Item = String> {
     })
 }
 
-/// The first value that is not of its type, as upstream words it of what a strategic patch leaves.
+/// The first value of a wrong type, in upstream's words for the result of a strategic patch.
 fn type_fault(schema: SchemaRef<'_>, mut object: Object) -> Option<String> {
     let mut report = WalkReport::default();
     schema.walk(&mut object, &mut report, WalkOptions::CHECK);

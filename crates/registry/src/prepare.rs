@@ -1,5 +1,5 @@
-//! Preparation and checks of every object before it is stored, whatever its kind: the fields that the server owns, and the rules
-//! for metadata.
+//! Preparation and checks of every object before it is stored, whatever its kind: the fields that the server owns, and
+//! the rules for metadata.
 
 use std::collections::BTreeSet;
 
@@ -21,11 +21,11 @@ use crate::subresources::scale_faults;
 use crate::target::Target;
 use crate::warnings::Warnings;
 
-/// Metadata that only the server writes; what a client sends there is replaced or dropped.
+/// Metadata that only the server writes. Values from a client are replaced or dropped.
 const SERVER_OWNED: [&str; 4] = ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"];
 
-/// Gives a new object, which is in the version that it is stored in, what only the server can: its uid and its birth.
-/// Drops what a client may not set on creation.
+/// Sets the uid and creation time of a new object, which is in its stored version. Drops fields that a client may not
+/// set in a create.
 pub(crate) fn stamp_new(registry: &Registry, target: &Target, object: &mut Object, creator: &Caller) {
     for field in SERVER_OWNED {
         object.remove_meta(field);
@@ -43,13 +43,13 @@ pub(crate) fn stamp_new(registry: &Registry, target: &Target, object: &mut Objec
     }
 }
 
-/// The status that the schema of a custom resource gives an object whose status was reset.
+/// The status that the schema gives a custom resource after a reset of its status.
 fn default_status(target: &Target) -> Option<Value> {
     target.resource.version(&target.storage_kind().version)?.default_status().cloned()
 }
 
-/// The schema errors of an object in the version of the request, compared with its state `old`; errors that it had before are
-/// warnings. Only custom resources are validated so.
+/// The schema errors of an object in the version of the request, compared with its state `old`. Errors that it had
+/// before are warnings. Only custom resources are validated so.
 pub(crate) fn schema_faults(
     target: &Target,
     old: Option<&mut Object>,
@@ -75,10 +75,10 @@ pub(crate) fn schema_faults(
     found.faults
 }
 
-/// Refuses an object that has to be converted before all else that is wrong with it can be known.
+/// Refuses an object with schema faults if it must be converted before its other faults can be found.
 ///
 /// # Errors
-/// 422 with what its schema says against it.
+/// 422 with the schema faults.
 pub(crate) fn refuse_unconverted(
     target: &Target,
     object: &Object,
@@ -91,10 +91,10 @@ pub(crate) fn refuse_unconverted(
     Ok(faults)
 }
 
-/// Checks a new object that is ready to be stored, and warns of what it should not say; `faults` are those that its schema knows.
+/// Checks a new object that is ready to be stored, and records warnings. `faults` are its schema faults.
 ///
 /// # Errors
-/// 422 with all that is wrong with it; 500 when the client set a resourceVersion, unless in a dry run.
+/// 422 with all faults of the object. 500 if the client set a resourceVersion, unless in a dry run.
 pub(crate) fn check_new(
     registry: &Registry,
     target: &Target,
@@ -111,7 +111,7 @@ pub(crate) fn check_new(
         warnings.extend(rules.warnings(None, object));
         warn_of_finalizers(target, None, object, warnings);
     }
-    // A text that is no number names no revision, and a dry run stores no object.
+    // A resourceVersion that is not a number is no revision, and a dry run stores no object.
     match object.resource_version().parse::<u64>() {
         Ok(0) | Err(_) => Ok(()),
         Ok(_) if caller.is_dry_run() => Ok(()),
@@ -119,7 +119,7 @@ pub(crate) fn check_new(
     }
 }
 
-/// All that is wrong with a new object by itself; `faults` are those that its schema knows.
+/// All faults of a new object. `faults` are its schema faults.
 fn faults_of_new(target: &Target, object: &Object, faults: Vec<FieldError>) -> Vec<FieldError> {
     let of_kind = target.version.rules().create(object);
     let (namespaced, rule) = (target.is_namespaced(), target.resource.name_rule);
@@ -134,7 +134,7 @@ fn faults_of_new(target: &Target, object: &Object, faults: Vec<FieldError>) -> V
     errors
 }
 
-/// Checks what an object shall become, by itself and beside what it was, and warns of what it should not say.
+/// Checks the new state of an object, by itself and against the old state, and records warnings.
 ///
 /// # Errors
 /// 422 with everything that is wrong.
@@ -149,7 +149,7 @@ pub(crate) fn validate_update(
     if target.subresource.is_none() {
         refuse(target, next, rules.alone(Some(current), next))?;
     }
-    // The name can't have changed, so that there is no more to ask of it than of any.
+    // The name cannot have changed, so only the rules for every name apply.
     let mut errors = validate_custom_metadata(next, target.is_namespaced(), NameRule::PathSegment);
     let is_metadata_right = errors.is_empty();
     errors.extend(faults);
@@ -202,20 +202,20 @@ fn refuse(target: &Target, object: &Object, errors: Vec<FieldError>) -> Result<(
 
 /// Returns true if the specification changed, so that the generation increases. Both objects are in one version.
 pub(crate) fn asks_for_more(target: &Target, current: &Object, next: &Object) -> bool {
-    // A write of the status may bring annotations along, and asks for nothing.
+    // A write of the status may change annotations, but never the desired state.
     let asks = target.resource.generation && target.subresource_name() != Some("status");
     let status_asks = !target.resource.is_builtin() && !target.parts_status();
     asks && (target.strategy().update.raises_generation(current, next) || status_asks && !same_status(current, next))
 }
 
-/// The metadata that a client sent and cannot change, where that is an error.
+/// The errors for metadata that a client sent and cannot change.
 #[must_use]
 pub(crate) struct Carried {
     faults: Vec<FieldError>,
 }
 
-/// Carries what an update may not touch over from the stored object: identity, birth, death, and generation, which goes up by one
-/// where that is said.
+/// Copies the metadata that an update cannot change from the stored object: uid, times of creation and deletion, and
+/// generation. The generation increases by one if `is_counted`.
 pub(crate) fn carry_over(current: &Object, next: &mut Object, is_counted: bool) -> Carried {
     let faults = begun_deletions(current, next);
     for field in SERVER_OWNED {
@@ -232,8 +232,8 @@ pub(crate) fn carry_over(current: &Object, next: &mut Object, is_counted: bool) 
     Carried { faults }
 }
 
-/// The complaints about a write that says that an object is being deleted which is not, or how long that takes. A deletion that
-/// has begun stays as it is, whatever is sent.
+/// The errors of a write that begins a deletion, or changes its grace period. A deletion that has begun stays as it is,
+/// whatever the client sends.
 fn begun_deletions(current: &Object, next: &Object) -> Vec<FieldError> {
     let is_new = |field: &&str| match (current.meta(field), next.meta(field)) {
         (_, None | Some(Value::Null)) => false,

@@ -1,11 +1,11 @@
 //! Queries of lists: sorted, counted and paged, with all chunks from the snapshot of the first.
 //!
-//! `query/plan.rs` selects revision and start. `wanted.rs` evaluates the objects of the URL and its selectors. `making.rs` builds
-//! the view: the snapshot's objects in the order of the query. `page.rs` cuts a page, and `groups.rs` counts groups. A query in key
-//! order without selectors needs no view, since the snapshot counts.
+//! `query/plan.rs` selects revision and start. `wanted.rs` evaluates the objects of the URL and its selectors.
+//! `making.rs` builds the view: the snapshot's objects in the order of the query. `page.rs` cuts a page, and
+//! `groups.rs` counts groups. A query in key order without selectors needs no view, since the snapshot counts.
 //!
-//! Invariants: chunks together equal the whole result at their revision. A token is bound to its query and URL, and reads nothing
-//! that its request could not. A page and its counts are of one snapshot.
+//! Invariants: chunks together equal the whole result at their revision. A token is bound to its query and URL, and
+//! reads nothing that its request could not. A page and its counts are of one snapshot.
 
 mod groups;
 mod indexes;
@@ -40,46 +40,46 @@ use crate::registry::Registry;
 use crate::selection::Selection;
 use crate::target::Target;
 
-/// The objects for which the condition of a query has no value, so that they are not in the answer.
+/// The objects for which the condition of a query has no value. They are not in the response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FailedEvaluations {
-    /// Their number.
+    /// The number of these objects.
     pub count: usize,
-    /// The reason for one of them, where it was looked at for this answer.
+    /// The reason for one of them, if it was evaluated for this response.
     pub first: Option<String>,
 }
 
-/// A query, and what is looked for.
+/// A planned query, and the objects that it selects.
 struct Asked {
     plan: QueryPlan,
     sought: Sought,
 }
 
-/// The objects of a snapshot that a query wants.
+/// A snapshot, and the selection of a query from it.
 struct Sought {
     collection: Arc<Collection>,
     snapshot: Snapshot,
     wanted: Arc<Wanted>,
-    /// The user that views and indexes are made for.
+    /// The user that views and indexes are built for.
     owner: ViewOwner,
 }
 
 /// The source of a query's objects.
 enum Shown {
-    /// The query leaves out none of the range and has them in the order of their keys.
+    /// A range: the query selects all of its objects, in key order.
     Range(KeyRange),
-    /// In this view.
+    /// A view.
     View(View),
 }
 
 impl Registry {
     /// Lists a page of the objects that match a query, in its order.
     ///
-    /// Cost: O(log n) for the page if the view exists, and O(changes) if it exists for another snapshot. Otherwise a scan of every
-    /// object that the index does not rule out. The scan yields to other tasks.
+    /// Cost: O(log n) for the page if the view exists, and O(changes) if it exists for another snapshot. Otherwise a
+    /// scan of every object that the index does not rule out. The scan yields to other tasks.
     ///
     /// # Errors
-    /// As [`list`](Self::list), and 400 for parameters that exclude each other. 410 for revisions that only the store has.
+    /// As [`list`](Self::list), and 400 for mutually exclusive parameters. 410 for revisions that only the store has.
     pub async fn query(
         &self,
         target: &Target,
@@ -192,7 +192,7 @@ impl Registry {
     /// The snapshot of a query.
     ///
     /// # Errors
-    /// 410 where it is gone, with a token for the rest at the newest revision if the query was continued.
+    /// 410 if the snapshot is gone. For a continued query, the error has a token for the rest at the newest revision.
     async fn ask(
         &self,
         target: &Target,
@@ -205,7 +205,7 @@ impl Registry {
         let Some(snapshot) = self.snapshot(&collection, plan.at).await? else {
             return Err(plan.expired());
         };
-        // ORDER: after the snapshot, which is as new as what it lacks.
+        // ORDER: checked after the snapshot was taken, so that the set of unreadable objects is at least as new as it.
         self.check_readable(target, &collection)?;
         self.counters().count_list_from_cache();
         let wanted = Wanted::new(target, options, query.clone(), selection).indexed(&self.config).within_budget();
@@ -214,8 +214,7 @@ impl Registry {
         Ok(Asked { plan, sought: Sought { collection, snapshot, wanted, owner } })
     }
 
-    /// The objects that an index of a declared field has of those that a selector may leave, in the order of their keys; `None` where
-    /// there is none that would be of use.
+    /// The candidates of a selector from an index of a declared field, in key order. `None` if no index helps.
     pub(crate) async fn find_selected(
         &self,
         target: &Target,
@@ -238,7 +237,7 @@ impl QueryPlan {
     /// The error for a revision that is gone.
     fn expired(&self) -> ApiError {
         match self.token() {
-            // Of what was then there is no rest that is newer.
+            // A query of a past revision has no rest at a newer one.
             Some(_) if self.is_past => {
                 ApiError::Expired { message: ExpiredKind::ContinueTokenNoRest, continue_token: None }
             }

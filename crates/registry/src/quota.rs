@@ -1,9 +1,11 @@
-//! Quotas: what is used in a namespace is taken in the transaction that writes the object which uses it.
+//! Quotas: the transaction that writes an object also charges its usage to the quotas of its namespace.
 //!
-//! A quota says in its status what is used of it. A write that uses more carries [`Charge`]s; they are added to the quotas in the same
-//! transaction, on the condition that the quotas are as they were seen, so that writes on many servers together never use more
-//! than there is, and a crash leaves nothing taken ([`desk`]). What objects use is told by [`usage`], which quotas they are counted
-//! in by [`scopes`]. Nothing is given back here: a controller counts anew what is there.
+//! The status of a quota has its usage. A write that uses more carries [`Charge`]s, which the same transaction adds to
+//! the quotas. The transaction compares that the quotas are unchanged since they were read. Writes on many servers
+//! together therefore never exceed a quota, and a crash leaves no charge without its object ([`desk`]).
+//!
+//! [`usage`] computes the usage of an object, and [`scopes`] decides which quotas count it. No usage is given back
+//! here: a controller counts the existing objects again.
 
 mod desk;
 mod limited;
@@ -27,32 +29,33 @@ use limited::Coverage;
 use limits::{Limits, Parsed};
 use usage::Usage;
 
-/// The most quotas of a namespace that a write looks at. Reading one takes some 20 us.
+/// The largest number of quotas in a namespace that a write reads. Reading one takes some 20 us.
 const MOST_QUOTAS: usize = 500;
-/// The most bytes of them.
+/// The largest total size of these quotas, in bytes.
 const MOST_QUOTA_BYTES: u64 = 1024 * 1024;
-/// The most quotas that a write is charged to. etcd takes 128 compares in a transaction, and the object needs some of its own.
+/// The largest number of quotas that a write is charged to. etcd takes 128 compares in a transaction, and the object
+/// needs some of them.
 const MOST_CHARGED: usize = 100;
 
-/// What a write takes of a quota.
+/// The usage that a write adds to a quota.
 #[derive(Clone, Debug)]
 pub(crate) struct Charge {
-    /// The quota, as it was when that was found.
+    /// The quota, as it was when the amounts were computed.
     quota: Arc<Parsed>,
-    /// The amounts, of which none is zero or negative.
+    /// The amounts, all of them positive.
     amounts: Amounts,
 }
 
-/// What a write takes, and what has to hold for that to be all.
+/// The charges of a write, and the condition under which they are complete.
 #[derive(Debug, Default)]
 pub(crate) struct Charges {
-    /// From each quota.
+    /// The charge of each quota.
     pub(crate) charges: Vec<Charge>,
-    /// That no other quota has come meanwhile, where the write does not compare that anyway.
+    /// Compares that no other quota was added, unless the write compares that anyway.
     pub(crate) condition: Option<Compare>,
 }
 
-/// An object that is written: its endpoint, and what it was and will be.
+/// An object that is written: its endpoint, its old and its new state.
 #[derive(Clone, Copy)]
 pub(crate) struct Charged<'c> {
     target: &'c Target,
@@ -72,10 +75,10 @@ impl<'c> Charged<'c> {
 }
 
 impl Registry {
-    /// What a write takes of the quotas of its namespace.
+    /// The charges of a write to the quotas of its namespace.
     ///
     /// # Errors
-    /// 403 where it takes more than there is, or does not say how much.
+    /// 403 if the write exceeds a quota, or does not state an amount that a quota requires.
     pub(crate) async fn charges(&self, charged: Charged<'_>) -> Result<Charges, ApiError> {
         let (target, Charged { old, new, .. }) = (charged.target, charged);
         let Some(namespace) = target.namespace.as_deref().filter(|_| target.is_namespaced()) else {
@@ -87,7 +90,7 @@ impl Registry {
             return Ok(Charges::default());
         }
         let mut charges = match self.charges_now(&charged, namespace, usage) {
-            // It may be known elsewhere that something was given back.
+            // The cache may not show yet that usage was given back.
             Err(_) => {
                 self.catch_up().await?;
                 self.charges_now(&charged, namespace, usage)?
@@ -128,7 +131,7 @@ impl Registry {
         Ok(charges)
     }
 
-    /// That a namespace is as it is now. It is written whenever another limit begins to hold in it.
+    /// The condition that a namespace is unchanged. A namespace is written whenever another limit takes effect in it.
     fn unchanged_namespace(&self, namespace: &str) -> Result<Option<Compare>, ApiError> {
         let Ok(namespaces) = self.target("", "namespaces") else { return Ok(None) };
         let collection = self.collection(&namespaces)?;
@@ -138,7 +141,8 @@ impl Registry {
         }))
     }
 
-    /// The namespace of a quota, to be written again together with a quota whose limits change: its key, its bytes and its revision.
+    /// The namespace of a quota, which is written again with each quota whose limits change: its target, key, bytes and
+    /// revision.
     pub fn namespace_to_touch(
         &self,
         namespace: &str,
@@ -154,7 +158,7 @@ impl Registry {
 /// The quotas of a namespace.
 struct QuotasOf<'n> {
     namespace: &'n str,
-    /// Empty where there are more than a write looks at.
+    /// Empty if there are more quotas than a write reads.
     parsed: Vec<Arc<Parsed>>,
     number: usize,
     bytes: u64,
@@ -165,7 +169,7 @@ impl QuotasOf<'_> {
         self.number <= MOST_QUOTAS && self.bytes <= MOST_QUOTA_BYTES
     }
 
-    /// Refuses a write where there are more than it looks at.
+    /// Refuses a write if there are more quotas than it reads.
     fn check_number(&self) -> Result<(), String> {
         if self.is_readable() {
             return Ok(());
@@ -179,7 +183,7 @@ impl QuotasOf<'_> {
     }
 }
 
-/// Refuses a write that more quotas count than one transaction changes.
+/// Refuses a write that is charged to more quotas than one transaction can change.
 fn check_charged(namespace: &str, number: usize) -> Result<(), String> {
     if number <= MOST_CHARGED {
         return Ok(());
@@ -188,12 +192,12 @@ fn check_charged(namespace: &str, number: usize) -> Result<(), String> {
     Err(format!("{number} resource quotas count it, and a write is charged to {MOST_CHARGED} at most: {way_out}"))
 }
 
-/// Deletions are never charged, so they work whatever quotas there are.
+/// The advice for such errors. Deletions are never charged, so they work with any number of quotas.
 fn way_out(namespace: &str) -> String {
     format!("delete some of them (kubectl delete resourcequotas NAME -n {namespace})")
 }
 
-/// The refusal of a write that does not fit into one transaction with its quotas.
+/// The error for a write that does not fit into one transaction with its quotas.
 pub(crate) fn too_large_together(target: &Target, name: &str, number: usize) -> ApiError {
     let namespace = target.namespace.as_deref().unwrap_or_default();
     let message = format!(
@@ -204,12 +208,12 @@ pub(crate) fn too_large_together(target: &Target, name: &str, number: usize) -> 
 }
 
 impl Limits {
-    /// Whether an object is counted in the quota.
+    /// Returns true if the quota counts an object.
     fn covers(&self, usage: Usage<'_>, object: &Object) -> bool {
         self.names(usage).next().is_some() && scopes::match_all(&self.scopes, usage, object)
     }
 
-    /// What the quota is charged for an object that becomes `new`.
+    /// The charge of the quota for an object that becomes `new`.
     fn taken(&self, usage: Usage<'_>, old: Option<&Object>, new: &Object) -> Amounts {
         let before = old.filter(|old| scopes::match_all(&self.scopes, usage, old));
         let before = before.map(|old| usage.amounts(old)).unwrap_or_default();

@@ -1,7 +1,7 @@
-//! The registry: the store, the cache, the surface, clock and randomness, which every verb works with.
+//! The registry: the store, the cache, the surface, the clock and the source of random numbers, which every verb uses.
 //!
-//! The verbs are methods of it, each in a file of its own. It also holds the counters that metrics show, and turns failures
-//! of the store into what a client may read.
+//! Each verb is a method of the registry, in a file of its own. The registry also has the counters for metrics, and
+//! maps errors of the store to errors for clients.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,8 @@ use crate::surface::{Contribution, Surface, Surfaces};
 use crate::target::Target;
 use crate::write::{Growth, Queues};
 
-/// How long a request waits for a collection that is being replaced. That takes milliseconds, with thousands of others too.
+/// The longest time that a request waits for a collection that is being replaced. Replacing takes milliseconds, even
+/// together with thousands of others.
 const REPLACED_AFTER: Duration = Duration::from_secs(5);
 
 /// The generic verbs over all resources of one server.
@@ -53,7 +54,7 @@ pub trait BuiltinKinds: Send + Sync {
     fn contributions(&self, config: &RegistryConfig) -> Vec<Contribution>;
 }
 
-/// How often the registry took a way that operators want to know of.
+/// Counters for metrics: lists by their source, retried writes, and rewritten objects.
 #[derive(Debug, Default)]
 pub struct Counters {
     lists_from_cache: AtomicU64,
@@ -77,8 +78,8 @@ impl Registry {
         Self { kinds: Some(kinds), ..Self::over(surfaces, store, cache, clock, random, config) }
     }
 
-    /// A registry that serves nothing yet, not even namespaces: those that its objects are in are somebody else's matter. For
-    /// servers that are aggregated by another one.
+    /// A registry that serves nothing yet, not even namespaces. It is for aggregated servers: the main server has the
+    /// namespaces of their objects.
     pub fn without_builtin(
         store: Arc<dyn Store>,
         cache: Arc<Cache>,
@@ -117,33 +118,32 @@ impl Registry {
         }
     }
 
-    /// Has built-in resources stored in other versions from one moment on; in the usual ones those that are not named. What is stored
-    /// stays as it is until it is written again.
+    /// Changes the storage versions of all built-in resources at once. Resources that are not named get their default.
+    /// Stored objects stay as they are until they are written again.
     pub async fn store_builtin_as(&self, storage_versions: Vec<(GroupResource, Text)>) {
         let config = RegistryConfig { storage_versions, ..self.config.clone() };
         let contributions = self.kinds.as_ref().map(|kinds| kinds.contributions(&config)).unwrap_or_default();
         self.surfaces.store_builtin(contributions).await;
     }
 
-    /// The same whose callers' rights another authorizer knows: controllers', and those of whoever is given that of
-    /// [`Registry::authorizer`].
+    /// Sets the authorizer of controllers, and of each caller that gets [`Registry::authorizer`].
     #[must_use]
     pub fn with_authorizer(self, authorizer: Arc<dyn Authorizer>) -> Self {
         Self { authorizer, ..self }
     }
 
-    /// The same whose writes these plugins change and judge.
+    /// Sets the admission plugins.
     #[must_use]
     pub fn with_admission(self, admission: AdmissionChain) -> Self {
         Self { admission, ..self }
     }
 
-    /// The plugins that change and judge what is written.
+    /// The admission plugins, which change and validate writes.
     pub fn admission(&self) -> &AdmissionChain {
         &self.admission
     }
 
-    /// Who knows what callers may do.
+    /// The authorizer of controllers.
     pub fn authorizer(&self) -> &Arc<dyn Authorizer> {
         &self.authorizer
     }
@@ -158,12 +158,12 @@ impl Registry {
         &self.cache
     }
 
-    /// What is served now.
+    /// The current surface: everything that is served now.
     pub fn surface(&self) -> Arc<Surface> {
         self.surfaces.current()
     }
 
-    /// What is served, and how that changes.
+    /// The current surface, and the changes of it.
     pub fn surfaces(&self) -> &Surfaces {
         &self.surfaces
     }
@@ -171,7 +171,7 @@ impl Registry {
     /// The target of a resource that is always served, in its preferred version: all of its objects.
     ///
     /// # Errors
-    /// 500 when it is not.
+    /// 500 if the resource is not served.
     pub fn target(&self, group: &str, plural: &str) -> Result<Target, ApiError> {
         self.surface().target(group, plural)
     }
@@ -196,12 +196,12 @@ impl Registry {
         self.clock.now()
     }
 
-    /// When an object of the target that is written now ends by itself, if ever.
+    /// The time at which an object of the target that is written now expires; `None` for never.
     pub(crate) fn expiry(&self, target: &Target) -> Option<SystemTime> {
         target.resource.lifetime.map(|lifetime| self.now() + lifetime)
     }
 
-    /// How often the store was asked for its newest revision.
+    /// The number of reads of the store's newest revision.
     pub fn newest_reads(&self) -> NewestReads {
         self.newest.stats()
     }
@@ -211,43 +211,44 @@ impl Registry {
         &self.counters
     }
 
-    /// The stored collection behind the target's resource, as it is served at this moment: whoever goes on with it for long
-    /// must expect that it is removed meanwhile. One that another has taken the place of is passed over for that, since it no
-    /// longer follows the store.
+    /// The stored collection of the target's resource, as it is served at this moment. A caller that uses it for long
+    /// must expect its removal. A removed collection no longer follows the store, so the one that has replaced it is
+    /// returned instead.
     ///
     /// # Errors
-    /// 405 for a resource that is not stored, 503 for the moment in which its collection is being replaced.
+    /// 405 for a resource that is not stored, 503 while its collection is being replaced.
     pub fn collection(&self, target: &Target) -> Result<Arc<Collection>, ApiError> {
         if let Some(stored) = target.stored()
             && !stored.cached.is_removed()
         {
             return Ok(stored.cached.clone());
         }
-        // A surface that only describes resources leads to the objects of whoever is asked, too.
+        // The target may come from a surface that only describes resources. The current surface then has the
+        // collection.
         let surface = self.surface();
         let served = surface.resource(&target.resource.group, &target.resource.plural);
         match (served.and_then(|served| served.stored()), target.stored()) {
             (Some(stored), _) if !stored.cached.is_removed() => Ok(stored.cached.clone()),
             (Some(_), _) => Err(being_replaced(target)),
-            // Nobody serves it any more. Who still has it is shown its last state.
+            // The resource is no longer served. A request that still has it gets its last state.
             (None, Some(last)) => Ok(last.cached.clone()),
             (None, None) => Err(ApiError::MethodNotAllowed),
         }
     }
 
-    /// The same, but that the moment is waited for in which the collection is being replaced: its definition was changed, and what is
-    /// served now will be there as soon as it is published.
+    /// As [`collection`](Self::collection), but waits while the collection is being replaced after a change of its
+    /// definition.
     ///
-    /// Cost: that of [`collection`](Self::collection), unless there is something to wait for.
+    /// Cost: that of [`collection`](Self::collection), unless it has to wait.
     ///
     /// # Errors
-    /// 405 for a resource that is not stored, 503 when that takes longer than [`REPLACED_AFTER`].
+    /// 405 for a resource that is not stored, 503 if the wait takes longer than [`REPLACED_AFTER`].
     pub(crate) async fn settled_collection(&self, target: &Target) -> Result<Arc<Collection>, ApiError> {
         match self.collection(target) {
             Err(ApiError::ServiceUnavailable { .. }) => {}
             found => return found,
         }
-        // ORDER: changes are followed before it is looked again, so that none falls in between.
+        // ORDER: this subscribes to changes before the next look, so that none is missed.
         let mut changes = self.surfaces.changes();
         let settled = async {
             loop {
@@ -260,10 +261,11 @@ impl Registry {
         tokio::time::timeout(REPLACED_AFTER, settled).await.unwrap_or_else(|_| Err(being_replaced(target)))
     }
 
-    /// The store's newest revision: at least that of every write that was acknowledged, by any server, before this call.
+    /// The store's newest revision: at least that of every write that was acknowledged, by any server, before this
+    /// call.
     ///
     /// # Errors
-    /// 503 when the store can't tell it, within twice [`RegistryConfig::store_wait`].
+    /// 503 if the store does not return it within twice [`RegistryConfig::store_wait`].
     pub(crate) async fn newest_revision(&self) -> Result<Revision, ApiError> {
         let newest = self.newest.ask().await?;
         self.cache.heard_of(newest);
@@ -273,8 +275,8 @@ impl Registry {
     /// Waits until the cache shows every write that was acknowledged before this call, by any server.
     ///
     /// # Errors
-    /// 503 when the store can't tell its newest revision, or the cache does not get there in time: the client has named
-    /// no revision, so none that it should correct.
+    /// 503 if the store does not return its newest revision, or if the cache does not reach it in time. It is not 504:
+    /// the client named no revision that it could correct.
     pub async fn catch_up(&self) -> Result<(), ApiError> {
         let newest = self.newest_revision().await?;
         self.cache.wait_for(newest, self.config.revision_wait).await.map_err(|behind| {
@@ -289,7 +291,7 @@ impl Registry {
     /// Waits until the cache has reached a revision.
     ///
     /// # Errors
-    /// 504 when it does not in [`RegistryConfig::revision_wait`].
+    /// 504 if it does not within [`RegistryConfig::revision_wait`].
     pub(crate) async fn wait_for(&self, revision: Revision) -> Result<(), ApiError> {
         self.cache.wait_for(revision, self.config.revision_wait).await.map_err(|behind| ApiError::RevisionTooLarge {
             requested: revision,
@@ -309,7 +311,7 @@ impl Registry {
         Ok(entry)
     }
 
-    /// The error for stored bytes that are not an object. The operator reads which key; the client does not.
+    /// The error for stored bytes that are not an object. The log has the key, the error for the client does not.
     pub(crate) fn corrupt(&self, key: &StoreKey, error: &DecodeError) -> ApiError {
         error_repeated!(key; %key, %error, "a stored object can't be read");
         match error {
@@ -335,12 +337,12 @@ impl Counters {
         self.write_retries.load(Ordering::Relaxed)
     }
 
-    /// How many parts of collections were looked through for objects that are stored otherwise than they would be written.
+    /// The number of pages of collections that were searched for objects in an outdated encoding.
     pub fn stale_pages(&self) -> u64 {
         self.stale_pages.load(Ordering::Relaxed)
     }
 
-    /// How many of these were written anew.
+    /// The number of objects that were rewritten.
     pub fn rewrites(&self) -> u64 {
         self.rewrites.load(Ordering::Relaxed)
     }
@@ -366,11 +368,11 @@ impl Counters {
     }
 }
 
-/// An object whose stored value can't be read is not shown, and yet not absent: who deletes or makes something
-/// because of its absence must not take the one for the other.
+/// Refuses a key whose stored value cannot be read. Such an object is hidden and yet not absent: a client must not
+/// delete or create anything because the object seems to be absent.
 ///
 /// # Errors
-/// 500 when the key holds such a value.
+/// 500 if the key has such a value.
 pub(crate) fn refuse_unreadable(collection: &Collection, target: &Target, key: &str) -> Result<(), ApiError> {
     match collection.unreadable(key) {
         None => Ok(()),
@@ -382,7 +384,7 @@ pub(crate) fn refuse_unreadable(collection: &Collection, target: &Target, key: &
     }
 }
 
-/// 503: nothing was done, and the client may try again.
+/// 503: nothing was done, and the client may retry.
 fn being_replaced(target: &Target) -> ApiError {
     ApiError::ServiceUnavailable {
         message: format!("{} are being loaded anew, please try again", target.group_resource()),
@@ -393,7 +395,7 @@ fn being_replaced(target: &Target) -> ApiError {
 /// The times that the store did not answer, or refused a write.
 static STORE_FAILURES: RepeatLog = RepeatLog::new();
 
-/// Notes that the store took a write.
+/// Records that the store accepted a write.
 ///
 /// Cost: one atomic read while the store works.
 pub(crate) fn note_store_works() {
@@ -405,13 +407,13 @@ pub(crate) fn note_store_works() {
 /// etcd's words for a write that is too large.
 const ETCD_TOO_LARGE: &str = "etcdserver: request is too large";
 
-/// Returns true for the answer to a write that the store refused for its size.
+/// Returns true for the error of a write that is too large for the store.
 pub fn is_too_large(error: &ApiError) -> bool {
     let is_etcds = matches!(error, ApiError::Unclassified(message) if message == ETCD_TOO_LARGE);
     is_etcds || matches!(error, ApiError::ObjectTooLarge { .. })
 }
 
-/// What a client reads when the store fails. The operator finds the cause in the log.
+/// The error for the client when the store fails. The log has the cause.
 pub fn store_error(error: StoreError) -> ApiError {
     match error {
         StoreError::Future { requested, current } => ApiError::RevisionTooLarge { requested, current, retry: true },
@@ -427,16 +429,17 @@ pub fn store_error(error: StoreError) -> ApiError {
                 retry_after_seconds: Some(1),
             }
         }
-        // No time to try again is named: clients would repeat the write by themselves, and it may have happened.
+        // No time for a retry is set: clients would repeat the write by themselves, and it may have happened.
         StoreError::Unknown(cause) => {
             warn_repeated!(""; %cause, "whether a write took effect is not known");
             ApiError::Timeout("the store has not said whether the write took effect".to_owned())
         }
-        // The engine has logged it once. No time to try again is named: clients would repeat the write before there is room.
+        // The engine has logged it once. No time for a retry is set: clients would repeat the write before there is
+        // space.
         StoreError::Full(why) => ApiError::InsufficientStorage(format!("the store is full: {why}")),
         StoreError::EtcdFull(_) => ApiError::Unclassified("etcdserver: mvcc: database space exceeded".to_owned()),
         StoreError::AboveLimit { bytes, limit, .. } => ApiError::ObjectTooLarge { bytes, limit },
-        // The reference server passes etcd's words on, and clients know them.
+        // As kube-apiserver, this returns etcd's words, which clients know.
         StoreError::TooLarge(cause) => {
             warn_repeated!(""; %cause, "a write was refused for its size");
             ApiError::Unclassified(ETCD_TOO_LARGE.to_owned())

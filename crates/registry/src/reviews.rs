@@ -1,7 +1,7 @@
-//! Reviews: the identity and the rights of a user. They are not stored; the answer is written into `status`.
+//! Reviews: the identity and the rights of a user. They are not stored. The answer is in `status`.
 //!
-//! The caller and its authorizer answer, as for the filters of a request. An authorizer gets a selector as the text of a request.
-//! As upstream, an invalid selector is left out, which requests more, and the answer reports it.
+//! The caller and its authorizer answer, as for the filters of a request. An authorizer gets a selector as the text of
+//! a request. As upstream, an invalid selector is left out, which requests more, and the answer reports it.
 
 mod validation;
 
@@ -23,7 +23,7 @@ impl Registry {
     /// Answers a review that the caller sent.
     ///
     /// # Errors
-    /// 405 for a resource that is no review which this server answers, 422 for one that asks nothing or too much.
+    /// 405 for a resource that is not a review of this server. 422 for a review without a question, or with too many.
     pub async fn review(&self, target: &Target, mut review: Object, caller: &Caller) -> Result<Object, ApiError> {
         self.admit_posted(target, caller, &mut review).await?;
         let (user, authorizer) = (caller.user(), &**caller.authorizer());
@@ -40,10 +40,10 @@ impl Registry {
                 access_status(&review, &subject(&review), authorizer).await
             }
             CreateHandler::SelfSubjectRulesReview => rules_status(&review, user, authorizer).await?,
-            // Others answer these.
+            // Other handlers answer these.
             CreateHandler::Binding | CreateHandler::TokenReview => return Err(ApiError::MethodNotAllowed),
         };
-        // As upstream has it, these two are answered by a new object, whatever was sent.
+        // As upstream, the response to these two is a new object, whatever was sent.
         match review_kind {
             CreateHandler::SelfSubjectReview => {
                 review.0.insert("metadata", json!({ "creationTimestamp": rfc3339(self.now()) }));
@@ -86,8 +86,8 @@ struct Selector {
 }
 
 impl Selector {
-    /// The selector in a field of the resource attributes: requirements, each `written` as a text if it can be, or else a raw text
-    /// that must be valid.
+    /// The selector in a field of the resource attributes: requirements, each `written` as a text if it can be, or else
+    /// a raw text that must be valid.
     fn of(
         review: &Object,
         field: &str,
@@ -135,7 +135,7 @@ fn label_requirement(value: &Value) -> Option<String> {
         "DoesNotExist" if values.is_empty() => format!("!{key}"),
         _ => return None,
     };
-    // The text has to say the same: no part of it may be read as another one.
+    // The text must mean the same: no part of it may be parsed as another requirement.
     let selector = LabelSelector::parse(&text).ok()?;
     let [read] = selector.requirements() else { return None };
     let mut read_values: Vec<&str> = read.values().collect();
@@ -145,7 +145,7 @@ fn label_requirement(value: &Value) -> Option<String> {
     (read.key() == key && read_values == values).then_some(text)
 }
 
-/// As upstream has it, fields are compared with one value.
+/// As upstream, a field is compared with one value.
 fn field_requirement(value: &Value) -> Option<String> {
     let (key, operator, values) = requirement(value);
     let [value] = values.as_slice() else { return None };
@@ -168,7 +168,7 @@ async fn access_status(review: &Object, user: &User, authorizer: &dyn Authorizer
         None => Attributes::Resource(ResourceAttributes {
             verb: resource("verb").unwrap_or_default(),
             group: resource("group").unwrap_or_default(),
-            // As upstream has it, who names no version asks about all.
+            // As upstream, a review without a version is about all versions.
             version: resource("version").filter(|version| !version.is_empty()).unwrap_or("*"),
             resource: resource("resource").unwrap_or_default(),
             subresource: resource("subresource"),
@@ -201,7 +201,7 @@ async fn rules_status(review: &Object, user: &User, authorizer: &dyn Authorizer)
     let held = authorizer.rules(user, Some(namespace)).await;
     let (mut resources, mut paths) = (Vec::new(), Vec::new());
     for rule in &held.rules {
-        // A rule of both has its verbs on each.
+        // A rule with resources and URLs allows its verbs on each.
         if !rule.resources.is_empty() {
             resources.push(PolicyRule { non_resource_urls: Vec::new(), ..PolicyRule::clone(rule) }.to_value());
         }
@@ -226,7 +226,7 @@ mod tests {
 
     use super::*;
 
-    /// A question that was asked about a resource.
+    /// An authorization request about a resource.
     #[derive(Debug)]
     struct Question {
         user: User,
@@ -235,7 +235,7 @@ mod tests {
         fields: Option<String>,
     }
 
-    /// Allows nothing, and remembers what it was asked.
+    /// Allows nothing, and records the requests.
     #[derive(Debug, Default)]
     struct Asked(Mutex<Option<Question>>);
 

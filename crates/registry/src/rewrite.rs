@@ -1,7 +1,7 @@
-//! Writing a stored object anew as it is, because it lies in the store in another encoding than it would be written in today.
+//! Rewrites a stored object without changes, because the store has it in another encoding than the current one.
 //!
-//! Nothing of it changes but that: it is not judged again, so that what was once allowed is in nobody's way, and nobody comes to own a
-//! field of it. Admission is asked as of any update.
+//! Only the encoding changes. The object is not validated again, so an object that older rules allowed does not block
+//! the rewrite. No field gets another owner. Admission runs as for any update.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use crate::target::Target;
 use crate::write::{Change, ManagedObject, Proposal, Proposed, WriteRequest, existing};
 
 impl Registry {
-    /// Writes an object of the target's collection in the encoding of today, if it is stored in another one.
+    /// Rewrites an object of the target's collection in the current encoding, if the store has it in another one.
     ///
     /// # Errors
-    /// 404 when there is none, otherwise what conversion, admission and the store say.
+    /// 404 if the object does not exist, otherwise the errors of conversion, admission and the store.
     pub async fn rewrite(&self, target: &Target, name: &str, caller: &Caller) -> Result<(), ApiError> {
         let options = UpdateOptions::default();
         let request = WriteRequest::new(target, name, caller, WriteOptions::Update(&options));
@@ -36,23 +36,24 @@ impl Registry {
         Ok(())
     }
 
-    /// The next objects of a collection that are stored otherwise than as this kind, or under another seal than today's, and can be read,
-    /// from a key on: so many at the most.
+    /// The next objects of a collection that the store has in another kind or under another seal than the current ones,
+    /// from a key on. At most `most` objects, all of them readable.
     pub fn stale(&self, stored: &StoredCollection, kind: &GroupVersionKind, from: &str, most: usize) -> StalePage {
         self.counters().count_stale_page();
         let current = self.current(stored.cached.prefix(), kind);
         stored.cached.stale(|encoding| current.is_of(encoding), from, most)
     }
 
-    /// How many objects of a collection a migration would write anew: those of [`count_stale`](StoredCollection::count_stale) that can be
-    /// read, and those under another seal than today's. Costs no walk.
+    /// The number of objects in a collection that a migration would rewrite: those of
+    /// [`count_stale`](StoredCollection::count_stale) that can be read, and those under another seal than the current
+    /// one. Costs no scan.
     pub fn count_rewritable(&self, stored: &StoredCollection, kind: &GroupVersionKind) -> usize {
         let current = self.current(stored.cached.prefix(), kind);
         let others = stored.cached.encodings().into_iter().filter(|(encoding, _)| !current.is_of(encoding));
         others.map(|(_, count)| count).sum()
     }
 
-    /// The encoding in which an object is written today.
+    /// The current encoding of new objects.
     pub(crate) fn current(&self, prefix: &str, kind: &GroupVersionKind) -> Current {
         Current { api_version: kind.group_version().to_string(), seal: self.store().seal(prefix) }
     }
@@ -60,19 +61,20 @@ impl Registry {
     /// Waits until the cache shows every write that was acknowledged before this call, by any server.
     ///
     /// # Errors
-    /// 503 when the store can't be asked, or the cache does not get there in time.
+    /// 503 if the store does not answer, or if the cache does not catch up in time.
     pub async fn catch_up_with_store(&self) -> Result<(), ApiError> {
         self.catch_up().await
     }
 }
 
 impl StoredCollection {
-    /// In which encodings the store has the objects, and how many in each.
+    /// The encodings of the stored objects, with the number of objects in each.
     pub fn encodings(&self) -> Vec<(Arc<Encoding>, usize)> {
         self.cached.encodings()
     }
 
-    /// How many objects the store has in another encoding than that of this kind, those that can't be read among them. Costs no walk.
+    /// The number of objects in the store with another encoding than that of this kind, including unreadable objects.
+    /// Costs no scan.
     pub fn count_stale(&self, kind: &GroupVersionKind) -> usize {
         let current = kind.group_version().to_string();
         let others = self.cached.encodings().into_iter().filter(|(encoding, _)| !encoding.is_current(&current));
@@ -80,23 +82,23 @@ impl StoredCollection {
     }
 }
 
-/// The encoding in which the objects of a collection are written today.
+/// The current encoding of a collection's objects.
 pub(crate) struct Current {
     api_version: String,
     seal: Seal,
 }
 
 impl Current {
-    /// Whether an encoding is this one.
+    /// Returns true if an encoding is this one.
     pub(crate) fn is_of(&self, encoding: &Encoding) -> bool {
         encoding.is_current(&self.api_version) && encoding.is_sealed_by(self.seal.number())
     }
 }
 
-/// What writes an object anew.
+/// The rewrite of an object.
 struct Rewrite<'r> {
     target: &'r Target,
-    /// Whether the object was found to be stored otherwise when it was last looked at.
+    /// True if the last attempt found the object in another encoding.
     is_needed: bool,
 }
 

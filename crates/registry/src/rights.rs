@@ -1,4 +1,4 @@
-//! Rights that a request requires beside the right to its endpoint, which the HTTP filter has checked.
+//! Rights that a request requires in addition to the right to its endpoint, which the HTTP filter has checked.
 //!
 //! The caller's own authorizer decides. The server's own calls have one that allows everything.
 
@@ -51,8 +51,8 @@ pub async fn require(caller: &Caller, asked: ResourceAttributes<'_>) -> Result<(
 }
 
 impl Registry {
-    /// Returns true if the caller may list every object of a resource, in all namespaces and without a selector. Counts that include
-    /// objects outside of a request's selection are for such callers alone.
+    /// Returns true if the caller may list every object of a resource, in all namespaces and without a selector. Counts
+    /// that include objects outside of a request's selection are for such callers alone.
     pub async fn may_list_all(&self, target: &Target, caller: &Caller) -> bool {
         let asked = ResourceAttributes { namespace: None, ..attributes(target, "list", None) };
         is_allowed(caller, asked).await

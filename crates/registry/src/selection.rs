@@ -1,9 +1,9 @@
-//! The selection of a list or watch: label and field selectors, resolved against one resource. Each entry knows the places of its
-//! fields, since the fields that a collection keeps can change while a selection is in use.
+//! The selection of a list or watch: label and field selectors, resolved against one resource. The fields that a
+//! collection keeps can change while a selection is in use, so each entry has the layout of its fields.
 //!
-//! A selection narrows the result and never the position of a continue token, which is relative to the range of the URL alone. A
-//! chunked walk with any selector therefore finds each object once. `selection/converted.rs` selects fields of objects that a
-//! webhook converts.
+//! A selection narrows the result and never the position of a continue token, which is relative to the range of the URL
+//! alone. A chunked walk with any selector therefore finds each object once. `selection/converted.rs` selects fields of
+//! objects that a webhook converts.
 
 mod converted;
 
@@ -27,25 +27,26 @@ pub struct Selection {
     fields: Vec<FieldCondition>,
     /// The namespace of the URL.
     within: Option<String>,
-    /// The namespace of the URL, or the one that the fields demand.
+    /// The namespace of the URL, or the one that the field selector requires.
     namespace: Option<String>,
     name: Option<String>,
-    /// The view in which the fields are, where a webhook makes it: what is kept beside an entry is of the stored version.
+    /// The view that has the fields, if a webhook converts the objects. Fields beside a cache entry are those of the
+    /// stored version.
     converted: Option<VersionedView>,
 }
 
-/// The largest number of terms looked up in the index. The first few rare ones decide what is scanned; a selector may have
-/// thousands.
+/// The largest number of terms looked up in the index. The first few rare terms decide the scan, and a selector may
+/// have thousands.
 const MAX_INDEX_TERMS: usize = 16;
 
-/// All terms of a field selector on one field together, so that many cost no more than one.
+/// All terms of a field selector on one field, so that many terms cost no more than one.
 #[derive(Clone, Debug)]
 struct FieldCondition {
     field: Field,
-    /// The value it must have. Terms that demand different ones leave nothing to select.
+    /// The required value. Terms that require different values select nothing.
     exact: Option<String>,
     contradicts: bool,
-    /// The values it must not have.
+    /// The forbidden values.
     refused: HashSet<String>,
 }
 
@@ -60,11 +61,11 @@ enum Field {
 /// A field that the cache keeps beside an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct StoredField {
-    /// The first of these that is not empty has its text.
+    /// The paths of the field. Its value is the first of them that is not empty.
     paths: Vec<String>,
-    /// The text of an absent field.
+    /// The value of an absent field.
     absent: Text,
-    /// The places of the fields in the scanned entries, nearly all of which have one layout.
+    /// The positions of the fields in the scanned entries. Nearly all entries have the same layout.
     places: OnceLock<(Arc<Layout>, Vec<usize>)>,
 }
 
@@ -73,7 +74,7 @@ impl StoredField {
         let places = |layout: &Layout| self.paths.iter().filter_map(|path| layout.place(path)).collect();
         let (layout, known) = self.places.get_or_init(|| (entry.layout().clone(), places(entry.layout())));
         let text = |places: &[usize]| places.iter().map(|place| entry.field(*place)).find(|text| !text.is_empty());
-        // A layout is known by where it is: the one that is held can't be anywhere else.
+        // A layout is identified by its address. The one that is held keeps its address.
         let found = if Arc::ptr_eq(layout, entry.layout()) { text(known) } else { text(&places(entry.layout())) };
         found.unwrap_or(&self.absent)
     }
@@ -83,7 +84,8 @@ impl Selection {
     /// Resolves the selectors of `options` for the resource of `target`.
     ///
     /// # Errors
-    /// 400 for a field that can't be selected on this resource, and for a name in the URL that the selector contradicts.
+    /// 400 for a field that cannot be selected on this resource, and for a name in the URL that contradicts the
+    /// selector.
     pub fn new(target: &Target, options: &ListOptions) -> Result<Self, ApiError> {
         let fields = resolve(target, &options.field_selector)?;
         let exact = |wanted: &Field| {
@@ -106,21 +108,22 @@ impl Selection {
         Ok(Self { labels: options.label_selector.clone(), fields, within, namespace, name, converted })
     }
 
-    /// The selection of everything, wherever it is.
+    /// The selection of everything, in all namespaces.
     pub(crate) fn of_everything() -> Self {
         let labels = ListOptions::default().label_selector;
         Self { labels, fields: Vec::new(), within: None, namespace: None, name: None, converted: None }
     }
 
-    /// Returns true without any selector: the only case in which the remaining items can be counted.
+    /// Returns true if there is no selector. Only then can the remaining items be counted.
     pub fn is_everything(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty() && self.name.is_none()
     }
 
-    /// Returns true for a selected entry. An entry that has to be converted first is not: [`Self::shown`] selects those.
+    /// Returns true for a selected entry. Returns false for an entry that must be converted first: [`Self::shown`]
+    /// selects those.
     ///
-    /// Cost: one look for each field and each label, or less; no allocation, but where the layout of the collection changes
-    /// meanwhile.
+    /// Cost: one look for each field and each label, or less. Nothing is allocated, unless the layout of the collection
+    /// changes meanwhile.
     pub fn matches(&self, entry: &Entry) -> bool {
         self.converted.as_ref().is_none_or(|view| view.fits(&entry.object))
             && self.is_in_place(entry)
@@ -128,18 +131,18 @@ impl Selection {
             && self.has_labels(entry)
     }
 
-    /// Returns true for an entry with the name and the namespace that are selected.
+    /// Returns true for an entry with the selected name and namespace.
     fn is_in_place(&self, entry: &Entry) -> bool {
         self.name.as_deref().is_none_or(|name| entry.name() == name)
             && self.within.as_deref().is_none_or(|namespace| entry.namespace() == Some(namespace))
     }
 
-    /// Returns true for an entry with the labels that are selected.
+    /// Returns true for an entry with the selected labels.
     fn has_labels(&self, entry: &Entry) -> bool {
         self.labels.is_empty() || self.labels.matches_labels(|key| entry.labels.get(key), || entry.labels.iter())
     }
 
-    /// The one relative key that can match, when the selectors name it.
+    /// The only relative key that can match, if the selectors require a name.
     pub fn single_key(&self, namespaced: bool) -> Option<String> {
         let name = self.name.as_ref()?;
         match (&self.namespace, namespaced) {
@@ -149,13 +152,13 @@ impl Selection {
         }
     }
 
-    /// The namespace that everything selected is in, by the URL or by the selector.
+    /// The namespace of all selected objects, from the URL or the field selector.
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 
-    /// The most selective set of events that contains every match of this selection. The snapshot knows the rarest of its required
-    /// terms.
+    /// The most selective set of events that contains every match of this selection. The snapshot gives the number of
+    /// objects for each required term.
     pub fn scope(&self, target: &Target, snapshot: &Snapshot) -> Scope {
         if let Some(key) = self.single_key(target.is_namespaced()) {
             return Scope::Object { key };
@@ -176,7 +179,7 @@ impl Selection {
         namespace.map_or(Scope::All, Scope::Namespace)
     }
 
-    /// The rarest required term that finds events.
+    /// The rarest required term that events can be dispatched by.
     fn scope_term(&self, target: &Target, snapshot: &Snapshot) -> Option<ScopeTerm> {
         if let Some(name) = &self.name {
             return Some(ScopeTerm::Name(name.clone()));
@@ -201,7 +204,7 @@ impl Selection {
         })
     }
 
-    /// Selections with equal texts select the same of one resource.
+    /// A text for the selection. Selections of one resource with equal texts select the same objects.
     fn identity(&self) -> String {
         let fields = self.fields.iter().map(|condition| {
             let mut refused: Vec<&String> = condition.refused.iter().collect();
@@ -224,7 +227,7 @@ fn field_term(path: &str, value: &str) -> ScopeTerm {
 }
 
 impl Selection {
-    /// The index terms that every selected entry has, so that a list need not scan the rest.
+    /// The index terms that every selected entry has, so that a list scans only entries with them.
     pub fn index_terms(&self, target: &Target) -> Vec<IndexTerm<'_>> {
         let labels = self.labels.requirements().iter().filter_map(|requirement| {
             let mut values = requirement.values();
@@ -239,7 +242,8 @@ impl Selection {
         dispatched.into_iter().chain(labels).take(MAX_INDEX_TERMS).collect()
     }
 
-    /// The kind of index that a list by this selection is read from. `is_found` says that an index of a declared field was.
+    /// The kind of index from which a list with this selection is read. `is_found` is true if an index of a declared
+    /// field was used.
     pub(crate) fn list_index(&self, target: &Target, is_found: bool) -> ListIndex {
         match self.index_terms(target).first() {
             _ if is_found => ListIndex::Field,
@@ -249,8 +253,8 @@ impl Selection {
         }
     }
 
-    /// The paths of single fields, and the one value that everything selected has there. No object has it that lacks the field. None where
-    /// objects are converted, since the stored ones may have another value.
+    /// The paths of single fields, each with the only value that selected objects have there. Objects without the field
+    /// never have this value. Empty if objects are converted, since stored ones may have other values.
     pub fn exact_fields(&self) -> impl Iterator<Item = (&str, &str)> {
         let stored = self.fields.iter().filter(|_| self.converted.is_none());
         stored.filter_map(|condition| {
@@ -261,8 +265,8 @@ impl Selection {
         })
     }
 
-    /// The dispatch field, and the one value of it that everything selected has. Never empty: that is also what an absent
-    /// field has, and those are in no index.
+    /// The dispatch field, and the only value of it that selected objects have. The value is never empty: an absent
+    /// field is empty too, and such objects are in no index.
     fn dispatched(&self, target: &Target) -> Option<(&str, &str)> {
         let dispatched = target.dispatch_field().filter(|_| self.converted.is_none())?;
         self.fields.iter().find_map(|condition| match &condition.field {

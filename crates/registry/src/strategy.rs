@@ -1,8 +1,10 @@
 //! The strategies of a kind: the steps of the generic verbs at which kinds differ.
 //!
-//! As in kube-apiserver there is one for each verb that writes. They hang from the version of a resource that a request is for
-//! (`Target::strategy`), so that no verb knows a kind by name. Every step defaults to that of an ordinary kind. A step that changes an
-//! object returns true if it did: the fields of a changed object are brought into canonical order once, when it is encoded.
+//! As in kube-apiserver, each verb that writes has its own strategy. The version of a resource has them
+//! (`Target::strategy`), so no verb compares names of kinds. Every step defaults to that of an ordinary kind.
+//!
+//! A step that changes an object returns true if it did. The fields of a changed object are brought into canonical
+//! order once, when it is encoded.
 
 use std::time::SystemTime;
 
@@ -23,14 +25,14 @@ use crate::target::Target;
 use crate::warnings::Warnings;
 use crate::write::{ManagedObject, WriteRequest};
 
-/// A path of names of fields.
+/// A path of field names.
 pub type FieldPath = &'static [&'static str];
 
 /// The part of a sent object that an endpoint accepts.
 pub enum Confined {
-    /// All of it, as far as the kind has a say.
+    /// The whole object: the kind restricts nothing.
     AsSent(Object),
-    /// A part of it, and what is wrong with the rest.
+    /// A part of the object, with the faults of the rest.
     Cut(Object, Vec<FieldError>),
 }
 
@@ -39,7 +41,7 @@ pub enum Confined {
 pub enum MetadataRules {
     /// The rules for all objects.
     Plain,
-    /// The rules for all objects; finalizers also need a domain.
+    /// The rules for all objects. Finalizers also need a domain.
     DomainsForFinalizers,
     /// The rules for all objects, checked only once all others hold.
     PlainAndLast,
@@ -52,32 +54,35 @@ pub trait WriteStrategy: Send + Sync {
         false
     }
 
-    /// Returns true if objects are written before the server has published their storage version: those that the publication needs.
+    /// Returns true if objects can be written before the server has published their storage version, because the
+    /// publication needs them.
     fn precedes_publication(&self, _target: &Target) -> bool {
         false
     }
 
-    /// Returns true for objects by which servers, nodes and controllers show that they are alive. A full store takes small ones.
+    /// Returns true for objects that show that servers, nodes and controllers are alive. A full store accepts small
+    /// ones.
     fn keeps_alive(&self) -> bool {
         false
     }
 
-    /// Returns true if objects give rights to users, or have the server read other objects for them. A write of such an object requires
-    /// these rights, which cost a decision of the authorizer. Most kinds do not.
+    /// Returns true if objects give rights to users, or cause the server to read other objects for users. A write of
+    /// such an object requires these rights, and costs a decision of the authorizer. Most kinds return false.
     fn grants_rights(&self) -> bool {
         false
     }
 
-    /// Returns true if every request that follows the response of a write must see it, also where decisions read the cache.
+    /// Returns true if every request after the response of a write must see the write, even if its decision reads the
+    /// cache.
     fn counts_at_once(&self) -> bool {
         self.grants_rights()
     }
 
-    /// Refuses to give rights that the caller does not have, in a valid object that becomes `after` where it was `before` (`None`: that
-    /// is new).
+    /// Refuses to give rights that the caller does not have. The object is valid, and changes from `before` (`None`: it
+    /// is new) to `after`.
     ///
     /// # Errors
-    /// 403 or 422 with the rights that it lacks, 404 for rights that do not exist.
+    /// 403 or 422 with the rights that the caller lacks, 404 for rights that do not exist.
     fn check_grant<'a>(
         &'a self,
         _registry: &'a Registry,
@@ -93,11 +98,11 @@ pub trait WriteStrategy: Send + Sync {
         false
     }
 
-    /// The associated writes of an object that becomes `after` (`None`: it goes) from `before` (`None`: it is new). May complete `after`
-    /// with what they take for it.
+    /// The associated writes of an object that changes from `before` (`None`: it is new) to `after` (`None`: it is
+    /// deleted). May set allocated fields in `after`.
     ///
     /// # Errors
-    /// 422 when the object asks for what it can't have, 500 when there is nothing left to be given out.
+    /// 422 if a requested value is not available, 500 if nothing is left to allocate.
     fn companions<'a>(
         &'a self,
         _registry: &'a Registry,
@@ -110,10 +115,10 @@ pub trait WriteStrategy: Send + Sync {
     }
 }
 
-/// The steps of a create. Objects are in the version of the request before [`CreateStrategy::initial_status`], and in the stored
-/// version from there on.
+/// The steps of a create. Before [`CreateStrategy::initial_status`] objects are in the version of the request, and from
+/// there on in the stored version.
 pub trait CreateStrategy: Send + Sync {
-    /// Fills in fields that a new object implies; its writer therefore owns them.
+    /// Fills in fields that a new object implies. The client owns them.
     fn complete_new(&self, _object: &mut Object, _now: SystemTime) -> bool {
         false
     }
@@ -133,15 +138,15 @@ pub trait CreateStrategy: Send + Sync {
         Map::new()
     }
 
-    /// Has a new object take over what other objects say: its class, or the one that is the default.
+    /// Sets fields of a new object from other objects: its class, or the default class.
     ///
     /// # Errors
-    /// 403 when it contradicts its class, or there is none of that name.
+    /// 403 if the object contradicts its class, or if no class has that name.
     fn admit(&self, _registry: &Registry, _target: &Target, _object: &mut Object) -> Result<bool, ApiError> {
         Ok(false)
     }
 
-    /// Fills in fields of a new object beyond those that were sent. It has its name and its uid by then.
+    /// Fills in further fields of a new object. Its name and uid are already set.
     fn prepare_create(&self, _object: &mut Object, _warnings: &Warnings) -> bool {
         false
     }
@@ -149,7 +154,7 @@ pub trait CreateStrategy: Send + Sync {
     /// The faults of a new object that follow from other objects. They are reported before those of validation.
     ///
     /// # Errors
-    /// 500 when the others can't be read.
+    /// 500 if the other objects cannot be read.
     fn faults_beside_others(&self, _registry: &Registry, _object: &Object) -> Result<Vec<FieldError>, ApiError> {
         Ok(Vec::new())
     }
@@ -157,15 +162,15 @@ pub trait CreateStrategy: Send + Sync {
 
 /// The steps of an update of an object or of one of its subresources.
 pub trait UpdateStrategy: Send + Sync {
-    /// Fills in fields that the next state of an object implies; its writer therefore owns them.
+    /// Fills in fields that the next state of an object implies. The client owns them.
     fn complete_update(&self, _current: &Object, _next: &mut Object, _now: SystemTime) -> bool {
         false
     }
 
-    /// Has the next state of an object take over fields of other objects.
+    /// Sets fields in the next state of an object from other objects.
     ///
     /// # Errors
-    /// 403 for what contradicts other objects.
+    /// 403 if the object contradicts other objects.
     fn admit_update(
         &self,
         _registry: &Registry,
@@ -176,22 +181,22 @@ pub trait UpdateStrategy: Send + Sync {
         Ok(false)
     }
 
-    /// Sets the fields that an object keeps or gets in an update of the endpoint.
+    /// Sets the fields that an object keeps or gets in an update through the target's endpoint.
     fn prepare_update(&self, _target: &Target, _current: &Object, _next: &mut Object) -> bool {
         false
     }
 
-    /// Records in an object when it changed.
+    /// Records the time of the change in an object.
     fn date_update(&self, _target: &Target, _current: &Object, _next: &mut Object, _now: SystemTime) -> bool {
         false
     }
 
-    /// Returns true if the specification changed, so that the generation goes up.
+    /// Returns true if the specification changed, so that the generation increases.
     fn raises_generation(&self, current: &Object, next: &Object) -> bool {
         !same_specification(current, next)
     }
 
-    /// The part of a sent object that a subresource takes, where that is neither all of the status nor all of the rest.
+    /// The part of a sent object that a subresource accepts, if it is neither the whole status nor everything else.
     fn confine(&self, _subresource: &str, _stored: &Object, sent: Object, _now: SystemTime) -> Confined {
         Confined::AsSent(sent)
     }
@@ -201,7 +206,7 @@ pub trait UpdateStrategy: Send + Sync {
         &[]
     }
 
-    /// The fields that a write to an endpoint changes in part, so that its writer does not own them.
+    /// The fields that a write to an endpoint changes in part, so that the client does not own them.
     fn shared(&self, _subresource: &str) -> &'static [FieldPath] {
         &[]
     }
@@ -209,21 +214,22 @@ pub trait UpdateStrategy: Send + Sync {
     /// Checks the result of an update of a subresource, beyond validation.
     ///
     /// # Errors
-    /// 422 with what is wrong.
+    /// 422 with the faults.
     fn check_subresource(&self, _target: &Target, _object: &Object) -> Result<(), ApiError> {
         Ok(())
     }
 
-    /// Returns true if some changes through an endpoint, empty for the object itself, require rights of their own. Most kinds have no such
-    /// changes.
+    /// Returns true if some changes through an endpoint require rights of their own. The name is empty for the object
+    /// itself. Most kinds return false.
     fn restricts_changes(&self, _subresource: &str) -> bool {
         false
     }
 
-    /// The changes from `before` to `after` that the caller has no right to make. They are reported before the faults of validation.
+    /// The changes from `before` to `after` that the caller has no right to make. They are reported before the faults
+    /// of validation.
     ///
     /// # Errors
-    /// 500 when other objects can't be read.
+    /// 500 if other objects cannot be read.
     fn unauthorized_changes<'a>(
         &'a self,
         _registry: &'a Registry,
@@ -245,23 +251,24 @@ pub trait DeleteStrategy: Send + Sync {
         Ok(())
     }
 
-    /// Returns true if deleted objects get time to end.
+    /// Returns true if deleted objects get a grace period.
     fn is_graceful(&self) -> bool {
         false
     }
 
-    /// Returns true if a deletion is bound to the uid of the object that it finds. Admission gets that uid, and another one is a
-    /// conflict in the words of an update.
+    /// Returns true if a deletion has the uid of the object that it finds as a precondition. Admission sees that uid.
+    /// Another uid is a conflict with the text of an update.
     fn is_deleted_by_uid(&self) -> bool {
         false
     }
 
-    /// Returns true if an object that is marked as deleted states a grace period of zero.
+    /// Returns true if an object that is marked as deleted gets a grace period of zero.
     fn states_grace_period(&self) -> bool {
         true
     }
 
-    /// The object that replaces a deleted one because it is still needed; `last` is its last state. `None`: it is deleted.
+    /// The object that replaces a deleted one because it is still needed. `last` is the last state. `None` if it is
+    /// deleted.
     ///
     /// # Errors
     /// 500 when its users cannot be determined.
@@ -273,20 +280,21 @@ pub trait DeleteStrategy: Send + Sync {
         Box::pin(async { Ok(None) })
     }
 
-    /// Returns true if marking an object as deleted raises its generation.
+    /// Returns true if marking an object as deleted increases its generation.
     fn counts_deletion(&self) -> bool {
         true
     }
 
-    /// Changes an object that is being deleted but may not go yet. Its deletion timestamp is set by then.
+    /// Changes an object that is being deleted but cannot be removed yet. Its deletion timestamp is already set.
     fn mark_terminating(&self, _object: &mut Object) {}
 
-    /// Returns true if an object without `metadata.finalizers` may go.
+    /// Returns true if an object without `metadata.finalizers` may be removed.
     fn may_go(&self, _object: &Object) -> bool {
         true
     }
 
-    /// Returns true if dependents stay when the options of a deletion do not mention them, as before there was garbage collection.
+    /// Returns true if a deletion without a propagation policy orphans dependents, as before garbage collection
+    /// existed.
     fn orphans_by_default(&self) -> bool {
         false
     }
@@ -301,7 +309,7 @@ pub trait DeleteStrategy: Send + Sync {
         false
     }
 
-    /// Takes off what holds an object for its content, once that is gone. Only namespaces have content.
+    /// Removes the finalizer for the content of an object, after the content is gone. Only namespaces have content.
     fn finalize(&self, _object: &mut Object) {}
 }
 
@@ -373,7 +381,7 @@ impl UpdateStrategy for StatusAlone {
     }
 }
 
-/// The paths that a write of the status keeps where only the status itself is written.
+/// The paths that a write of the status cannot change, for kinds where it writes the status alone.
 pub fn metadata_of_status(subresource: &str) -> &'static [FieldPath] {
     if subresource == "status" { &[&["metadata"]] } else { &[] }
 }

@@ -1,5 +1,6 @@
-//! Subresources. Some are a part of an object, which is written like the object itself; others are
-//! an act, such as a binding or an eviction. Each has a file; the verbs find here what an endpoint may change.
+//! Subresources. Some are a part of an object, which is written like the object itself. Others are create-only actions,
+//! such as a binding or an eviction. Each has its own file. This file has the parts of an object that an endpoint may
+//! change.
 
 mod binding;
 mod budget;
@@ -32,8 +33,8 @@ pub(crate) use scale_rules::faults as scale_faults;
 pub(crate) use token::user_info;
 pub use token::{ServiceAccountTokens, TokenFault, WarnedUser};
 
-/// The part of a sent object that the target's endpoint can change, where that is not just its status or all but its status.
-/// Returns besides true if the result differs from the sent object. Both are in the version of the request.
+/// The part of a sent object that the target's endpoint can change, if it is not just the status or everything else.
+/// Also returns true if the result differs from the sent object. Both are in the version of the request.
 ///
 /// # Errors
 /// 422 for a change that the endpoint does not permit.
@@ -58,7 +59,7 @@ fn invalid(target: &Target, object: &Object, errors: Vec<FieldError>) -> ApiErro
     ApiError::Invalid { kind: target.group_kind(), name: object.name().to_owned(), errors }
 }
 
-/// Takes in an object of the kind that the target's subresource takes, which is not that of the resource itself.
+/// Decodes an object of the kind that the target's subresource accepts, which is not the kind of the resource.
 ///
 /// # Errors
 /// As [`accept`](crate::accept).
@@ -103,5 +104,5 @@ pub(crate) fn accept(
     Ok(object)
 }
 
-/// Versions that are no longer served and in which clients still send what a subresource takes.
+/// Versions that are no longer served, and in which clients still send objects to subresources.
 const OLDER_VERSIONS: [(&str, &str); 1] = [("policy/v1beta1", "Eviction")];

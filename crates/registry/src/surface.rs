@@ -1,8 +1,10 @@
-//! The surface: everything that this server serves, as one immutable value with a generation, replaced as a whole.
+//! The surface: everything that this server serves, as one immutable value with a generation. A change replaces it as a
+//! whole.
 //!
-//! A request takes one [`Surface`] and keeps it to its end, so that it never sees half of a change. [`Surfaces`] holds the current
-//! one and builds the next one when resources change; the built-in resources are its first contribution. A resource leads to its
-//! data, its collection in the cache, and for each version its schema, rules and printer.
+//! A request takes one [`Surface`] and keeps it to its end, so that it never sees half of a change. The type
+//! [`Surfaces`] has the current surface, and builds the next one when resources change. The built-in resources are its
+//! first contribution. A resource has its declaration, its collection in the cache, and for each version its schema,
+//! rules and printer.
 //!
 //! Invariant: this module knows no objects and no HTTP.
 
@@ -44,19 +46,19 @@ struct ServedGroup {
 }
 
 impl Surface {
-    /// These resources without their objects, for tests of what stands before the verbs.
+    /// A surface of these resources without their objects, for tests of layers above the verbs.
     pub fn of(contributions: &[Contribution]) -> Arc<Self> {
         let mut surface = Self::default();
         contributions.iter().for_each(|contribution| surface.insert(Arc::new(contribution.served())));
         Arc::new(surface)
     }
 
-    /// Which one it is: the number goes up with each change.
+    /// The generation, which increases with each change.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// The groups of which anything is served, in no order.
+    /// The groups with served resources, in no order.
     pub fn groups(&self) -> impl Iterator<Item = &str> {
         self.groups.keys().map(|name| &**name)
     }
@@ -67,7 +69,7 @@ impl Surface {
         group.is_empty() || self.resources_of(group).any(|resource| resource.is_builtin() && is_served(resource))
     }
 
-    /// Returns true for a version of a group in which resources of the program itself are served.
+    /// Returns true for a version of a group with served built-in resources.
     pub fn has_builtin_version(&self, group: &str, version: &str) -> bool {
         let is_served = |resource: &Arc<ServedResource>| resource.version(version).is_some_and(|found| !found.hidden);
         self.resources_of(group).any(|resource| resource.is_builtin() && is_served(resource))
@@ -83,7 +85,7 @@ impl Surface {
         self.groups.get(group).into_iter().flat_map(|group| group.by_plural.values())
     }
 
-    /// The groups that differ between two surfaces, with those that only one of them has.
+    /// The groups that differ between two surfaces, including groups that only one of them has.
     ///
     /// Cost: a comparison of each changed group with a few others, without their resources.
     pub fn changed_groups<'s>(&'s self, before: &'s Self) -> impl Iterator<Item = &'s str> {
@@ -95,7 +97,7 @@ impl Surface {
         self.groups.get(group)?.by_plural.get(plural)
     }
 
-    /// The resource whose objects are of a kind.
+    /// The resource with objects of a kind.
     pub fn by_kind(&self, group: &str, kind: &str) -> Option<&Arc<ServedResource>> {
         self.groups.get(group)?.by_kind.get(kind)
     }
@@ -105,12 +107,12 @@ impl Surface {
         self.collections.values()
     }
 
-    /// The collection of a number; `None` when it is no longer served.
+    /// The collection with this number; `None` if it is no longer served.
     pub fn collection(&self, id: CollectionId) -> Option<&Arc<StoredCollection>> {
         self.by_id.get(&id)
     }
 
-    /// The target of a resource in a version, as a whole: neither a namespace nor a name.
+    /// The target of a resource in a version, without a namespace or a name.
     pub fn lookup(self: &Arc<Self>, group: &str, version: &str, plural: &str) -> Option<Target> {
         let resource = self.resource(group, plural)?;
         Some(self.target_of(resource, resource.version(version).filter(|version| !version.hidden)?))
@@ -125,14 +127,14 @@ impl Surface {
     /// The target of a resource that is always served, in its preferred version.
     ///
     /// # Errors
-    /// 500 when it is not.
+    /// 500 if the resource is not served.
     pub fn target(self: &Arc<Self>, group: &str, plural: &str) -> Result<Target, ApiError> {
         let missing = || ApiError::Internal(format!("no resource {plural:?} is served in the group {group:?}"));
         let resource = self.resource(group, plural).ok_or_else(missing)?;
         Ok(self.target_of(resource, resource.versions().first().ok_or_else(missing)?))
     }
 
-    /// The target of a collection's objects in the version that they are stored in, or else in the preferred one.
+    /// The target of a collection's objects in their stored version, or else in the preferred one.
     pub fn stored_target(self: &Arc<Self>, collection: &StoredCollection) -> Option<Target> {
         let first = collection.layout.resources.first()?;
         let resource = self.resource(&first.group, &first.plural)?;

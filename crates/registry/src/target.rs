@@ -1,6 +1,6 @@
 //! The target of a request: a resource in a version, and the namespace and name of its URL.
 //!
-//! It keeps the surface in which it was found, so that a request sees one state of what is served from its beginning to its
+//! A target keeps the surface in which it was found, so that a request sees one state of the served resources to its
 //! end.
 
 use std::sync::Arc;
@@ -18,11 +18,11 @@ use crate::view::VersionedView;
 /// The resource, version, subresource, namespace and name of a URL, and the surface that they were found in.
 #[derive(Clone)]
 pub struct Target {
-    /// What was served when the request came.
+    /// The surface when the request began.
     pub surface: Arc<Surface>,
     /// The resource.
     pub resource: Arc<ServedResource>,
-    /// The version it is asked for in.
+    /// The version of the request.
     pub version: Arc<KindVersion>,
     /// The subresource, if any.
     pub subresource: Option<Arc<Subresource>>,
@@ -33,60 +33,62 @@ pub struct Target {
 }
 
 impl Target {
-    /// Whether status and rest of its objects are written apart. The versions of a custom resource differ in it.
+    /// Returns true if status and spec of its objects are written separately. The versions of a custom resource may
+    /// differ in it.
     pub(crate) fn parts_status(&self) -> bool {
         if self.resource.is_builtin() { self.resource.has_status() } else { self.version.has_status() }
     }
 
-    /// The same in a namespace.
+    /// This target in a namespace.
     #[must_use]
     pub fn in_namespace(mut self, namespace: Option<&str>) -> Self {
         self.namespace = namespace.map(str::to_owned);
         self
     }
 
-    /// The same for one object.
+    /// This target for one object.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// The same below a subresource of this name; as it is where there is none.
+    /// This target below a subresource of this name. Without a subresource if there is none of that name.
     #[must_use]
     pub fn below(mut self, subresource: &str) -> Self {
         self.subresource = self.version.subresource(subresource).cloned();
         self
     }
 
-    /// The continue token of a list that nothing follows. As upstream has it, lists of custom resources say so and others say nothing.
+    /// The continue token of a complete list. As upstream, it is empty for lists of custom resources and absent for
+    /// others.
     pub fn token_at_end(&self) -> Option<&'static str> {
         (!self.resource.is_builtin()).then_some("")
     }
 
-    /// Whether what is sent to the URL is a custom resource.
+    /// Returns true if the URL accepts a custom resource.
     pub fn is_custom_kind(&self) -> bool {
         let is_own = self.subresource.as_ref().is_none_or(|below| below.response == ResponseKind::Parent);
         !self.resource.is_builtin() && is_own
     }
 
-    /// Whether objects are written in another version than this request's, by who does not know what versions mean here.
+    /// Returns true for a custom resource whose stored version is not that of the request.
     pub(crate) fn is_converted(&self) -> bool {
         !self.resource.is_builtin() && self.kind() != self.storage_kind()
     }
 
-    /// Whether objects of the resource live in namespaces.
+    /// Returns true if the resource is namespaced.
     pub fn is_namespaced(&self) -> bool {
         self.resource.is_namespaced()
     }
 
-    /// The group and plural name, as errors name the resource.
+    /// The group and plural name of the resource, for errors.
     pub fn group_resource(&self) -> GroupResource {
         self.resource.group_resource()
     }
 
-    /// The group and kind, as validation errors name it: those in which its objects are stored. Events are of the core group there,
-    /// whichever group they are served in.
+    /// The group and kind of stored objects, for validation errors. Events are of the core group there, in whichever
+    /// group they are served.
     pub fn group_kind(&self) -> GroupKind {
         let stored = self.resource.default_storage_kind();
         stored.map_or_else(
@@ -95,12 +97,12 @@ impl Target {
         )
     }
 
-    /// The kind in the version that was asked for.
+    /// The kind in the version of the request.
     pub fn kind(&self) -> &GroupVersionKind {
         self.version.kind()
     }
 
-    /// The kind that the URL takes: that of the resource, or that of its subresource.
+    /// The kind that the URL accepts: that of the resource, or that of its subresource.
     pub fn taken_kind(&self) -> GroupVersionKind {
         match &self.subresource {
             None => self.kind().clone(),
@@ -108,13 +110,13 @@ impl Target {
         }
     }
 
-    /// Whether the resource can be read though nothing of it is stored, so that there is nothing to be read:
-    /// componentstatuses, which this server has none of.
+    /// Returns true if the resource can be listed although nothing of it is stored, so that lists are empty:
+    /// componentstatuses, which this server does not have.
     pub(crate) fn is_empty_by_nature(&self) -> bool {
         !self.resource.is_persisted() && self.version.verbs.contains(&Verb::List)
     }
 
-    /// Where the objects are stored; `None` for resources that are not.
+    /// The stored collection; `None` for resources that are not stored.
     pub fn stored(&self) -> Option<&Arc<StoredCollection>> {
         self.resource.stored()
     }
@@ -124,8 +126,9 @@ impl Target {
         self.version.strategy()
     }
 
-    /// How often each byte of an object may be looked at when it is judged: that of a custom resource by its schema. `u64::MAX` where
-    /// even a small one may take long, as that of a definition, whose schemas and rules are compiled, or a review of all rules of a user.
+    /// The number of times that validation may read each byte of an object, which the schema decides for a custom
+    /// resource. `u64::MAX` if even a small object may take long: a definition, whose schemas and rules are compiled,
+    /// or a review of all rules of a user.
     pub fn effort(&self) -> u64 {
         let lists_rules = self.resource.create_handler == Some(CreateHandler::SelfSubjectRulesReview);
         if lists_rules || self.strategy().write.is_judged_long() {
@@ -142,13 +145,13 @@ impl Target {
         self.stored().map(|stored| &stored.cached).ok_or(ApiError::MethodNotAllowed)
     }
 
-    /// The schema of a kind that this request is about: the target's own in any of its versions, or what its subresource takes.
-    /// `None` for a kind that takes whatever it is sent.
+    /// The schema of a kind in this request: the target's own kind in any of its versions, or the kind that its
+    /// subresource accepts. `None` for a kind without a schema, which accepts any fields.
     pub fn schema_of(&self, kind: &GroupVersionKind) -> Option<SchemaRef<'_>> {
         self.form_of(kind).map(|(schema, _)| schema)
     }
 
-    /// The same together with the defaults that are filled in before an object is held against the schema.
+    /// As [`schema_of`](Self::schema_of), with the defaults that are set before an object is checked by the schema.
     pub(crate) fn form_of(&self, kind: &GroupVersionKind) -> Option<(SchemaRef<'_>, Option<&'static dyn Defaulter>)> {
         if let Some(below) = &self.subresource
             && let Some(taken) = self.version.taken_by(&below.name, kind)
@@ -163,12 +166,12 @@ impl Target {
         version.schema().map(|schema| (schema, version.defaults()))
     }
 
-    /// How stored objects are shown to this request.
+    /// The view of stored objects in the version of this request.
     pub fn view(&self) -> VersionedView {
         VersionedView::of(self)
     }
 
-    /// The kind that this server writes objects to the store as.
+    /// The kind in which this server stores objects.
     pub fn storage_kind(&self) -> &GroupVersionKind {
         self.resource.storage_kind().unwrap_or_else(|| self.kind())
     }
@@ -181,7 +184,7 @@ impl Target {
     /// The key of an object of this target, relative to its collection.
     pub fn relative_key(&self, name: &str) -> String {
         match &self.namespace {
-            // Each get and write makes one: the formatter takes four times as long as a concatenation.
+            // Each get and write builds a key. A formatter takes four times as long as a concatenation.
             Some(namespace) if self.is_namespaced() => [namespace, "/", name].concat(),
             _ => name.to_owned(),
         }
@@ -195,7 +198,7 @@ impl Target {
         }
     }
 
-    /// The path of the field by which watchers of this resource are found.
+    /// The path of the field that decides which watches of this resource get an event.
     pub fn dispatch_field(&self) -> Option<&str> {
         let layout = &self.stored()?.layout;
         layout.paths.get(layout.dispatch?).map(|path| &**path)

@@ -1,11 +1,12 @@
 //! Objects whose stored value cannot be read: encrypted by another server, of an unknown form, or damaged.
 //!
-//! They exist and cannot be shown, so a list that contains one fails as a whole: a client that took the rest for everything would
-//! delete dependents. The way out is an explicit deletion (`ignoreStoreReadErrorWithClusterBreakingPotential`, KEP-3926), or a
-//! server configured to leave them out.
+//! They exist and cannot be returned, so a list that contains one fails as a whole: a client that took the other
+//! objects for all of them would delete dependents. Such an object can be removed by an explicit deletion
+//! (`ignoreStoreReadErrorWithClusterBreakingPotential`, KEP-3926). A server can also be configured to omit it from
+//! lists.
 //!
-//! This deletion does not run through `write`: there is no object for a proposal, a stage or a response. It runs the same
-//! admission, and the store fences it like any write.
+//! This deletion does not use `write`, since there is no object for a proposal, a stage or a response. Admission and
+//! the fence of the store apply as to any write.
 
 use keelson_access::{Attributes, ResourceAttributes};
 use keelson_cache::Collection;
@@ -28,16 +29,16 @@ use crate::write::WriteRequest;
 const NAMED: usize = 100;
 /// The number of attempts of a deletion when the value has changed meanwhile.
 const ATTEMPTS: usize = 8;
-/// The option by which an object is deleted that can't be read.
+/// The option to delete an object that cannot be read.
 const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
-/// The right to use it.
+/// The right to use this option.
 const UNSAFE_DELETE: &str = "unsafe-delete-ignore-read-errors";
 
 impl Registry {
     /// Checks that everything below the target's URL can be read.
     ///
     /// # Errors
-    /// 500 with the names of unreadable objects, unless the server leaves them out.
+    /// 500 with the names of unreadable objects, unless lists omit them.
     pub(crate) fn check_readable(&self, target: &Target, collection: &Collection) -> Result<(), ApiError> {
         if self.config.skip_unreadable {
             return Ok(());
@@ -54,7 +55,7 @@ impl Registry {
             .into_iter()
             .map(|(key, error)| {
                 let field = format!("{}{key}", collection.prefix());
-                // In upstream's words.
+                // The words are upstream's.
                 let what = match error {
                     DecodeError::Encrypted | DecodeError::Sealed(_) => "data from the storage is not transformable",
                     _ => "object not decodable",
@@ -70,12 +71,14 @@ impl Registry {
 
     /// Deletes an unreadable object. Its finalizers, owners and preconditions are unknown, so none are checked.
     ///
-    /// The caller needs the right to [`UNSAFE_DELETE`] besides that to delete. Admission runs as for any deletion, without an
-    /// object.
+    /// The caller needs the right to [`UNSAFE_DELETE`] in addition to the right to delete. Admission runs as for any
+    /// deletion, without an object.
     ///
     /// # Errors
-    /// 403 without the rights, 422 for an object that can be read or does not exist, 504 at the caller's deadline, and those of
-    /// admission.
+    /// - 403 without the rights
+    /// - 422 for an object that can be read or does not exist
+    /// - 504 at the caller's deadline
+    /// - the errors of admission
     pub async fn delete_unreadable(
         &self,
         target: &Target,
@@ -144,7 +147,7 @@ async fn permit(target: &Target, name: &str, caller: &Caller) -> Result<(), ApiE
     Err(ApiError::Refused { resource, name: name.to_owned(), message, causes: Vec::new() })
 }
 
-/// The refusal of a deletion of many with the option that is for one.
+/// The error for a deletion of a collection with this option, which is for single objects.
 pub fn not_for_collections() -> ApiError {
     let detail = "is not allowed with DELETECOLLECTION, try again after removing the option";
     let kind = GroupKind { group: "meta.k8s.io".to_owned(), kind: "DeleteOptions".to_owned() };

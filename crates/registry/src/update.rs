@@ -1,5 +1,5 @@
-//! Replaces an object, or its status. Some resources are created by an update of a free name, as declared (`create_on_update`), so
-//! that a client can renew an object without checking that it exists.
+//! Replaces an object, or its status. Some resources are created by an update of a free name, as declared
+//! (`create_on_update`), so that a client can renew an object without checking that it exists.
 
 use std::fmt;
 
@@ -17,26 +17,27 @@ use crate::registry::Registry;
 use crate::target::Target;
 use crate::write::{Live, Ownership, Proposal, Proposed, WriteRequest, Written, modified};
 
-/// The object of an update. Nearly all updates need it once, so it is moved into the write. After a conflict it is decoded again
-/// from the client's bytes.
+/// The object of an update. Nearly all updates need it once, so it is moved into the write. After a conflict it is
+/// decoded again from the client's bytes.
 pub struct SentObject<'s> {
     object: Option<Object>,
     again: Again<'s>,
-    /// The revision that it names, if any: it replaces only the object of that.
+    /// The resourceVersion of the object, if it has one. It then replaces only that state.
     revision: Option<String>,
 }
 
 type Again<'s> = Box<dyn Fn() -> Result<Object, ApiError> + Send + Sync + 's>;
 
 impl<'s> SentObject<'s> {
-    /// An object that [`accept`](crate::accept) has taken in, and how it is taken in again.
+    /// An object decoded by [`accept`](crate::accept), and the function that decodes it again.
     pub fn new(object: Object, again: impl Fn() -> Result<Object, ApiError> + Send + Sync + 's) -> Self {
         let named = object.resource_version();
         let revision = (!matches!(named, "" | "0")).then(|| named.to_owned());
         Self { object: Some(object), again: Box::new(again), revision }
     }
 
-    /// The object for the next attempt to replace one that is `live`; `None` when that no longer has the revision that is named.
+    /// The object for the next attempt to replace one that is `live`. `None` if that no longer has the requested
+    /// resourceVersion.
     fn next(&mut self, live: Option<&Entry>) -> Result<Option<Object>, ApiError> {
         if let Some(object) = self.object.take() {
             return Ok(Some(object));
@@ -62,12 +63,12 @@ impl fmt::Debug for SentObject<'_> {
 }
 
 impl Registry {
-    /// Replaces the object of the target's URL by one that [`accept`](crate::accept) has taken in; below `/status` only its
-    /// status and metadata, elsewhere everything but its status.
+    /// Replaces the object of the target's URL by one that [`accept`](crate::accept) has decoded. Below `/status` it
+    /// replaces only status and metadata, elsewhere everything except the status.
     ///
     /// # Errors
-    /// 404 when there is none, 409 when it has another resourceVersion or uid than the client thinks, 422 when its
-    /// metadata is not valid.
+    /// 404 if the object does not exist, 409 if its resourceVersion or uid is not that of the request, 422 if its
+    /// metadata is invalid.
     pub async fn update(
         &self,
         target: &Target,
@@ -97,7 +98,7 @@ impl Registry {
         self.write(&request, &mut Update::new(target, name, sent.into(), false)).await
     }
 
-    /// As [`Registry::update`], but creates a missing object where the resource is declared so.
+    /// As [`Registry::update`], but creates a missing object if the resource is declared so.
     ///
     /// # Errors
     /// The errors of [`Registry::update`] and [`Registry::create`].
@@ -151,10 +152,11 @@ impl Proposal for Update<'_> {
     }
 }
 
-/// The proposal that an object becomes another one, whose writer owns what differs. Both are in the version of the request.
+/// The proposal to replace an object by another state. The client owns the changed fields. Both states are in the
+/// version of the request.
 ///
 /// # Errors
-/// 409 when it is another object, or has another resourceVersion, than its writer thinks.
+/// 409 if uid or resourceVersion differ from those of the request.
 pub(crate) fn replacement<'e>(
     target: &Target,
     name: &str,
@@ -165,10 +167,10 @@ pub(crate) fn replacement<'e>(
     Ok(Proposed::Content { live, next, ownership: Ownership::Track })
 }
 
-/// Checks that an object is the one that the client means, in the state that it has seen.
+/// Checks that an object is the one that the client has read, in the same state.
 ///
 /// # Errors
-/// 409 when it has another uid or resourceVersion; 422 when it has none and its resource is not updated without.
+/// 409 if uid or resourceVersion differ. 422 without a resourceVersion, if the resource requires one.
 pub(crate) fn check_preconditions(target: &Target, name: &str, stored: &Object, next: &Object) -> Result<(), ApiError> {
     if !next.uid().is_empty() && next.uid() != stored.uid() {
         return Err(ApiError::Conflict {
@@ -185,13 +187,13 @@ pub(crate) fn check_preconditions(target: &Target, name: &str, stored: &Object, 
     }
 }
 
-/// An object is another one of its name than was meant.
+/// The conflict of an object with another uid than the request's.
 pub(crate) fn other_uid(wanted: &str, actual: &str) -> ConflictKind {
     ConflictKind::Other(format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {actual}"))
 }
 
-/// 422: the resource is updated only from a state that the writer has seen. Upstream names the resource where others name
-/// the kind.
+/// 422: the resource requires a resourceVersion in an update. Upstream has the resource in this error, where other
+/// errors have the kind.
 fn unversioned(target: &Target, name: &str) -> ApiError {
     let kind = GroupKind { group: target.resource.group.to_string(), kind: target.resource.plural.to_string() };
     let fault = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");

@@ -1,7 +1,7 @@
 //! The stored version of a target's objects, and the conversions to it and from it.
 //!
-//! An object that is stored in another version than this server writes is converted as soon as it changes, so that a write always
-//! stores the newest form. The conversion may need a webhook, and can fail: then nothing is written.
+//! An object that is stored in another version than this server writes is converted when it changes, so that a write
+//! always stores the newest form. The conversion may need a webhook and can fail. Then nothing is written.
 
 use keelson_meta::options::FieldValidation;
 use keelson_meta::{ApiError, GroupVersion, GroupVersionKind, Object};
@@ -13,20 +13,20 @@ use crate::surface::{ServedResource, VersionChange};
 use crate::target::Target;
 
 impl Registry {
-    /// Leads an object from any version to the one that it is stored in, and takes off what a client may not leave there.
+    /// Converts an object from any version to the stored one, and drops fields that a client may not store.
     ///
     /// # Errors
-    /// 500 when it is in no version of its kind, or can't be converted.
+    /// 500 if it is in no version of its kind, or cannot be converted.
     pub(crate) async fn to_storage(&self, target: &Target, mut object: Object) -> Result<Object, ApiError> {
         convert(target, &mut object, target.storage_kind()).await?;
         self.canonical(target, &mut object)?;
         Ok(object)
     }
 
-    /// Takes off an object, which is in the version that is stored, what a client may not leave there.
+    /// Drops fields that a client may not store from an object in the stored version.
     ///
     /// # Errors
-    /// 500 when it is not of its kind.
+    /// 500 if it is not of its kind.
     pub(crate) fn canonical(&self, target: &Target, object: &mut Object) -> Result<(), ApiError> {
         let stored = target.storage_kind();
         match target.resource.version(&stored.version).and_then(|version| version.canonical()) {
@@ -38,10 +38,10 @@ impl Registry {
     }
 }
 
-/// Leads an object from the version that it names to another one.
+/// Converts an object from its own version to another one.
 ///
 /// # Errors
-/// 500 when it is in no version of its kind (only what is stored can be that), or can't be converted.
+/// 500 if it is in no version of its kind, which only a stored object can be, or if it cannot be converted.
 pub(crate) async fn convert(target: &Target, object: &mut Object, to: &GroupVersionKind) -> Result<(), ApiError> {
     if convert_now(target, object, to)? {
         return Ok(());
@@ -97,21 +97,21 @@ pub(crate) fn convert_now(target: &Target, object: &mut Object, to: &GroupVersio
             conversion
                 .convert(object)
                 .map_err(|error| failed(&target.resource, &name, &from, to, &error.to_string()))?;
-            // Fields that came with the conversion stand where it put them, not where their version has them.
+            // Brings fields that the conversion added into the order of their version.
             conform(target, to, object, &[], FieldValidation::Ignore).map_err(ApiError::Internal)?;
         }
     }
     Ok(true)
 }
 
-/// The version of a resource that its objects name so.
+/// The version of a resource with this `apiVersion`.
 pub(crate) fn version_of(resource: &ServedResource, api_version: &str) -> Option<GroupVersionKind> {
     let (group, version) = GroupVersion::split(api_version)?;
     let known = resource.version(version).filter(|_| resource.group == group)?;
     Some(known.kind().clone())
 }
 
-/// 500: an object can't be converted.
+/// 500: an object cannot be converted.
 pub(crate) fn unconvertible(
     resource: &ServedResource,
     object: Option<&Object>,

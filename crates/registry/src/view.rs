@@ -1,9 +1,9 @@
 //! Views of stored objects in the version of a request, whatever version they are stored in.
 //!
-//! Most kinds have one version, and their bytes are sent unchanged at no cost. A kind whose versions differ only by name gets
-//! another header. Otherwise objects are converted before they are rendered, many at a time: by built-in code, or by a
-//! [`Converter`](crate::Converter), which may be slow or fail. An object that cannot be converted is an error with its name, and is
-//! never shown under the name of another version.
+//! Most kinds have one version, and their bytes are sent unchanged at no cost. A kind whose versions differ only by
+//! name gets another header. Otherwise objects are converted before they are rendered, many at a time: by built-in
+//! code, or by a [`Converter`](crate::Converter), which may be slow or fail. An object that cannot be converted is an
+//! error with its name, and is never shown under the name of another version.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::surface::{KindVersion, ServedResource, VersionChange};
 use crate::target::Target;
 use crate::versions::{unconvertible, version_of};
 
-/// After decoding or encoding objects of so many bytes for a converter others have their turn.
+/// The conversion yields after decoding or encoding this many bytes of objects.
 const REST_FROM_BYTES: usize = 64 << 10;
 
 /// A collection in the version of a request.
@@ -81,16 +81,17 @@ impl VersionedView {
 
     /// The object with the fields of this version.
     ///
-    /// Cost: nothing where it has them; else the object is decoded, converted and encoded.
+    /// Cost: nothing if the object has them already. Otherwise the object is decoded, converted and encoded.
     ///
     /// # Errors
-    /// 500 when it can't be converted.
+    /// 500 if the object cannot be converted.
     pub async fn show<'o>(&self, object: &'o StoredObject) -> Result<Cow<'o, StoredObject>, ApiError> {
         if self.fits(object) {
             return Ok(Cow::Borrowed(object));
         }
         match self.resource.change(object.api_version(), &self.version) {
-            // The converter may have been corrected since it filled the cache, and a read of one object shows it as it is now.
+            // The converter may have been corrected since it filled the cache, so a read of one object does not use
+            // cached results.
             Some(VersionChange::Asked(_)) => {
                 let mut shown = self.asked(std::slice::from_ref(object), Reuse::UnderWay).await?;
                 let lost = || ApiError::Internal(format!("{} was converted to nothing", name_in(object)));
@@ -100,7 +101,8 @@ impl VersionedView {
         }
     }
 
-    /// Converts entries to this version; those that have its fields stay as they are. One call of a webhook takes many entries.
+    /// Converts entries to this version. Entries with its fields stay as they are. One call of a webhook has many
+    /// entries.
     ///
     /// # Errors
     /// 500 when one of them cannot be converted.
@@ -142,7 +144,7 @@ impl VersionedView {
         self.converted(&entry.object, &entry.key)
     }
 
-    /// The places of the next entries, from `start` on, that are converted by one call: they are all in one version.
+    /// The indices of the next entries, from `start` on, for one call of the converter. They are all in one version.
     fn batch(&self, entries: &[Arc<Entry>], start: usize) -> Option<Vec<usize>> {
         let mut bytes = 0;
         let mut from = None;
@@ -160,7 +162,8 @@ impl VersionedView {
         (!batch.is_empty()).then_some(batch)
     }
 
-    /// Objects of one version in this one. The converter gets those that are neither kept nor part of a call under way.
+    /// Converts objects of one version to this one. The converter gets only objects that are neither cached nor part of
+    /// a call under way.
     fn asked<'o>(
         &'o self,
         objects: &'o [StoredObject],
@@ -184,7 +187,7 @@ impl VersionedView {
                     shown[place] = Some(object);
                 }
             }
-            // ORDER: behind the own answer, so that no two wait for each other.
+            // ORDER: after the own result, so that no two requests wait for each other.
             for other in others {
                 other.land(&mut shown).await?;
             }
@@ -194,8 +197,9 @@ impl VersionedView {
         }
     }
 
-    /// Converts the objects of a claim in a task of its own: other requests may wait for the result, and must not depend on a list
-    /// whose client does not read. It ends with its request, and leaves the rest to the others.
+    /// Converts the objects of a claim in a task of its own. Other requests may wait for the result, and must not
+    /// depend on a list whose client does not read. The task ends with its request. Other requests then convert the
+    /// remaining objects.
     async fn ask_for(&self, claim: Claim) -> Result<Vec<StoredObject>, ApiError> {
         let view = self.clone();
         let asking = tokio::spawn(async move {
@@ -206,8 +210,8 @@ impl VersionedView {
         outcome(AbortOnDropHandle::new(asking)).await
     }
 
-    /// Asks for objects of one version in this one. Others have their turn in between: a batch is more than a thread that requests
-    /// share should do at once.
+    /// Converts objects of one version by the converter. It yields in between, because a batch takes longer than a
+    /// shared thread should work at once.
     async fn ask(&self, objects: &[StoredObject]) -> Result<Vec<StoredObject>, ApiError> {
         let from = objects.first().map_or("", StoredObject::api_version);
         let mut decoded = Vec::with_capacity(objects.len());
@@ -230,7 +234,7 @@ impl VersionedView {
         Ok(encoded)
     }
 
-    /// The object converted by code here.
+    /// The object after a built-in conversion.
     fn converted(&self, object: &StoredObject, name: &str) -> Result<StoredObject, ApiError> {
         let from = object.api_version();
         let failed = |why: &str| self.unshowable(from, name, why);
@@ -253,7 +257,7 @@ impl VersionedView {
     /// Decodes the object in this version.
     ///
     /// # Errors
-    /// 500 when it does not [fit](Self::fits): the caller must convert it first.
+    /// 500 if the object does not [fit](Self::fits): the caller must convert it first.
     pub fn decode(&self, object: &StoredObject, revision: Revision) -> Result<Object, ApiError> {
         self.demand_fit(object)?;
         let mut decoded = object.decode(revision);
@@ -264,7 +268,7 @@ impl VersionedView {
     /// Appends the object in this version.
     ///
     /// # Errors
-    /// As [`decode`](Self::decode); nothing is appended then.
+    /// As [`decode`](Self::decode). Nothing is appended then.
     pub fn write_object(&self, object: &StoredObject, revision: Revision, out: &mut Vec<u8>) -> Result<(), ApiError> {
         if self.is_same(object) {
             object.write_object(revision, out);
@@ -288,7 +292,7 @@ impl VersionedView {
     }
 }
 
-/// Lets others have their turn while many objects are decoded or encoded.
+/// Yields to other tasks while many objects are decoded or encoded.
 #[derive(Default)]
 struct Turn {
     bytes: usize,
@@ -304,7 +308,7 @@ impl Turn {
     }
 }
 
-/// The object without a resourceVersion, which is no part of what is stored.
+/// The object without a resourceVersion, which is not part of the stored bytes.
 fn unversioned(object: &StoredObject) -> Object {
     let mut decoded = object.decode(Revision::ZERO);
     decoded.remove_meta("resourceVersion");
@@ -318,7 +322,7 @@ fn through(conversion: &dyn Conversion, object: &StoredObject) -> Result<StoredO
     Ok(StoredObject::encode(&converted))
 }
 
-/// The key of an object, as it says it itself.
+/// The key of an object, from its own metadata.
 fn name_in(object: &StoredObject) -> String {
     let object = object.decode(Revision::ZERO);
     match object.namespace() {

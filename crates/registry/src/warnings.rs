@@ -1,14 +1,14 @@
-//! Warnings: headers of the response, whether the request succeeds or is refused.
+//! Warnings: headers of the response, of successful and of refused requests.
 //!
-//! Warnings come from the depths of a verb (an unknown field, a deprecated one, an admission plugin), often from an attempt that is
-//! repeated, and survive a refusal. They are therefore collected beside the request, in its [`Caller`](crate::Caller), and read
-//! when the response is sent. The server's own writes collect none.
+//! Warnings are found deep inside a verb (an unknown field, a deprecated field, an admission plugin), often in an
+//! attempt that is repeated, and they outlast a refusal. They are therefore collected in the [`Caller`](crate::Caller)
+//! of the request, and read when the response is sent. The server's own writes collect none.
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// A note of warnings, shared by all who have something to add to it.
+/// A collector of warnings, shared by all components of a request.
 #[derive(Clone, Default)]
 pub struct Warnings(Option<Arc<Mutex<Noted>>>);
 
@@ -23,20 +23,20 @@ struct Noted {
 }
 
 impl Warnings {
-    /// The largest number of characters of all warnings together, before each is cut.
+    /// The number of characters of all warnings together above which each is cut.
     pub const CHARACTERS_OF_ALL: usize = 4096;
-    /// After how many characters each is cut then.
+    /// The number of characters to which each warning is cut then.
     pub const CHARACTERS_OF_EACH: usize = 256;
 
-    /// The largest number of warnings in an answer. HTTP clients of several languages read at most 100 header fields.
+    /// The largest number of warnings in a response. HTTP clients of several languages read at most 100 header fields.
     pub const MOST: usize = 64;
 
-    /// A collector that will be read.
+    /// A collector for a response.
     pub fn noted() -> Self {
         Self(Some(Arc::default()))
     }
 
-    /// Returns true if it will be read, so that looking for warnings is worth its cost.
+    /// Returns true if the warnings will be sent. Otherwise finding warnings is not worth its cost.
     pub fn are_read(&self) -> bool {
         self.0.is_some()
     }
@@ -66,20 +66,20 @@ impl Warnings {
         }
     }
 
-    /// Notes that webhooks were called for so long: the time that a request takes here alone is measured without it.
+    /// Adds time that was spent in webhooks. The time that a request takes in this server is measured without it.
     pub fn note_called_others(&self, time: Duration) {
         if let Some(noted) = &self.0 {
             noted.lock().unwrap_or_else(PoisonError::into_inner).called_others += time;
         }
     }
 
-    /// The time for which webhooks were called, if any were.
+    /// The time that was spent in webhooks, if any were called.
     pub fn called_others(&self) -> Option<Duration> {
         let time = self.0.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner).called_others;
         (!time.is_zero()).then_some(time)
     }
 
-    /// Takes out what was noted. The bounds of an answer still have to be put on it.
+    /// Takes the collected warnings. The limits of a response are not applied yet.
     pub fn take(&self) -> Vec<String> {
         let Some(noted) = &self.0 else { return Vec::new() };
         std::mem::take(&mut *noted.lock().unwrap_or_else(PoisonError::into_inner)).texts

@@ -1,8 +1,9 @@
-//! Watches: a protocol of states with one step function.
+//! Watches: state machines with one step function.
 //!
-//! A watch holds a cursor in the collection's history and no queue. Invariants 11 to 14 of ARCHITECTURE.md. A list at R followed by
-//! a watch from R loses and repeats nothing. Nothing follows an error, and exactly one bookmark ends the initial events. An object
-//! that leaves the selection is deleted with its old content. `watch/chosen.rs` applies a query.
+//! A watch holds a cursor in the collection's history and no queue. Invariants 11 to 14 of ARCHITECTURE.md. A list at R
+//! followed by a watch from R loses and repeats nothing. Nothing follows an error, and exactly one bookmark ends the
+//! initial events. An object that leaves the selection is deleted with its old content. `watch/chosen.rs` applies a
+//! query.
 
 mod burst;
 mod chosen;
@@ -34,32 +35,32 @@ use crate::target::Target;
 const STEP_EVENTS: usize = 128;
 /// The shortest time between steps, unless there are more events than one step takes.
 const PACE: Duration = Duration::from_millis(10);
-/// The time between steps for each watcher of the same scope, if that is longer. It is about twice the time of a write to one
-/// connection, so that sending to all watchers leaves time for writes.
+/// The time between steps for each watcher of the same scope, if that is longer. It is about twice the time of a write
+/// to one connection, so that sending to all watchers leaves time for writes.
 const PACE_A_WATCHER: Duration = Duration::from_micros(20);
-/// The longest that an event waits for others.
+/// The longest time that an event waits for further events.
 const LONGEST_PACE: Duration = Duration::from_millis(100);
-/// The number of steps without a pause after silence. Changes of one object mostly come in a few, and waking up after a pause to
-/// find no new events costs more.
+/// The number of steps without a pause after silence. Changes of one object mostly come in a few, and waking up after a
+/// pause to find no new events costs more.
 const STEPS_AT_ONCE: u32 = 4;
 /// The silence after which steps need no pause: longer than any pause.
 const SILENCE: Duration = Duration::from_millis(50);
-/// The largest size of the objects of one step in bytes, unless one object alone is larger. It limits the memory of a watcher that
-/// does not read.
+/// The largest size of the objects of one step in bytes, unless one object alone is larger. It limits the memory of a
+/// watcher that does not read.
 const STEP_BYTES: usize = 64 * 1024;
-/// The longest a watch lasts, whatever its client asks for.
+/// The longest duration of a watch, whatever its client requests.
 const LONGEST_WATCH: Duration = Duration::from_hours(24 * 365);
 /// The time that a watch waits for the backfill of the history before its start, which takes seconds at most.
 const HISTORY_WAIT: Duration = Duration::from_secs(15);
 /// The time before its deadline at which a watch sends a last bookmark, so that the client can resume from there.
 const BOOKMARK_BEFORE_DEADLINE: Duration = Duration::from_secs(2);
 
-/// One thing to tell a watcher.
+/// An output of a watch.
 #[derive(Clone)]
 pub enum WatchOutput {
     /// An object that existed when the watch began.
     Initial(Arc<Entry>),
-    /// A change, as this watcher sees it.
+    /// A change, after the selection of this watch is applied.
     Event(FrameKind, Arc<Event>),
     /// Everything up to this revision has been sent.
     Bookmark {
@@ -68,12 +69,12 @@ pub enum WatchOutput {
         /// True for the bookmark that ends the initial events.
         initial_events_end: bool,
     },
-    /// The watch is over. Nothing follows.
+    /// The watch has ended with this error. Nothing follows.
     Error(ApiError),
 }
 
 impl WatchOutput {
-    /// About how many bytes it takes to tell.
+    /// The size of the encoded output in bytes, approximately.
     pub fn size(&self) -> usize {
         const SMALL: usize = 256;
         match self {
@@ -100,29 +101,30 @@ pub struct WatchStream {
     bookmark_interval: Duration,
     next_bookmark: Instant,
     last_bookmark: Instant,
-    /// Fires at the end of the pause. In a steady stream a write to the connection costs more than the events in it, so events are
-    /// sent together. The first events after silence are sent at once.
+    /// Fires at the end of the pause. In a steady stream a write to the connection costs more than the events in it, so
+    /// events are sent together. The first events after silence are sent at once.
     rested: Pin<Box<Sleep>>,
-    /// The steps that need none.
+    /// The remaining steps without a pause.
     at_once: Burst,
-    /// Fires when the watch is over. The timers are kept over all steps: setting one costs more than an event.
+    /// Fires at the end of the watch. The timers are reused by all steps, because creating one costs more than an
+    /// event.
     deadline: Pin<Box<Sleep>>,
     /// Fires when the next bookmark is due.
     bookmark_due: Pin<Box<Sleep>>,
-    /// The revision of the newest thing sent.
+    /// The newest revision that was sent.
     sent: Revision,
     /// Dropped when all initial events have been sent.
     held: Option<Box<dyn Any + Send + Sync>>,
 }
 
 enum State {
-    /// Sending what existed when the watch began.
+    /// The watch sends the objects that existed when it began.
     Initial { rest: RangeCursor, revision: Revision },
-    /// Following the history.
+    /// The watch follows the history.
     Live,
-    /// Failed; the error is sent once.
+    /// The watch has failed. The error is sent once.
     Failed(ApiError),
-    /// Over.
+    /// The watch has ended.
     Done,
 }
 
@@ -130,8 +132,8 @@ impl Registry {
     /// Starts a watch over the target's URL.
     ///
     /// # Errors
-    /// 400 for invalid selectors and revisions, 503 when the store is unavailable or too far ahead. Later errors are sent in the
-    /// stream.
+    /// 400 for invalid selectors and revisions, 503 when the store is unavailable or too far ahead. Later errors are
+    /// sent in the stream.
     pub async fn watch(
         &self,
         target: &Target,
@@ -179,7 +181,7 @@ impl Registry {
         let collection = self.settled_collection(target).await?;
         let (state, cursor, floor) = match self.begin(target, options, requested, &selection, &collection).await {
             Ok(begun) => begun,
-            // A client takes an error in a stream for the end of what it knew, and this is not.
+            // A client that gets an error in the stream discards its state. This error does not require that.
             Err(error @ ApiError::ServiceUnavailable { .. }) => return Err(error),
             Err(error) => (State::Failed(error), None, Revision::ZERO),
         };
@@ -240,7 +242,7 @@ impl Registry {
         let after = floor.min(self.cache().watermark());
         let cursor = match follow(collection, after, scope.clone()) {
             Ok(cursor) => cursor,
-            // A server that has just started may still be reading what happened before.
+            // A server that has just started may still be loading the earlier history.
             Err(_) => {
                 self.cache().wait_for_history(after, HISTORY_WAIT).await;
                 follow(collection, after, scope)?
@@ -249,7 +251,7 @@ impl Registry {
         Ok((State::Live, Some(cursor), floor))
     }
 
-    /// Spread between once and twice the minimum, so that watches that began together don't end together.
+    /// A timeout between once and twice the minimum, so that watches that began together do not end together.
     pub(crate) fn random_watch_timeout(&self) -> Duration {
         let shortest = self.config.min_watch_timeout;
         let spread = u64::try_from(shortest.as_millis()).unwrap_or(u64::MAX).max(1);
@@ -265,7 +267,7 @@ pub(crate) fn too_old(requested: Revision, oldest: Revision) -> ApiError {
     ApiError::Expired { message: ExpiredKind::WatchTooOld { requested, oldest }, continue_token: None }
 }
 
-/// The first pending outputs, at least one, at most [`STEP_BYTES`] of them.
+/// The first pending outputs: at least one, and about [`STEP_BYTES`] of them at most.
 pub(crate) fn hand_out(pending: &mut VecDeque<WatchOutput>) -> Vec<WatchOutput> {
     let mut bytes = 0;
     let fitting = pending.iter().take_while(|output| {
@@ -277,14 +279,14 @@ pub(crate) fn hand_out(pending: &mut VecDeque<WatchOutput>) -> Vec<WatchOutput> 
     pending.drain(..count).collect()
 }
 
-/// The next events, once the watch has rested.
+/// The next events, after the pause of the watch.
 async fn next(cursor: &mut WatchCursor, rested: &mut Pin<Box<Sleep>>) -> Result<CursorBatch, TooOld> {
     rested.as_mut().await;
     cursor.next(STEP_EVENTS).await
 }
 
 impl WatchStream {
-    /// Holds a value until all initial events have been sent; drops it at once where there are none.
+    /// Holds a value until all initial events have been sent. Drops it at once if there are none.
     #[must_use]
     pub fn holding(mut self, held: impl Any + Send + Sync) -> Self {
         if matches!(self.state, State::Initial { .. }) {
@@ -293,7 +295,7 @@ impl WatchStream {
         self
     }
 
-    /// The next things to send, in order; `None` when the watch has ended.
+    /// The next outputs, in order. `None` if the watch has ended.
     ///
     /// Dropping the future between two calls loses nothing.
     pub async fn next(&mut self) -> Option<Vec<WatchOutput>> {
@@ -309,20 +311,20 @@ impl WatchStream {
             if !self.pending.is_empty() {
                 return Some(hand_out(&mut self.pending));
             }
-            // Nothing of it is selected, and there may be much more of that. Others have their turn.
+            // None of these events is selected, and there may be many more like them, so the task yields.
             tokio::task::yield_now().await;
         }
     }
 
-    /// When the watch ends, whatever it has still to tell.
+    /// The time at which the watch ends, even if outputs remain.
     pub fn deadline(&self) -> Instant {
         self.deadline.deadline()
     }
 
-    /// The events of what came and is not evaluated yet; `None` where nothing is left.
+    /// Evaluates pending events and returns the selected ones. `None` if no events are pending.
     async fn decide(&mut self) -> Option<Vec<WatchOutput>> {
         let chosen = self.chosen.as_mut().filter(|chosen| !chosen.is_settled())?;
-        // A webhook that takes long does not hold up the end of the watch.
+        // A slow webhook must not delay the end of the watch.
         let Ok(decided) = timeout_at(self.deadline.deadline(), chosen.decide()).await else {
             self.chosen = None;
             self.state = State::Done;
@@ -373,7 +375,7 @@ impl WatchStream {
     }
 
     async fn live(&mut self) -> Option<Vec<WatchOutput>> {
-        // Whatever happens while waiting, the next step finds the watch live, unless it is put into another state below.
+        // The next step finds the watch live, whatever happens during the wait, unless the state is changed below.
         self.state = State::Live;
         let bookmark_at = self.next_bookmark.min(self.last_bookmark);
         if self.bookmarks && self.bookmark_due.deadline() != bookmark_at {
@@ -386,14 +388,14 @@ impl WatchStream {
                 self.state = State::Done;
                 None
             }
-            // Before the events, which may never cease: a bookmark that is due is sent as soon as nothing is left that it
-            // would have to wait for.
+            // This arm precedes the events, which may never cease. A due bookmark is sent as soon as all events before
+            // it are delivered.
             () = self.bookmark_due.as_mut(), if self.bookmarks && cursor.delivered_up_to().is_some() => {
                 Some(self.bookmark(bookmark_at))
             }
             batch = next(cursor, &mut self.rested) => match batch {
                 Ok(batch) => Some(self.tell(&batch)),
-                // As upstream has it, a watch of what is served no longer, or in another way now, just ends.
+                // As upstream, a watch of a resource that was removed or replaced ends without an error.
                 Err(_) if self.collection.is_removed() => {
                     self.state = State::Done;
                     None

@@ -1,9 +1,9 @@
 //! The engine of all writes: a write is a value that proposes a change.
 //!
-//! A [`Proposal`] gets the newest state of an object, or its absence, and returns the new state, again after each conflict. This
-//! module has the loop and the deadline, `stages` the steps in order, and `commit` the transaction. A write that keeps losing the
-//! race for an object queues for it. Each of many writers therefore gets its turn, and no client gets a conflict that it did not
-//! ask for.
+//! A [`Proposal`] gets the newest state of an object, or its absence, and returns the new state, again after each
+//! conflict. This module has the loop and the deadline, `stages` the steps in order, and `commit` the transaction. A
+//! write that keeps losing the race for an object queues for it. Each of many writers therefore gets its turn, and no
+//! client gets a conflict that it did not ask for.
 //!
 //! A write may be dropped at any point: it has happened whole or not at all, and holds nothing afterwards.
 
@@ -42,12 +42,12 @@ const ATTEMPTS_BEFORE_QUEUE: usize = 2;
 /// The number of attempts to allocate something after a conflict with another write.
 const CHOICES: usize = 16;
 
-/// An object as it now stands.
+/// The state of an object after a write.
 #[derive(Clone, Debug)]
 pub struct Written {
     /// Its canonical bytes.
     pub object: StoredObject,
-    /// Its revision; `None` for what was only created in a dry run.
+    /// Its revision; `None` for an object that exists only in a dry run.
     pub revision: Option<Revision>,
     /// The effect of the write.
     pub effect: Effect,
@@ -56,11 +56,11 @@ pub struct Written {
 /// The effect of a write on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// It is new.
+    /// The object is new.
     Created,
-    /// It was changed, or is as it was.
+    /// The object was changed, or the write had no effect.
     Updated,
-    /// It is gone, and was as it is shown.
+    /// The object was deleted. Its last state is returned.
     Removed,
 }
 
@@ -74,31 +74,32 @@ impl Written {
 pub struct WriteRequest<'w> {
     /// The endpoint.
     pub target: &'w Target,
-    /// The name of the object; empty where it will be generated.
+    /// The name of the object. Empty if it will be generated.
     pub name: &'w str,
     /// The caller.
     pub caller: &'w Caller,
     /// The options of the request.
     pub options: WriteOptions<'w>,
-    /// True for one of many objects that are deleted together, so that the request does not name it.
+    /// True for an object that is deleted with its collection, so that the request does not name it.
     pub of_collection: bool,
-    /// Further conditions on the store.
+    /// Further compares of the transaction.
     pub conditions: Vec<Compare>,
-    /// True for a write that fails if the object is too large with its managed fields; other writes drop these then.
+    /// True for a write that fails if the object is too large with its managed fields. Other writes drop these fields
+    /// then.
     pub keeps_owners: bool,
 }
 
 impl<'w> WriteRequest<'w> {
-    /// A write of one object, on no further condition.
+    /// A write of one object without further conditions.
     pub fn new(target: &'w Target, name: &'w str, caller: &'w Caller, options: WriteOptions<'w>) -> Self {
         Self { target, name, caller, options, of_collection: false, conditions: Vec::new(), keeps_owners: false }
     }
 }
 
-/// A write, as a value.
+/// A write as a value.
 #[async_trait]
 pub(crate) trait Proposal: Send {
-    /// Returns true if the write creates a missing object. Otherwise it is not found.
+    /// Returns true if the write creates a missing object. Otherwise a missing object is an error.
     fn makes(&self) -> bool {
         false
     }
@@ -108,8 +109,9 @@ pub(crate) trait Proposal: Send {
         false
     }
 
-    /// The new state of an object that is `live`, or of a free name (`None`). It is called again after a conflict, and decides
-    /// whether that is an error for the client; also when the object is unchanged, and an associated write lost.
+    /// The new state of an object that is `live`, or of a free name (`None`). After a conflict it is called again, and
+    /// decides if the conflict is an error for the client. It is also called again for an unchanged object after a
+    /// conflict of an associated write.
     async fn propose<'s>(
         &'s mut self,
         registry: &'s Registry,
@@ -119,42 +121,42 @@ pub(crate) trait Proposal: Send {
 
 /// The proposed state of an object.
 pub(crate) enum Proposed<'s> {
-    /// A new one, in the version of the request.
+    /// A new object, in the version of the request.
     New(Object, Ownership),
     /// Other content, in the version of the request.
     Content { live: Live<'s>, next: Object, ownership: Ownership },
-    /// A change that the server makes itself, in the version that is stored. Admission is asked of it as of this operation, or
-    /// not at all where it is part of something that was admitted as a whole.
+    /// A change by the server itself, in the stored version. Admission sees it as this operation. Admission does not
+    /// run for `None`: the change is part of a request that was admitted as a whole.
     Change(Change, Option<Operation>),
 }
 
-/// The ownership of the fields of a proposal.
+/// The owners of the fields of a proposal.
 pub(crate) enum Ownership {
-    /// The manager owns the fields that it changes, which are still to be computed.
+    /// The field manager owns the fields that it changes. The owners are still to be computed.
     Track,
-    /// It is known already: `metadata.managedFields` as text, if there is any.
+    /// The owners are known: `metadata.managedFields` as text, if there are any.
     Known(Option<String>),
 }
 
 /// The change of an object, in the stored version.
 pub(crate) enum Change {
-    /// It is made, on the condition that what it depends on is as it was seen.
+    /// Creates the object, if its guards hold.
     Create { new: ManagedObject, guards: Guards },
-    /// It shall be like this.
+    /// Replaces the object by this one.
     Put(ManagedObject),
-    /// It shall go, and this is what it was at last, as the client is shown it.
+    /// Deletes the object. The client gets this last state.
     Remove(StoredObject),
-    /// It stays as it is, and nothing is written.
+    /// Keeps the object, and writes nothing.
     Keep(StoredObject, Revision),
 }
 
-/// A change that has passed all stages, and what is written together with it.
+/// A change after all stages, and its associated writes.
 pub(crate) struct Staged {
     pub(crate) change: Change,
     pub(crate) companions: Companions,
 }
 
-/// The conditions under which an object is made: that its namespace is as it was seen, and the definition of its resource.
+/// The conditions of a create: the namespace of the object, and the definition of its resource, are unchanged.
 #[derive(Clone, Default)]
 pub(crate) struct Guards {
     pub(crate) namespace: Option<Compare>,
@@ -162,17 +164,17 @@ pub(crate) struct Guards {
 }
 
 impl Guards {
-    /// All of them.
+    /// All conditions.
     fn compares(&self) -> impl Iterator<Item = Compare> {
         self.namespace.iter().chain(&self.definition).cloned()
     }
 }
 
 impl Registry {
-    /// The conditions under which an object of this name, or of a name that begins so, is made.
+    /// The conditions for creating an object with this name, or with a name that begins so.
     ///
     /// # Errors
-    /// 404 and 403 where the namespace, or the definition, is gone or going.
+    /// 404 and 403 if the namespace or the definition is gone or being deleted.
     pub(crate) async fn guards(&self, target: &Target, name: &str) -> Result<Guards, ApiError> {
         let namespace = self.namespace_guard(target, name).await?;
         let definition = target.resource.definition().map(|definition| definition.guard(target, name)).transpose()?;
@@ -180,15 +182,15 @@ impl Registry {
     }
 }
 
-/// The object that a write is shown which makes none.
+/// The live object, for a proposal that creates none.
 ///
 /// # Errors
-/// 500 when it is shown none, which the engine never does.
+/// 500 without a live object, which the engine never passes to such a proposal.
 pub(crate) fn existing(live: Option<&Entry>) -> Result<&Entry, ApiError> {
     live.ok_or_else(|| ApiError::Internal("a write that makes no object was shown none".to_owned()))
 }
 
-/// A change of an object that exists, as a function of what it is.
+/// A change of an existing object, as a function of its present state.
 pub(crate) struct Edit<'f>(Box<EditFn<'f>>);
 
 type EditFn<'f> = dyn FnMut(&Registry, &Entry) -> Result<Proposed<'static>, ApiError> + Send + 'f;
@@ -213,19 +215,21 @@ impl Proposal for Edit<'_> {
 impl Registry {
     /// Commits the proposal for the newest state of the object, and again after each conflict.
     ///
-    /// A change without a difference writes nothing and keeps the revision, unless the stored object lacks fields that decoding
-    /// added.
+    /// A change without a difference writes nothing and keeps the revision, unless the stored object lacks fields that
+    /// decoding added.
     ///
     /// # Errors
-    /// 404 when the object does not exist and the write creates none. 409 when it keeps changing. 504 at the caller's deadline,
-    /// when a commit under way may still take effect. Otherwise the errors of the proposal and the stages.
+    /// - 404 if the object does not exist and the write creates none
+    /// - 409 if it keeps changing
+    /// - 504 at the caller's deadline; a commit under way may still take effect
+    /// - the errors of the proposal and the stages
     pub(crate) fn write<'w>(
         &'w self,
         request: &'w WriteRequest<'w>,
         proposal: &'w mut dyn Proposal,
     ) -> BoxFuture<'w, Result<Written, ApiError>> {
-        // Boxed, as all long calls from other crates. The body of an async function is compiled into each unit of each crate that
-        // polls it, and this one is the largest.
+        // Boxed, as all long calls from other crates. The body of an async function is compiled into each unit of each
+        // crate that polls it, and this one is the largest.
         request.caller.in_time(self.write_until_done(request, proposal)).boxed()
     }
 
@@ -265,7 +269,7 @@ impl Registry {
             if attempt >= ATTEMPTS_BEFORE_QUEUE && turn.is_none() {
                 let key = StoreKey::new(format!("{}{key}", collection.prefix()));
                 turn = Some(self.queues.turn(&key).await);
-                // Writes ahead in the queue have changed it since.
+                // Writes ahead in the queue have changed the object since.
                 let newer = self.store().get(&key).await.map_err(store_error)?;
                 live = newer.map(|newer| self.decode(&collection, &newer)).transpose()?;
             }

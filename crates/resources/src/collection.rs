@@ -1,7 +1,7 @@
 //! Collections: the objects stored under one prefix.
 //!
-//! Its resources determine its layout: the indexed fields, and the field by which events are dispatched. The cache has
-//! its objects.
+//! The resources of a collection determine its layout: the indexed fields, and the field by which events are
+//! dispatched. The cache has the objects.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Plugins in their order, and how the stages of a write ask them.
+//! The admission plugins in their order, and the calls from the stages of a write.
 //!
-//! Each is asked only about what it is interested in, and how long it took is counted.
+//! A plugin is called only for the requests that interest it. The duration of each call is measured.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -16,7 +16,7 @@ use crate::registry::Registry;
 use crate::target::Target;
 use crate::write::WriteRequest;
 
-/// Plugins, in the order in which they are asked.
+/// Plugins, in the order in which they are called.
 #[derive(Clone, Debug, Default)]
 pub struct AdmissionChain {
     plugins: Vec<Arc<dyn Admission>>,
@@ -40,8 +40,8 @@ impl AdmissionChain {
         self.plugins.iter().map(|plugin| plugin.name())
     }
 
-    /// The part of the object that all plugins together need. It is none for the server's own writes before it is ready: otherwise
-    /// a webhook that refuses everything would block all servers, and could not be deleted.
+    /// The part of the object that all plugins together need. It is none for the server's own writes before it is
+    /// ready: otherwise a webhook that refuses everything would block all servers, and could not be deleted.
     pub(crate) fn interest(&self, attributes: &AdmissionAttributes<'_>) -> Interest {
         let AdmissionAttributes { caller, target, .. } = attributes;
         if caller.passes_admission(target) {
@@ -54,8 +54,8 @@ impl AdmissionChain {
         self.plugins.iter().filter(|plugin| plugin.interest(attributes) > Interest::None)
     }
 
-    /// Calls the mutating plugins. Returns true if one changed the object, which is then normalized before the next one. A second
-    /// pass begins with the kind's own changes, which return the same.
+    /// Calls the mutating plugins. Returns true if one of them changed the object, which is then normalized before the
+    /// next plugin. A second pass begins with the kind's own changes, which return the same.
     pub(crate) async fn mutate(
         &self,
         attributes: &AdmissionAttributes<'_>,
@@ -139,7 +139,7 @@ impl AdmissionChain {
     }
 }
 
-/// The kind's own changes of an object that has no kind: none.
+/// The kind's own changes for a request without an object: none.
 ///
 /// # Errors
 /// None.
@@ -147,10 +147,10 @@ pub(crate) fn none_inherent(_: &mut Object) -> Result<bool, ApiError> {
     Ok(false)
 }
 
-/// Gives what a plugin changed the shape of its kind again.
+/// Normalizes an object that a plugin has changed.
 ///
 /// # Errors
-/// 400 when it is no longer the one of the URL, 500 when it does not fit its kind.
+/// 400 if it no longer matches the URL, 500 if it does not fit its kind.
 pub(crate) fn reshape(target: &Target, kind: &GroupVersionKind, object: &mut Object) -> Result<(), ApiError> {
     reshape_unnamed(target, kind, object)?;
     target.name.as_deref().map_or(Ok(()), |name| match_name(name, object))
@@ -177,7 +177,8 @@ impl Registry {
         self.admit_completed(target, caller, posted, |_| Ok(())).await
     }
 
-    /// As above, for an object that is completed after mutation, so that validation sees the object of the response.
+    /// As `admit_posted`, for an object that is completed after mutation, so that validation sees the object of the
+    /// response.
     ///
     /// # Errors
     /// The refusal, or a failed completion.
@@ -210,7 +211,7 @@ impl Registry {
         caller.in_time(asked).await
     }
 
-    /// Runs admission for a connection; `said` holds its options.
+    /// Runs admission for a connection. `said` has its options.
     ///
     /// # Errors
     /// The refusal.

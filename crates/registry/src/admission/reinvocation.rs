@@ -1,7 +1,8 @@
-//! Passages of one object through the plugins that change it.
+//! The passes of one object through the mutating plugins.
 //!
-//! When a webhook or a policy has changed an object, all of these plugins are asked once more, since what they did may no longer hold.
-//! Of the webhooks and the policies only those are asked again that want to be, and only for changes that came behind them.
+//! After a webhook or a policy has changed an object, all mutating plugins are called once more, since their earlier
+//! changes may no longer hold. A webhook or policy is called again only if it requests this, and only if a later plugin
+//! changed the object.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,12 +20,12 @@ struct Noted {
     of: HashMap<&'static str, OfPlugin>,
 }
 
-/// The record of one plugin that calls others.
+/// The record of one admission plugin that calls webhooks or evaluates policies.
 #[derive(Debug, Default)]
 struct OfPlugin {
     /// The webhooks or policies called that request reinvocation after a later change.
     asked: Vec<String>,
-    /// Of these, who is to be asked again.
+    /// The webhooks or policies that the second pass must call again.
     due: Vec<String>,
     /// The object as the plugin left it.
     left: Option<Object>,
@@ -35,7 +36,7 @@ impl Reinvocation {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins another passage if it was asked for, which is done once.
+    /// Begins the second pass, if a plugin requested it. There is no third pass.
     pub(crate) fn begin_again(&self) -> bool {
         let mut noted = self.noted();
         let begins = noted.is_wanted && !noted.is_again;
@@ -58,15 +59,15 @@ impl Reinvocation {
         self.noted().of.get(plugin).is_some_and(|of| of.due.iter().any(|due| due == asked))
     }
 
-    /// Records that a plugin has changed the object, so that those called before are called again.
+    /// Records that a plugin has changed the object. The webhooks and policies called before are then called again.
     pub fn changed(&self, plugin: &'static str) {
         let mut noted = self.noted();
         noted.is_wanted = true;
         noted.of.entry(plugin).or_default().due_again();
     }
 
-    /// Compares the object at the beginning of the second pass with the plugin's result of the first. If others have changed it,
-    /// those called are called again.
+    /// Compares the object at the beginning of the second pass with the plugin's result of the first pass. If they
+    /// differ, the webhooks and policies called in the first pass are called again.
     pub fn compare(&self, plugin: &'static str, object: Option<&Object>) {
         let mut noted = self.noted();
         if !noted.is_again {
@@ -79,7 +80,7 @@ impl Reinvocation {
         }
     }
 
-    /// Notes what a plugin leaves, where it matters later.
+    /// Records the object that a plugin leaves after the first pass, if it is needed later.
     pub fn leave(&self, plugin: &'static str, object: Option<&Object>) {
         let mut noted = self.noted();
         if noted.is_again {

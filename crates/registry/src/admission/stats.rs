@@ -1,6 +1,6 @@
-//! Times of admission, for metrics: of each plugin by what it is asked, and of all of them together.
+//! Durations of admission, for metrics: of each plugin by stage, operation and result, and of all plugins together.
 //!
-//! Only plugins that are asked are counted, so that a write which concerns none costs nothing here.
+//! Only calls are counted, so a write that interests no plugin costs nothing here.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,20 +8,20 @@ use std::time::Duration;
 
 use super::Operation;
 
-/// Upper ends of the buckets, in seconds: those of the reference server.
+/// Upper bounds of the buckets in seconds, as in kube-apiserver.
 pub const ADMISSION_BUCKETS: [f64; 6] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5];
 
 /// The stage of admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AdmissionStage {
-    /// To change the object.
+    /// Mutation.
     Admit,
     /// Validation.
     Validate,
 }
 
 impl AdmissionStage {
-    /// As metrics name it.
+    /// The name of the stage in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Admit => "admit",
@@ -30,10 +30,10 @@ impl AdmissionStage {
     }
 }
 
-/// Of what times are counted together.
+/// The labels of a histogram of durations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PluginKey {
-    /// The plugin; empty for all of them together.
+    /// The plugin; empty for all plugins together.
     pub plugin: &'static str,
     /// The stage.
     pub stage: AdmissionStage,
@@ -70,7 +70,7 @@ impl AdmissionStats {
         times.sum += took;
     }
 
-    /// All that was counted.
+    /// All histograms.
     pub fn all(&self) -> Vec<(PluginKey, AdmissionTimes)> {
         let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         noted.iter().map(|(key, times)| (*key, times.clone())).collect()

@@ -1,24 +1,24 @@
-//! Plugins of admission that are a part of how objects are written here, and stand at several places of it: in strategies of kinds, in
-//! the guards of a write. Each can be left out, as it can elsewhere.
+//! Admission plugins that are built into the stages of a write: into strategies of kinds and into checks of each write.
+//! An operator can disable each of them, as in kube-apiserver.
 
 use crate::registry::Registry;
 
 /// A plugin that is built into a stage of the write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InherentPlugin {
-    /// Nothing is made in a namespace that is missing or goes, and some namespaces stay.
+    /// Refuses creates in a missing or terminating namespace, and the deletion of some namespaces.
     NamespaceLifecycle,
-    /// Pods have the priority of their class, and one class at the most is the default.
+    /// Sets the priority of pods from their class, and allows at most one default class.
     Priority,
-    /// Pods leave nodes that are in trouble after a while.
+    /// Sets the time after which pods leave nodes with problems.
     DefaultTolerationSeconds,
-    /// Claims that name no storage class get the default one.
+    /// Sets the default storage class of claims that name none.
     DefaultStorageClass,
-    /// Ingresses that name no class get the default one.
+    /// Sets the default class of ingresses that name none.
     DefaultIngressClass,
-    /// Volumes, their claims and their classes stay while they are used.
+    /// Keeps volumes, their claims and their classes while they are used.
     StorageObjectInUseProtection,
-    /// Pods that are bound to a node get the labels of its topology.
+    /// Copies the topology labels of a node to the pods that are bound to it.
     PodTopologyLabels,
 }
 

@@ -1,6 +1,7 @@
 //! The releases of Kubernetes that introduced each version of resources with several versions.
 //!
-//! During an upgrade, and until a rollback is ruled out, servers of the previous release must be able to read the store.
+//! During an upgrade, and until a rollback is ruled out, servers of the previous release must be able to read the
+//! store.
 
 use std::ops::RangeInclusive;
 
@@ -32,8 +33,8 @@ const MUTATING: Versions = &[("v1", 36), ("v1beta1", 34), ("v1alpha1", 32)];
 const NETWORKING: Versions = &[("v1", 33), ("v1beta1", 31)];
 const DEVICES: Versions = &[("v1", 34), ("v1beta2", 33), ("v1beta1", 32)];
 
-/// The storage versions that servers of a release such as `1.34` can read, for resources whose default version they cannot.
-/// Resources that the release lacks keep the default.
+/// The storage versions that servers of a release such as `1.34` can read, for resources whose default version they
+/// cannot. Resources that the release lacks keep the default.
 ///
 /// # Errors
 /// The release does not exist, or is not known.

@@ -1,7 +1,8 @@
-//! The versions of built-in groups that clients find: `--runtime-config`, read as the reference server reads it.
+//! The versions of built-in groups that are served: `--runtime-config`, with the rules of kube-apiserver.
 //!
-//! A name that says more counts before one that says less: a resource before its version, a version before all of its maturity. Objects
-//! that are stored in a version which is not served stay, and are served again with it.
+//! A more specific name overrides a less specific one: a resource overrides its version, and a version overrides its
+//! maturity. Objects that are stored in a version that is not served stay in the store, and are served again with that
+//! version.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +11,14 @@ use keelson_resources::{Catalogue, Group, Resource, ServedVersion};
 
 use super::RegistryConfig;
 
-/// The version of the states of what is stored, which servers have by themselves and serve where it is switched on by this name.
+/// The version of the storage states, which are off unless this name is switched on. They are objects of the server
+/// itself.
 const STORAGE_STATES: &str = "migration.k8s.io/v1alpha1";
 
-/// Returns true for a version that is among them.
+/// Returns true for a version that a name covers.
 type Covers = fn(&str) -> bool;
 
-/// Names for all versions of one maturity, those that say less first.
+/// Names for all versions of one maturity, the least specific first.
 const MATURITIES: [(&str, Covers); 4] = [
     ("api/all", |_| true),
     ("api/ga", |version| maturity(version) == Some(Maturity::Stable)),
@@ -24,7 +26,7 @@ const MATURITIES: [(&str, Covers); 4] = [
     ("api/alpha", |version| maturity(version) == Some(Maturity::Alpha)),
 ];
 
-/// Versions that the reference server knows by name and of which nothing is served here: settings that name them change nothing.
+/// Versions that kube-apiserver knows and that have no resources here. Settings that name them have no effect.
 const NAMED_ALONE: &[(&str, &[&str])] = &[
     ("admission.k8s.io", &["v1", "v1beta1"]),
     ("apiextensions.k8s.io", &["v1beta1"]),
@@ -46,14 +48,15 @@ const NAMED_ALONE: &[(&str, &[&str])] = &[
 ];
 
 impl RegistryConfig {
-    /// Has versions of groups served or not: `batch/v1=false`, or `/v1` for the core group. `resource.k8s.io/v1beta1/deviceclasses` is one
-    /// resource of a version, and `api/beta` are all built-in versions of a maturity. `migration.k8s.io/v1alpha1` stands for the states of
-    /// stored objects. Of settings of one name the last counts. The catalogue is that of the built-in resources.
+    /// Sets the served versions of groups: `batch/v1=false`, or `/v1` for the core group.
+    /// `resource.k8s.io/v1beta1/deviceclasses` is one resource of a version, and `api/beta` are all built-in versions
+    /// of a maturity. `migration.k8s.io/v1alpha1` are the storage states. The last setting of a name counts.
+    /// `catalogue` has the built-in resources.
     ///
-    /// Returns the names of versions that are known and have no resources here.
+    /// Returns the names of known versions that have no resources here.
     ///
     /// # Errors
-    /// Says what is wrong when there is no such group or version, or it is neither switched on nor off.
+    /// A message for an unknown group or version, or for a value that is neither true nor false.
     pub fn serve(&mut self, catalogue: &Catalogue, settings: &[impl AsRef<str>]) -> Result<Vec<String>, String> {
         let mut switches = BTreeMap::new();
         for setting in settings {
@@ -101,7 +104,7 @@ impl RegistryConfig {
         Ok(ignored)
     }
 
-    /// Returns true where clients do not find a resource in a version.
+    /// Returns true if a resource is not served in a version.
     pub fn hides(&self, resource: &Resource, version: &ServedVersion) -> bool {
         let name = (resource.group.to_string(), version.name.to_string());
         let of_version = self.unserved.contains(&name) || version.hidden && !self.demanded.contains(&name);
@@ -121,7 +124,8 @@ impl RegistryConfig {
     }
 }
 
-/// Returns true for a version that has resources here; an error for one that is known nowhere.
+/// Returns true for a version that has resources here. Returns an error for a version that kube-apiserver does not know
+/// either.
 fn is_known(built_in: Option<&Group>, group: &str, version: &str) -> Result<bool, String> {
     if built_in.is_some_and(|group| group.serves(version)) {
         return Ok(true);
@@ -134,7 +138,7 @@ fn is_known(built_in: Option<&Group>, group: &str, version: &str) -> Result<bool
     }
 }
 
-/// A switch as the reference server reads it: nothing is on.
+/// Parses a switch as kube-apiserver does: an empty value means on.
 fn switch_value(value: &str) -> Option<bool> {
     match value {
         "" | "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
@@ -153,7 +157,7 @@ mod tests {
         config
     }
 
-    /// The resources that clients do not find in a version of a group.
+    /// The resources that are not served in a version of a group.
     fn hidden(config: &RegistryConfig, group: &str, version: &str) -> Vec<String> {
         let group = keelson_builtin::catalogue().group(group).expect("a built-in group");
         let known = group.known_in(version).filter(|(resource, version)| config.hides(resource, version));
@@ -196,7 +200,7 @@ mod tests {
         check(&["api/all=true"], "certificates.k8s.io", "v1alpha1", true);
         check(&["api/beta", "certificates.k8s.io/v1beta1=false"], "certificates.k8s.io", "v1beta1", false);
         check(&["api/all=false", "apps/v1"], "storagemigration.k8s.io", "v1beta1", false);
-        // A name that says more counts, wherever it stands.
+        // A more specific name overrides others, in any order.
         let kept = ["batch/v1=true", "api/ga=false", "api/all=true"];
         for (group, version, is_served) in
             [("apps", "v1", false), ("batch", "v1", true), ("storagemigration.k8s.io", "v1beta1", true)]

@@ -1,13 +1,13 @@
 //! The ranges of service addresses and node ports, as an operator writes them.
 //!
-//! They do not know the taken values. The start of each range is reserved for requests of a certain address or port, and allocated
-//! at random only when the rest is taken (KEP-3070, KEP-3668).
+//! The ranges do not have the taken values. The start of each range is reserved for requests of a certain address or
+//! port. Random allocation uses it only when the rest is taken (KEP-3070, KEP-3668).
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// An IP family, by the name that services give it.
+/// An IP family, with the name that services use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Family {
     /// `IPv4`.
@@ -35,17 +35,17 @@ pub struct PortRange {
 /// The ranges of addresses and ports of services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceRanges {
-    /// One range, or one of each family. The family of the first is that of services that ask for none.
+    /// One range, or one of each IP family. Services that request no family get that of the first.
     addresses: Vec<AddressRange>,
-    /// The ports of all nodes that services may take.
+    /// The node ports that services may use, the same on all nodes.
     pub node_ports: PortRange,
 }
 
-/// The longest and shortest IPv6 prefixes, and the longest IPv4 prefix, that leave enough addresses and not too many.
+/// The shortest and the longest IPv6 prefix, and the longest IPv4 prefix, with enough addresses and not too many.
 const V6_LENGTHS: (u32, u32) = (64, 125);
 const V4_LONGEST: u32 = 29;
 
-/// A part of a range, both ends included; empty when the first is behind the last.
+/// A part of a range, with both ends. Empty if the first number is after the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subrange {
     /// Its first number.
@@ -98,7 +98,7 @@ impl AddressRange {
         self.family
     }
 
-    /// The first address that can be given out: the one behind that of the network.
+    /// The first address that can be allocated: the one after the network address.
     pub fn first(&self) -> IpAddr {
         self.address(self.base + 1)
     }
@@ -122,7 +122,7 @@ impl AddressRange {
         self.whole().len()
     }
 
-    /// The parts in the order in which addresses are given out by chance.
+    /// The parts, in the order in which random allocation uses them.
     pub fn parts(&self) -> [Subrange; 2] {
         split(self.whole(), self.size(), 16, 256)
     }
@@ -144,7 +144,7 @@ impl PortRange {
         (self.first..=self.last).contains(&port)
     }
 
-    /// The parts in the order in which ports are given out by chance.
+    /// The parts, in the order in which random allocation uses them.
     pub fn parts(self) -> [Subrange; 2] {
         let whole = Subrange { first: self.first.into(), last: self.last.into() };
         split(whole, whole.len(), 32, 128)
@@ -157,7 +157,7 @@ impl Subrange {
         if self.last < self.first { 0 } else { self.last - self.first + 1 }
     }
 
-    /// All numbers of the part, once each, from one that `chance` chooses.
+    /// All numbers of the part, once each. `chance` selects the first.
     pub fn all_from(self, chance: u64) -> impl Iterator<Item = u128> {
         let len = self.len();
         let start = if len == 0 { 0 } else { u128::from(chance) % len };
@@ -165,7 +165,7 @@ impl Subrange {
     }
 }
 
-/// The part behind what is kept for those who ask, and then that.
+/// The part after the values reserved for explicit requests, then the reserved part.
 fn split(whole: Subrange, size: u128, step: u128, most: u128) -> [Subrange; 2] {
     const LEAST: u128 = 16;
     let kept = if size <= LEAST { 0 } else { (size / step).clamp(LEAST, most) };
@@ -185,7 +185,7 @@ impl ServiceRanges {
     /// Ranges for addresses and ports.
     ///
     /// # Errors
-    /// Says what is wrong when there is no range, more than two, or two of one family.
+    /// A message if there is no range, if there are more than two, or two of one family.
     pub fn new(addresses: Vec<AddressRange>, node_ports: PortRange) -> Result<Self, String> {
         match addresses.as_slice() {
             [_] => {}
@@ -224,7 +224,7 @@ impl Default for ServiceRanges {
 impl FromStr for AddressRange {
     type Err = String;
 
-    /// Reads `10.96.0.0/12`. Bits behind the prefix are dropped.
+    /// Parses `10.96.0.0/12`. Bits after the prefix are dropped.
     fn from_str(text: &str) -> Result<Self, String> {
         let range = Self::parse(text).ok_or_else(|| format!("{text:?} is not a range such as 10.96.0.0/12"))?;
         let (shortest, longest) = match range.family {
@@ -242,7 +242,7 @@ impl FromStr for AddressRange {
 }
 
 impl AddressRange {
-    /// Reads a range of any length; `None` for what is none.
+    /// Parses a range of any length. `None` if the text is not a range.
     pub fn parse(text: &str) -> Option<Self> {
         let (address, length) = text.split_once('/')?;
         let address: IpAddr = address.parse().ok()?;
@@ -262,7 +262,7 @@ impl fmt::Display for AddressRange {
 impl FromStr for PortRange {
     type Err = String;
 
-    /// Reads `30000-32767`, `30000+100`, or one port.
+    /// Parses `30000-32767`, `30000+100`, or one port.
     fn from_str(text: &str) -> Result<Self, String> {
         let bad = || format!("{text:?} is not a range of ports such as 30000-32767");
         let port = |text: &str| text.trim().parse::<u16>().map_err(|_| bad());

@@ -1,7 +1,7 @@
-//! Cutting one page of objects that have to be converted before it is known whether they are selected.
+//! Cuts a page of objects that must be converted before their selector can be evaluated.
 //!
-//! Objects are converted in blocks, in the order of their keys. The page has them as they were converted, so that no webhook is called
-//! again to show them. Tokens are those of any selected list.
+//! Objects are converted in blocks, in the order of their keys. The page has the converted objects, so no webhook is
+//! called again for the response. Tokens are those of any list with a selector.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::target::Target;
 /// Cuts the planned page.
 ///
 /// # Errors
-/// 500 when an object can't be converted.
+/// 500 if an object cannot be converted.
 pub(super) async fn cut(
     snapshot: &Snapshot,
     target: &Target,
@@ -64,11 +64,11 @@ pub(super) async fn cut(
 /// A page that is being filled.
 struct Filling<'p> {
     plan: &'p ListPlan,
-    /// The most entries that a limited list looks at.
+    /// The largest number of entries that a list with a limit scans.
     scan: usize,
     chosen: Vec<Arc<Entry>>,
     looked_at: usize,
-    /// The key that was looked at last.
+    /// The key that was scanned last.
     last: Option<Arc<str>>,
 }
 
@@ -79,7 +79,7 @@ enum Next {
 }
 
 impl Filling<'_> {
-    /// Takes the next entry; returns the start of the next page once this one is full.
+    /// Adds the next entry, or returns the start of the next page if this one is full.
     fn take(&mut self, key: Arc<str>, shown: Option<Arc<Entry>>) -> Option<Next> {
         let is_full = self.plan.limit == Some(self.chosen.len());
         if self.plan.to_next_visible {

@@ -1,7 +1,8 @@
-//! The snapshot from which a list is read: the cache's, at any revision it can still rebuild, or the store's own history.
+//! The snapshot from which a list is read: the cache's, at any revision it can still rebuild, or the store's own
+//! history.
 //!
-//! The store is asked only for revisions that the cache no longer has, page by page, and its bytes are converted into entries
-//! as the cache would.
+//! The store is read only for revisions that the cache no longer has, page by page. Its bytes become entries in the
+//! same way as in the cache.
 
 use std::collections::VecDeque;
 use std::pin::pin;
@@ -24,14 +25,14 @@ use crate::target::Target;
 
 /// The number of keys in one read of the store's history.
 const STORE_PAGE: usize = 500;
-/// The largest chunk from the store's history in bytes, unless one object alone is larger. The token precedes the objects, so they
-/// are collected.
+/// The largest chunk from the store's history in bytes, unless one object alone is larger. The token precedes the
+/// objects, so they are collected.
 const CHUNK_BYTES: usize = 16 << 20;
 /// The number of walks of the store's history whose counts are kept.
 const RESTS: usize = 64;
 
 impl Registry {
-    /// The snapshot that a plan asks for; `None` when the cache no longer knows the revision.
+    /// The snapshot of a plan; `None` if the cache no longer has the revision.
     pub(crate) async fn snapshot(&self, collection: &Collection, at: ReadAt) -> Result<Option<Snapshot>, ApiError> {
         match at {
             ReadAt::Any => Ok(Some(collection.snapshot())),
@@ -62,12 +63,13 @@ impl Registry {
 
     /// Reads the page from the store's history, for revisions that the cache no longer keeps.
     ///
-    /// A list without a limit is streamed. A chunk is collected, since its token precedes its objects; it is limited in bytes, and
-    /// so may be shorter than its limit. Values that are not objects are left out, as in the cache.
+    /// A list without a limit is streamed. A chunk is collected, since its token precedes its objects. It is also
+    /// limited in bytes, so it may have fewer objects than its limit. Values that are not objects are left out, as in
+    /// the cache.
     ///
     /// # Errors
-    /// 410 when the store has compacted the revision, or it is older than the history window. Some stores keep more, and clients
-    /// must not rely on that.
+    /// 410 when the store has compacted the revision, or it is older than the history window. Some stores keep more,
+    /// and clients must not rely on that.
     pub(super) async fn list_from_store(
         &self,
         target: &Target,
@@ -78,7 +80,7 @@ impl Registry {
             return Err(ApiError::Internal("only an exact revision is read from history".to_owned()));
         };
         let oldest = self.cache().unexpired();
-        // Objects that have to be converted to be selected are read from the cache alone.
+        // If objects must be converted to be selected, they are read from the cache only.
         if revision < oldest || selection.is_of_converted() {
             return Err(expired(StoreError::Compacted { requested: revision, oldest }, plan));
         }
@@ -131,7 +133,7 @@ impl Registry {
         let first = pages.try_next().await?.unwrap_or_default();
         let least_bytes = first.iter().map(|entry| entry.object.size() as u64).sum();
         let pages = stream::once(future::ready(Ok(first))).chain(pages.map_err(store_error)).boxed();
-        // Nothing is read of this before it is polled.
+        // The second stream reads nothing before it is polled.
         let again = read().map_err(store_error).boxed();
         Ok(HistoryItems { pages, again, least_bytes })
     }
@@ -171,10 +173,10 @@ impl Registry {
         Ok(part)
     }
 
-    /// Counts the entries of `rest`, which begins `looked_at` entries behind the start of `span`.
+    /// Counts the entries of `rest`, which begins `looked_at` entries after the start of `span`.
     ///
-    /// A count costs as much as its entries, and a walk needs one for every chunk. A past revision never changes, so the count of
-    /// one chunk is kept for the next.
+    /// A count costs as much as its entries, and a walk needs one for every chunk. A past revision never changes, so
+    /// the count of one chunk is kept for the next.
     async fn count_rest(&self, span: &Span, looked_at: usize, rest: Span) -> Result<u64, StoreError> {
         let known = self.rests.get(span);
         let count = match known.and_then(|count| count.checked_sub(looked_at as u64)) {
@@ -200,8 +202,8 @@ impl Span {
     }
 }
 
-/// The entry of a stored value, if it is an object. The cache has named and counted those that are none; every chunk of
-/// every walk would say so again.
+/// The entry of a stored value, if it is an object. Other values are logged at debug level only: the cache has already
+/// reported them, and every chunk of every list would repeat that.
 fn shown(collection: &Collection, stored: &KeyValue) -> Option<Arc<Entry>> {
     let decoded = collection.decode(stored).inspect_err(|error| {
         tracing::debug!(key = %stored.key, %error, "a stored value is not an object and is not shown");
@@ -218,7 +220,7 @@ struct PageRead {
     cut_at: Option<String>,
 }
 
-/// The numbers of entries left behind recent chunks.
+/// The numbers of entries after recent chunks.
 #[derive(Debug, Default)]
 pub(crate) struct Rests(Mutex<VecDeque<(Span, u64)>>);
 
@@ -236,8 +238,8 @@ impl Rests {
     }
 }
 
-/// The error when the store cannot read the planned revision. For a continued list, 410 carries a token for the rest at the newest
-/// revision (KEP-365, "inconsistent continue").
+/// The error when the store cannot read the planned revision. For a continued list, 410 carries a token for the rest at
+/// the newest revision (KEP-365, "inconsistent continue").
 fn expired(error: StoreError, plan: &ListPlan) -> ApiError {
     match (error, &plan.token) {
         (StoreError::Compacted { .. }, Some(token)) => ApiError::Expired {

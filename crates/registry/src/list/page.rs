@@ -1,6 +1,6 @@
-//! Cutting one page out of a snapshot.
+//! Cuts one page out of a snapshot.
 //!
-//! The range of the URL decides what a token is relative to. A selector may only narrow what is looked at inside it.
+//! A token is relative to the range of the URL. A selector may only narrow the scan inside it.
 
 use std::sync::Arc;
 
@@ -47,8 +47,8 @@ impl KeyRange {
     }
 }
 
-/// Cuts the planned page, and returns the number of objects that it looked at. Objects that an index has found are all that the
-/// selection leaves, in the order of the keys.
+/// Cuts the planned page, and returns the number of scanned objects. `found` are the objects from an index: all
+/// selected ones, in the order of the keys.
 pub(super) fn cut(
     snapshot: &Snapshot,
     target: &Target,
@@ -130,7 +130,7 @@ fn cut_range(
     }
 }
 
-/// The first key behind all keys that start with `prefix`; `None` where the prefix is empty.
+/// The first key after all keys that start with `prefix`. `None` if the prefix is empty.
 fn prefix_end(prefix: &str) -> Option<String> {
     (!prefix.is_empty()).then(|| StoreKey::prefix_end(prefix).as_str().to_owned())
 }

@@ -1,7 +1,7 @@
-//! The plan of a list: revision, start and length, as its options say together.
+//! The plan of a list: its revision, start and length.
 //!
-//! The options are resolved against each other by the table of the Kubernetes API concepts, and a token decides alone.
-//! Nothing is read yet.
+//! The options are combined by the table of the Kubernetes API concepts. A continue token overrides them. Nothing is
+//! read yet.
 
 use std::num::NonZeroUsize;
 
@@ -18,13 +18,13 @@ use crate::target::Target;
 #[derive(Debug)]
 pub(crate) struct ListPlan {
     pub(super) at: ReadAt,
-    /// The relative key to start at; empty is the beginning of the URL's range. Relative to that range.
+    /// The key to start at, relative to the range of the URL; empty for the beginning of that range.
     pub(crate) start: String,
     /// The largest number of items.
     pub(crate) limit: Option<usize>,
     /// True if the token shows the next selected key and no other.
     pub(super) to_next_visible: bool,
-    /// The token of a continued list, for the answer when its revision is gone.
+    /// The token of a continued list, for the response if its revision is gone.
     pub(super) token: Option<ContinueToken>,
     form: TokenForm,
 }
@@ -34,21 +34,21 @@ pub(crate) struct ListPlan {
 pub(crate) enum ReadAt {
     /// As new as every write acknowledged before the list began.
     Newest,
-    /// Whatever is at hand.
+    /// The present state of the cache.
     Any,
-    /// This or any newer one.
+    /// This revision or a newer one.
     NotOlderThan(Revision),
-    /// Exactly this one.
+    /// Exactly this revision.
     Exactly(Revision),
 }
 
 impl ListPlan {
-    /// Plans a list for a caller, given its user name and its rights to the range. Without a caller only the cost is estimated, and
-    /// no token is made.
+    /// Plans a list for a caller, given its user name and its rights to the range. Without a caller only the cost is
+    /// estimated, and no token is made.
     ///
     /// # Errors
-    /// 400 for an invalid resourceVersion or token, for both together, and for a sealed token of another caller; 410 for a token
-    /// whose key is gone.
+    /// 400 for an invalid resourceVersion or token, for both together, and for a sealed token of another caller. 410
+    /// for a token whose key is gone.
     pub(crate) fn new(
         target: &Target,
         options: &ListOptions,
@@ -61,8 +61,8 @@ impl ListPlan {
         let chunked = is_cut && !config.unchunked.contains(&target.group_resource().to_string());
         let requested = options.requested_version()?;
         let token = options.continue_token.as_deref().filter(|_| chunked);
-        // Clients that ask for any version with a limit and nothing else rely on getting everything, also when they
-        // continue: client-go's reflector does.
+        // Clients that request any version with a limit, and no match, expect the whole list, also when they continue:
+        // client-go's reflector does.
         let ignore_limit = options.resource_version_raw == "0"
             && options.resource_version_match.is_none()
             && !config.limit_at_any_version;
@@ -101,7 +101,7 @@ impl ListPlan {
         Ok(Self { at, start: token.start.clone(), limit, to_next_visible: false, token: Some(token), form })
     }
 
-    /// A token as the client sees it.
+    /// A token in the form for the client.
     pub(super) fn encode(&self, token: &ContinueToken) -> String {
         self.form.give(token.encode())
     }

@@ -18,7 +18,7 @@ const FOREIGN: &str = "continue key is not valid: it was altered, or given for a
 #[derive(Clone, Debug)]
 pub(crate) struct TokenForm {
     seal: Option<Arc<TokenSeal>>,
-    /// By what a sealed token is bound to its list.
+    /// The text that binds a sealed token to its list.
     list: String,
     caller: Option<String>,
 }
@@ -33,7 +33,7 @@ impl TokenForm {
         }
     }
 
-    /// A token as the client sees it.
+    /// A token in the form for the client.
     pub(crate) fn give(&self, token: String) -> String {
         match &self.seal {
             None => token,
@@ -41,10 +41,11 @@ impl TokenForm {
         }
     }
 
-    /// A token that a client sent, as it was before it was given.
+    /// Opens a token that a client sent.
     ///
     /// # Errors
-    /// 400 for one that was altered, or is another list's or caller's; 410 for one whose key is there no longer.
+    /// 400 for a token that was altered, or that belongs to another list or caller. 410 for a token whose key no longer
+    /// exists.
     pub(crate) fn take<'t>(&self, text: &'t str) -> Result<Cow<'t, str>, ApiError> {
         let Some(seal) = &self.seal else { return Ok(Cow::Borrowed(text)) };
         let foreign = || ApiError::BadRequest(format!("invalid continue token: {FOREIGN}"));
@@ -82,7 +83,7 @@ mod tests {
     /// The number of alterations of one token, each of another kind.
     const ALTERATIONS: usize = 20;
 
-    /// Seals of two clusters that share nothing.
+    /// Seals of two clusters with different keys.
     fn seal(byte: u8, random: &Arc<SeededRandom>) -> Arc<TokenSeal> {
         let file = NamedTempFile::new().unwrap();
         fs::write(file.path(), STANDARD.encode([byte; 32])).unwrap();
@@ -101,7 +102,7 @@ mod tests {
         usize::try_from(random.u64() % bound as u64).unwrap()
     }
 
-    /// Changes something of a token, or puts parts of two together.
+    /// Alters a token, or joins parts of two tokens.
     fn altered(token: &str, other: &str, random: &dyn Random) -> String {
         let mut bytes = URL_SAFE_NO_PAD.decode(token).unwrap();
         let other = URL_SAFE_NO_PAD.decode(other).unwrap();
@@ -138,7 +139,7 @@ mod tests {
         lists().into_iter().flat_map(of_list).collect()
     }
 
-    /// Does its part of the work on each thread, which has a randomness of its own, and adds up what comes of it.
+    /// Runs a part of the work on each thread, with its own random numbers, and adds the results.
     fn on_threads(seed: u64, work: impl Fn(&Arc<SeededRandom>) -> usize + Sync) -> usize {
         std::thread::scope(|scope| {
             let threads = (0..THREADS as u64).map(|thread| {
@@ -159,7 +160,7 @@ mod tests {
                 ContinueToken::after(Revision::new(1 + random.u64() % 1000), &name).encode()
             };
             let mut taken = 0;
-            // Besides the altered tokens, three are sent that belong to another caller or to none.
+            // Besides the altered tokens, three tokens of another caller or of none are sent.
             for _ in 0..TOKENS / THREADS / (ALTERATIONS + 3) + 1 {
                 let (place, other_place) = (below(&**random, own.len()), below(&**random, own.len()));
                 let (taker, token) = (&own[place].1, any_token());

@@ -1,4 +1,4 @@
-//! Server-side apply of one object to another (KEP-555): what becomes of the live object and its owners.
+//! Server-side apply of one object to another (KEP-555): computes the new object and its owners.
 //!
 //! The order of the checks is upstream's, since a client sees only the first that fails.
 
@@ -25,17 +25,17 @@ pub(crate) struct Application<'a> {
     pub(crate) object: &'a Value,
     /// The field manager.
     pub(crate) manager: &'a str,
-    /// True if fields are taken from other managers.
+    /// True if the request takes over fields of other managers.
     pub(crate) force: bool,
-    /// When.
+    /// The time of the request.
     pub(crate) now: SystemTime,
 }
 
-/// Checks what is applied by itself, before it is applied to anything.
+/// Checks an applied configuration by itself, before it is applied to an object.
 ///
 /// # Errors
-/// 400 for another kind or version, or for owners in what is applied; 500, as upstream has it, for what does not fit the
-/// schema.
+/// 400 for another kind or version, or for managedFields in the configuration. 500, as in upstream, for a configuration
+/// that does not fit the schema.
 pub(crate) fn check(target: &Target, application: &Application<'_>) -> Result<(), ApiError> {
     let kind = target.kind();
     let version = kind.group_version().to_string();
@@ -43,14 +43,14 @@ pub(crate) fn check(target: &Target, application: &Application<'_>) -> Result<()
     check_applied(schema, kind, application.object)
 }
 
-/// Applies to a live object, which is in the version of the request, or to what a kind always has. The result is in the
-/// same version, with its owners (`managed` are those of the live object).
+/// Applies a configuration to a live object in the version of the request, or to the fields that every new object of
+/// the kind has. The result is in the same version, with its owners. `managed` has the owners of the live object.
 ///
-/// Stored objects had their schema's shape when they were taken in, and what is applied has been [`check`]ed, so nothing
-/// here is checked against it.
+/// Nothing is checked against the schema here: stored objects were checked when they were written, and [`check`] has
+/// checked the configuration.
 ///
 /// # Errors
-/// 409 for fields that others want otherwise; 500, as upstream has it, for owners that can't be read.
+/// 409 for fields of other managers with other values. 500, as in upstream, for owners that cannot be read.
 pub(crate) async fn apply(
     target: &Target,
     live: &mut Object,
@@ -108,8 +108,8 @@ fn apply_to(
     Ok(Left { object, owners: done.owners })
 }
 
-/// The object without a status that has nulls, where its endpoint does not write the status: what is ignored is not validated. The
-/// endpoint puts the status of the live object in its place.
+/// Removes a status with nulls, if the endpoint does not write the status: ignored fields are not validated. The
+/// endpoint then sets the status of the live object.
 fn without_foreign_nulls(target: &Target, mut object: Value) -> Value {
     let is_ignored = target.subresource.is_none() && !target.resource.is_builtin() && target.parts_status();
     if let Some(object) = object.as_object_mut().filter(|_| is_ignored)
@@ -156,10 +156,10 @@ impl Write<'_, '_> {
     }
 }
 
-/// Checks what is applied by itself.
+/// Checks an applied configuration by itself.
 ///
 /// # Errors
-/// 400 for another kind or version, or for owners in it; 500 for what does not fit the schema.
+/// 400 for another kind or version, or for managedFields in it. 500 if it does not fit the schema.
 pub(crate) fn check_applied(schema: SchemaRef<'_>, kind: &GroupVersionKind, applied: &Value) -> Result<(), ApiError> {
     check_kind(kind, applied)?;
     if !applied["metadata"][MANAGED_FIELDS].is_null() {
@@ -181,8 +181,8 @@ fn check_kind(kind: &GroupVersionKind, applied: &Value) -> Result<(), ApiError> 
     Err(ApiError::BadRequest(format!("invalid object type: {}", in_go(&stated))))
 }
 
-/// The object with the shape of its kind: typed, and with its defaults. `applied` is what was sent, by which upstream names what does
-/// not fit.
+/// Normalizes an object by its kind: types and defaults. `applied` is the object of the request, which upstream's
+/// errors describe.
 fn fit(target: &Target, applied: &Value, object: Value) -> Result<Object, ApiError> {
     let kind = target.kind();
     let mut object = object_of(replace_nulls(target, object)?);
@@ -196,11 +196,11 @@ fn fit(target: &Target, applied: &Value, object: Value) -> Result<Object, ApiErr
     Ok(object)
 }
 
-/// The object with the defaults of the fields that are null in it and take no null. As upstream has it, a null that is applied to such
-/// a field of a custom resource is no absent field where there is no default.
+/// Replaces nulls by defaults, for fields that allow no null. As in upstream, such a null in a custom resource is an
+/// error if its field has no default.
 ///
 /// # Errors
-/// 422 with each of those.
+/// 422 with each field that has a null and no default.
 fn replace_nulls(target: &Target, object: Value) -> Result<Value, ApiError> {
     let Some((rules, schema)) = target.version.structural().zip(target.version.schema()) else { return Ok(object) };
     if !has_null(&object) {
@@ -235,7 +235,7 @@ fn object_of(value: Value) -> Object {
     Object::from_value(value).unwrap_or_default()
 }
 
-/// An object as upstream names it where it does not fit: by what it says itself.
+/// The name of an object in upstream's errors about objects that do not fit: namespace and name from its own metadata.
 fn identity(object: &Value, kind: &GroupVersionKind) -> String {
     let text = |name: &str| object["metadata"][name].as_str().unwrap_or_default();
     format!("{}/{}; {}", text("namespace"), text("name"), in_go(kind))

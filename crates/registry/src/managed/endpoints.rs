@@ -1,5 +1,5 @@
-//! The fields that an endpoint cannot change: the status, or all but the status, and others of some kinds. They keep their values
-//! and get no owner through that endpoint.
+//! The fields that an endpoint cannot change: the status, or everything except the status, and others of some kinds.
+//! They keep their values and get no owner through that endpoint.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -26,8 +26,8 @@ fn kept(target: &Target) -> impl Iterator<Item = FieldPath> + Clone {
     general.into_iter().chain(target.strategy().update.kept(endpoint).iter().copied())
 }
 
-/// Restricts a sent object to the fields that the endpoint can change. Both objects are in the stored version. Returns true besides
-/// if it now has fields that were not sent, which follow all others.
+/// Restricts a sent object to the fields that the endpoint can change. Both objects are in the stored version. Also
+/// returns true if the result has fields that were not sent. These come after all others.
 pub(crate) fn confine(target: &Target, stored: &Object, sent: Object) -> (Object, bool) {
     let mut is_added = false;
     let mut confined = match target.subresource_name() {
@@ -48,7 +48,8 @@ pub(crate) fn confine(target: &Target, stored: &Object, sent: Object) -> (Object
     (confined, is_added)
 }
 
-/// Makes what is at a path of one object what it is in another, nothing included. Says whether nothing was there before.
+/// Copies the value at a path from one object to another, or removes it if there is none. Returns true if there was no
+/// value before.
 fn copy(from: &Map, to: &mut Map, path: &[&str]) -> bool {
     match path {
         [] => false,
@@ -69,7 +70,7 @@ fn copy(from: &Map, to: &mut Map, path: &[&str]) -> bool {
 
 /// These fields as a field set.
 pub(super) fn kept_fields(target: &Target) -> Cow<'static, FieldSet> {
-    // Most creates and updates ask for this.
+    // Most creates and updates need this set.
     static STATUS_ALONE: LazyLock<FieldSet> = LazyLock::new(|| fields([STATUS].into_iter()));
     let endpoint = target.subresource_name().unwrap_or_default();
     let paths = kept(target).chain(target.strategy().update.shared(endpoint).iter().copied());

@@ -1,7 +1,8 @@
-//! From client-side apply to server-side apply: the annotation in which kubectl keeps its last applied configuration.
+//! The transition from client-side to server-side apply: the annotation in which kubectl keeps its last applied
+//! configuration.
 //!
-//! It counts only for kubectl's own manager. Fields that it owns by the annotation are no conflict. The annotation is updated by
-//! what it applies, so that a later client-side apply removes nothing.
+//! The annotation counts only for kubectl's own field manager. Fields that kubectl owns by the annotation do not
+//! conflict. An apply updates the annotation, so that a later client-side apply removes nothing.
 
 use keelson_meta::json::{Map, Value};
 use keelson_meta::metadata_rules::ANNOTATIONS_MAX;
@@ -28,7 +29,7 @@ pub(super) fn resolve(
     if others.is_empty() { Ok(()) } else { Err(Conflicts(others)) }
 }
 
-/// The fields that were applied last and have not changed since; `None` when that can't be known.
+/// The last applied fields that have not changed since; `None` if they cannot be determined.
 fn owned(schema: SchemaRef<'_>, version: &str, live: &Value) -> Option<FieldSet> {
     let annotation = live["metadata"]["annotations"][ANNOTATION].as_str()?;
     let last: Value = serde_json::from_str(annotation).ok()?;
@@ -40,7 +41,7 @@ fn owned(schema: SchemaRef<'_>, version: &str, live: &Value) -> Option<FieldSet>
     Some(owned.difference(&since.modified).difference(&since.added).difference(&since.removed))
 }
 
-/// Brings the annotation of an object, if it has one, to what is applied now.
+/// Sets the annotation of an object, if it has one, to the applied configuration.
 pub(super) fn renew(object: &mut Object, applied: &Value) {
     let Some(Value::Object(annotations)) = object.metadata_mut().get_mut("annotations") else { return };
     if annotations.get(ANNOTATION).and_then(Value::as_str).is_none_or(str::is_empty) {

@@ -1,8 +1,8 @@
-//! The facts about a kind that server-side apply needs: the schemas of its versions, the conversion between them, and the fields
-//! that the endpoint cannot change.
+//! The facts about a kind that server-side apply needs: the schemas of its versions, the conversion between them, and
+//! the fields that the endpoint cannot change.
 //!
-//! The computation of ownership is synchronous. When it needs a conversion by a webhook, it records the question. The caller
-//! fetches the conversion and repeats the computation, until nothing is missing.
+//! The computation of ownership is synchronous. When it needs a conversion by a webhook, it records the question. The
+//! caller fetches the conversion and repeats the computation, until nothing is missing.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -17,8 +17,8 @@ use crate::surface::KindVersion;
 use crate::target::Target;
 use crate::versions::{convert, convert_now};
 
-/// The largest number of conversions of one write for its owners. An object has a few owners in other versions, and each takes a
-/// few.
+/// The largest number of conversions of one write for its owners. An object has a few owners in other versions, and
+/// each takes a few.
 const MOST_QUESTIONS: usize = 64;
 
 /// The versions of the target's kind, for writes to the target's endpoint.
@@ -32,7 +32,7 @@ pub(crate) struct KindVersions<'t> {
 /// The results so far.
 #[derive(Default)]
 struct Conversions<'t> {
-    /// Objects, and what they are in other versions.
+    /// Objects and their conversions.
     answers: Vec<Answer<'t>>,
     /// The missing conversion: an object and the version.
     question: Option<(Object, &'t GroupVersionKind)>,
@@ -61,10 +61,10 @@ impl<'t> KindVersions<'t> {
         self.target
     }
 
-    /// Converts what was asked for and is not converted yet; true when there was nothing to convert.
+    /// Runs the recorded conversion. Returns true if there was none.
     ///
     /// # Errors
-    /// 500 for an object that can't be converted to a version that its owners use.
+    /// 500 for an object that cannot be converted to a version of its owners.
     pub(super) async fn convert_wanted(&mut self) -> Result<bool, ApiError> {
         let known = self.known.get_mut();
         if let Some(fault) = known.fault.take() {
@@ -87,7 +87,7 @@ impl<'t> KindVersions<'t> {
         self.target.resource.version(version).filter(|_| group == self.target.resource.group).map(|known| &**known)
     }
 
-    /// The answer about an object, or only its name in the other version where that suffices.
+    /// The conversion of an object. If only metadata is needed, only its type changes.
     fn asked(&self, mut object: Object, to: &'t GroupVersionKind) -> Option<Value> {
         if self.of_metadata {
             object.set_type(to);

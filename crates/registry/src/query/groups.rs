@@ -1,6 +1,6 @@
-//! Groups: how many of the objects that a query wants have which value.
+//! Groups: the number of selected objects with each value.
 //!
-//! The view of such a query has the objects by value, so that a group is counted without a look at its objects.
+//! The view of such a query sorts the objects by value, so that a group is counted without reading its objects.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,14 +18,14 @@ use super::{Asked, FailedEvaluations, Sought, Wanted};
 const DEFAULT_LIMIT: usize = 100;
 /// The largest number of groups.
 const MAX_LIMIT: usize = 1000;
-/// After so many groups were counted others have their turn.
+/// The number of groups that are counted before the task yields.
 const COUNTED_AT_ONCE: usize = 256;
 
 /// The number of objects of each value.
 pub struct Groups {
     /// The revision of the snapshot.
     pub revision: Revision,
-    /// The largest groups, and those of one size by their values.
+    /// The largest groups. Groups of one size are sorted by value.
     pub groups: Vec<Group>,
     /// The number of groups.
     pub total: usize,
@@ -50,7 +50,8 @@ impl Groups {
     }
 }
 
-/// A group that was counted: how many, the place of all, and the key of one. Larger ones come first, and those of one size by their places.
+/// A counted group: its size, its place in the view, and the key of one object. Larger groups come first, and groups of
+/// one size by place.
 type Counted = (Reverse<usize>, Vec<u8>, String);
 
 /// Counts the groups of a view. Only those in the result are kept.

@@ -1,8 +1,8 @@
 //! Indexes of fields for queries: the objects by their value at a path, kept as a view.
 //!
-//! A filter or selector that requires a value at a path then reads only the objects with that value. An index is built after a few
-//! queries that could have used it, or at once where the operator names the path. It shares the memory limit of all views, and is
-//! evicted with them.
+//! A filter or selector that requires a value at a path then reads only the objects with that value. An index is built
+//! after a few queries that could have used it, or at once if the operator configured the path. It shares the memory
+//! limit of all views, and is evicted with them.
 
 use std::sync::Arc;
 
@@ -15,24 +15,24 @@ use tokio::task::yield_now;
 use super::making::{candidates, view_of};
 use super::{Sought, Wanted};
 
-/// A look at no more objects than these needs no index.
+/// A scan of at most this many objects needs no index.
 const FEW: usize = 256;
-/// An index is made when it would have been of use so often.
+/// An index is built after this many queries that it would have helped.
 const MISSED: usize = 3;
-/// To step over so many objects costs as much as to find one.
+/// Skipping this many objects costs as much as finding one by key.
 const STEPPED_OVER: usize = 8;
-/// More objects than these are not found one by one for a selector.
+/// A selector finds at most this many objects by key.
 const MANY: usize = 4096;
-/// After so many objects were found others have their turn.
+/// The number of objects that are found before the task yields.
 const FOUND_AT_ONCE: usize = 1024;
 
-/// Objects, and how many were looked at to find them.
+/// Objects, and the number of objects scanned to find them.
 type Found = Option<(Vec<Arc<Entry>>, usize)>;
 
-/// The objects that the shortest list of an index has of those that may be wanted, and how many were looked at to bring the
-/// indexes up to date; `None` where none is of use.
+/// The candidates from the index that has the fewest, and the number of objects scanned to update the indexes. `None`
+/// if no index helps.
 pub(super) fn find(sought: &Sought) -> BoxFuture<'_, Result<Found, ApiError>> {
-    // A type of its own, since an index is a view, and a view may be made with an index.
+    // Boxed, since an index is a view, and building a view may use an index.
     Box::pin(found(sought))
 }
 
@@ -48,8 +48,8 @@ async fn found(sought: &Sought) -> Result<Found, ApiError> {
         }
         let (collection, snapshot) = (collection.clone(), snapshot.clone());
         let index = Sought { collection, snapshot, wanted: Arc::new(index), owner: *owner };
-        // An object may have too many values for an index, or a stored version that is unknown here. The query then reports the
-        // error itself.
+        // An object may have too many values for an index, or a stored version that is unknown here. The query then
+        // reports the error itself.
         let Ok((view, looks)) = view_of(&index).await else { continue };
         looked_at += looks;
         let ranks = Ranks::of(&view, value);
@@ -64,7 +64,7 @@ async fn found(sought: &Sought) -> Result<Found, ApiError> {
     for (from, to) in ranks.0 {
         let mut positions = view.positions(from, to);
         while let Some(Position { key, .. }) = positions.next_position() {
-            // The index and the entries are of one moment.
+            // The index and the entries are of one snapshot.
             entries.extend(snapshot.get(key).cloned());
             if entries.len().is_multiple_of(FOUND_AT_ONCE) {
                 yield_now().await;
@@ -74,7 +74,7 @@ async fn found(sought: &Sought) -> Result<Found, ApiError> {
     Ok(Some((entries, looked_at)))
 }
 
-/// About how many objects an index that is kept would find; `None` where there is none.
+/// The number of objects that an existing index would find, approximately. `None` without an index.
 pub(super) fn about(collection: &Collection, snapshot: &Snapshot, wanted: &Wanted) -> Option<usize> {
     let found = wanted.indexes().filter_map(|(index, value, _)| match collection.find_view(&index.name, snapshot) {
         Kept::Exact(view) | Kept::Near { view, .. } => Some(Ranks::of(&view, value).count()),

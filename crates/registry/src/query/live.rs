@@ -1,8 +1,9 @@
 //! Live pages: a page of a sorted list that reports the objects that enter it, leave it and move in it.
 //!
-//! A live page keeps the objects that it has sent and nothing else. After a write in its range it updates the shared view by the
-//! changes, and compares the page with the one it sent. It therefore skips intermediate states, needs no history, and costs the
-//! changes and its own length. It updates at most four times a second, and pauses for longer than an update took.
+//! A live page keeps the objects that it has sent and nothing else. After a write in its range it updates the shared
+//! view by the changes, and compares the page with the one it sent. It therefore skips intermediate states, needs no
+//! history, and costs the changes and its own length. It updates at most four times a second, and pauses for longer
+//! than an update took.
 //!
 //! Invariant: the page sent before, with the changes, is the page at the revision sent with them.
 
@@ -27,16 +28,16 @@ use crate::selection::Selection;
 use crate::target::Target;
 use crate::watch::{WatchOutput, hand_out, too_old};
 
-/// The most objects of a live page.
+/// The largest number of objects in a live page.
 const MAX_LIMIT: usize = 500;
 /// The shortest time between updates.
 const PACE: Duration = Duration::from_millis(250);
 /// The pause after an update, as a multiple of its duration: at most a fifth of a thread.
 const RESTED_LOOKS: u32 = 4;
-/// The longest that it lasts, whatever its client asks for.
+/// The longest duration of a live page, whatever its client requests.
 const LONGEST: Duration = Duration::from_hours(24 * 365);
 
-/// A page that is followed.
+/// A live page.
 pub struct LivePage {
     plan: QueryPlan,
     collection: Arc<Collection>,
@@ -46,18 +47,18 @@ pub struct LivePage {
     shown: Option<ShownPage>,
     /// The events that are not sent yet.
     pending: VecDeque<WatchOutput>,
-    /// The change that follows them.
+    /// The change of the page, which is sent after these events.
     change: Option<PageChange>,
     /// The interval of bookmarks.
     bookmark_interval: Option<Duration>,
     next_bookmark: Instant,
-    /// When it may look again.
+    /// The end of the pause after the last update.
     rested: Instant,
     deadline: Instant,
     is_over: bool,
 }
 
-/// A page that was shown.
+/// A page that was sent.
 struct ShownPage {
     revision: Revision,
     entries: Vec<Arc<Entry>>,
@@ -67,7 +68,7 @@ struct ShownPage {
 /// The change of a page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PageChange {
-    /// The revision that the page is of now.
+    /// The revision of the new page.
     pub revision: Revision,
     /// The number of objects in the whole result.
     pub total: usize,
@@ -79,7 +80,7 @@ pub struct PageChange {
     pub entered: Vec<Arc<str>>,
     /// The keys that left the page.
     pub left: Vec<Arc<str>>,
-    /// The fewest of the others that have to be moved to have the new order.
+    /// The smallest set of other keys that must move to get the new order.
     pub moved: Vec<Arc<str>>,
 }
 
@@ -87,7 +88,7 @@ pub struct PageChange {
 pub enum LiveOutput {
     /// Objects that entered, changed or left.
     Objects(Vec<WatchOutput>),
-    /// That these are all, and how the page is now.
+    /// The end of these events, and the new page.
     Page(PageChange),
 }
 
@@ -95,8 +96,8 @@ impl Registry {
     /// Follows a page of the objects that match a query.
     ///
     /// # Errors
-    /// 400 for parameters that exclude each other, and without a limit; those of [`watch`](Self::watch). Later errors are outputs
-    /// of the page.
+    /// 400 for mutually exclusive parameters and for a missing limit. The errors of [`watch`](Self::watch). Later
+    /// errors are outputs of the page.
     pub async fn watch_page(
         &self,
         target: &Target,
@@ -158,12 +159,12 @@ impl Registry {
 }
 
 impl LivePage {
-    /// When it ends.
+    /// The time at which the page ends.
     pub const fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Takes the page at a revision, which its client has, for what was shown.
+    /// Begins with the page at a revision, which the client already has.
     async fn begin_at(&mut self, revision: Revision) {
         let begun = match self.collection.snapshot_at(revision) {
             Ok(snapshot) => self.look(snapshot).await,
@@ -211,10 +212,11 @@ impl LivePage {
         }
     }
 
-    /// Waits for a write in its range after a revision, which returns true, or for the next bookmark. `None` when its time is over.
+    /// Waits for a write in the page's range after a revision (true), or for the next bookmark (false). `None` at the
+    /// deadline.
     async fn wait(&self, after: Revision) -> Option<bool> {
         let changed = async {
-            // One that is too old has missed something, which is all that is asked.
+            // A cursor that is too old has missed a write, which is enough to know.
             if let Ok(mut cursor) = self.collection.watch(after, self.scope.clone()) {
                 let _batch = WatchCursor::next(&mut cursor, 1).await;
             }

@@ -1,7 +1,7 @@
-//! Builds the view of a query, from an earlier view and what has changed since, or by a scan of all objects that may be selected.
+//! Builds the view of a query from an earlier view and the changes since, or by a scan of all candidates.
 //!
-//! Concurrent requests for the same view share one build. A scan uses all cores and yields about every millisecond; it is dropped with the
-//! request that asked for it. All that is gathered for a view takes of the room that there is for all views that are being made.
+//! Concurrent requests for the same view share one build. A scan uses all cores and yields about every millisecond. It
+//! is dropped with its request. The memory of unfinished views counts against one limit for all of them.
 
 use std::sync::Arc;
 
@@ -18,19 +18,19 @@ use super::wanted::Wanted;
 use super::{KeyRange, Shown, Sought, indexes, searching};
 use crate::registry::Registry;
 
-/// So many places are put in order at once.
+/// The number of places that are sorted at once.
 const SORTED_AT_ONCE: usize = 4096;
-/// The bytes of so many objects are fetched together.
+/// The number of objects whose bytes are fetched together.
 const FETCHED_AT_ONCE: usize = 16;
-/// Room is taken for so many bytes at a time.
+/// Memory is reserved in steps of this many bytes.
 pub(super) const OWED_BYTES: u64 = 16 << 10;
-/// A view of more places is built on another thread.
+/// A view with more places than this is built on another thread.
 const BUILT_AT_ONCE: usize = 8192;
-/// A look at more objects is shared between the cores.
+/// A scan of more objects than this is shared between the cores.
 pub(super) const SHARED_FROM: usize = 8192;
-/// Catching up with one change costs as much as a look at so many objects.
+/// One change costs as much as a scan of this many objects.
 const CHANGE_LOOKS: usize = 4;
-/// So many changes are caught up with, however few objects there are.
+/// A view always catches up with this many changes, however few objects there are.
 const FEW_CHANGES: usize = 64;
 
 /// The source of a query's objects, and the number of scanned objects.
@@ -48,7 +48,8 @@ pub(super) async fn shown(sought: &Sought) -> Result<(Shown, usize), ApiError> {
 /// The view of a query, and the number of objects scanned to build it.
 ///
 /// # Errors
-/// 400 when some objects have no defined order, or the view takes too much memory; 429 when it does so now.
+/// 400 if some objects have no defined order, or if the view needs too much memory. 429 if there is not enough memory
+/// now.
 pub(super) fn view_of(sought: &Sought) -> BoxFuture<'_, Result<(View, usize), ApiError>> {
     Box::pin(kept_or_made(sought))
 }
@@ -86,7 +87,7 @@ impl Registry {
         let looks = match collection.find_view(&wanted.name, snapshot) {
             Found::Exact(_) => 0,
             Found::Near { snapshot: from, .. } => {
-                // No more can have changed than was written, to whatever collection.
+                // The number of changed objects is at most the number of writes to all collections.
                 let writes = snapshot.revision.get().abs_diff(from.revision.get());
                 candidates(snapshot, wanted).min(usize::try_from(writes).unwrap_or(usize::MAX))
             }
@@ -107,7 +108,8 @@ pub(super) fn candidates(snapshot: &Snapshot, wanted: &Wanted) -> usize {
     selected.size_hint().1.unwrap_or_else(|| snapshot.len())
 }
 
-/// Updates the view to another snapshot, and returns the number of changes; no view where a scan costs less than the changes.
+/// Updates the view to another snapshot, and returns the number of changes. No view if a scan costs less than the
+/// changes.
 async fn caught_up(view: View, from: &Snapshot, sought: &Sought) -> Result<(Option<View>, usize), ApiError> {
     let Sought { collection, snapshot: to, wanted, owner } = sought;
     // The search index follows the changes in any case, and finds the rest without a scan.
@@ -140,7 +142,7 @@ async fn caught_up(view: View, from: &Snapshot, sought: &Sought) -> Result<(Opti
     Ok((Some(catching_up.into_view()), looked_at))
 }
 
-/// The view by a look at the objects that an index finds, or at all that may be wanted, and how many these were.
+/// Builds the view from the objects that an index finds, or from all candidates. Also returns their number.
 async fn made(sought: &Sought) -> Result<(View, usize), ApiError> {
     let Sought { collection, snapshot, wanted, owner } = sought;
     let found = indexes::find(sought).await?;
@@ -159,7 +161,7 @@ async fn made(sought: &Sought) -> Result<(View, usize), ApiError> {
     Ok((built(parts, wanted, &room).await?, looked_at))
 }
 
-/// The view of what was gathered.
+/// Builds the view of the gathered objects.
 async fn built(mut parts: Vec<Gathered>, wanted: &Wanted, room: &Room) -> Result<View, ApiError> {
     room.take(parts.iter().map(Gathered::bytes).sum()).map_err(|why| wanted.no_room(why))?;
     if parts.iter().map(Gathered::len).sum::<usize>() <= BUILT_AT_ONCE {
@@ -187,7 +189,7 @@ async fn gathered(snapshot: &Snapshot, wanted: &Arc<Wanted>, room: &Arc<Room>) -
     Ok(gathered)
 }
 
-/// The range in as many parts as there are cores; all of it where the index knows the objects.
+/// The range in as many parts as there are cores. One part if an index has the objects.
 pub(super) fn parts_of(snapshot: &Snapshot, wanted: &Wanted) -> Vec<KeyRange> {
     let KeyRange { from, to } = &wanted.range;
     let (first, count) = (snapshot.rank(from), snapshot.count(from, to.as_deref()));

@@ -1,7 +1,7 @@
 //! Matches: the places of the searched words in the objects of a page.
 //!
-//! They are a result of their own, since an ordinary list has no place for them in every encoding. The page is that of the same
-//! query without them, and the revision joins the two.
+//! They are a separate result, since an ordinary list has no field for them in every encoding. The page is that of the
+//! same query without matches. Both results have the revision, so that a client can join them.
 
 use keelson_cache::Entry;
 use keelson_meta::{ApiError, Revision};
@@ -36,7 +36,7 @@ pub struct Matches {
 
 /// The places in one object.
 pub struct Matched {
-    /// Its namespace, where objects have one.
+    /// Its namespace, if it has one.
     pub namespace: Option<String>,
     /// Its name.
     pub name: String,
@@ -51,7 +51,7 @@ impl Matches {
     }
 }
 
-/// Looks into the objects of a page once more.
+/// Reads the objects of a page again, for their matches.
 pub(super) async fn told(asked: &Asked, mut page: QueryPage) -> Result<Matches, ApiError> {
     let entries = std::mem::replace(&mut page.items, super::page::none()).into_entries().await?;
     let mut objects = Vec::with_capacity(entries.len());

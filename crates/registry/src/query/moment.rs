@@ -1,6 +1,6 @@
 //! Reads of the past: the revision of a time, and an object at a revision.
 //!
-//! A time stands for the newest revision that this server knew then. The history window limits times and states.
+//! A time means the newest revision that this server knew at that time. The history window limits times and states.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use crate::registry::Registry;
 use crate::target::Target;
 
 impl Registry {
-    /// The revision of the moment that a query asks for.
+    /// The revision of the moment that a query requests.
     ///
     /// # Errors
-    /// 410 where nothing is known of a time any more, 400 where it has not come yet.
+    /// 410 for a time before the history, 400 for a time in the future.
     pub(super) async fn moment(&self, query: &Query) -> Result<Option<Revision>, ApiError> {
         let time = match query.at {
             None => return Ok(None),
@@ -29,15 +29,15 @@ impl Registry {
         if time > self.now() {
             return Err(ApiError::BadRequest("keelson.io/at: this time has not come yet".to_owned()));
         }
-        // Writes of other servers up to now are known from here on.
+        // After this, the cache has the writes of other servers up to now.
         self.catch_up().await?;
         self.cache().revision_at(time).map(Some).ok_or(GONE)
     }
 
-    /// The object of the target's URL as it was at the moment that a query asks for, or as it is now where it asks for none.
+    /// The object of the target's URL at the moment that a query requests. Without a moment, the object as it is now.
     ///
     /// # Errors
-    /// As [`get`](Self::get); 404 where there was none, 410 where that is not known any more.
+    /// As [`get`](Self::get). 404 if the object did not exist then, 410 if that state is no longer known.
     pub async fn get_at(
         &self,
         target: &Target,

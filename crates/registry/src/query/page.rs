@@ -1,6 +1,6 @@
-//! Pages of what a query wants, with a token for the next one and what was counted.
+//! Pages of the result of a query, with a token for the next page, and with counts.
 //!
-//! A page takes O(log n) and its objects, wherever it begins.
+//! A page costs O(log n) and its objects, wherever it begins.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use super::plan::{QueryPlan, Start};
 use super::{Asked, FailedEvaluations, KeyRange, Shown, Sought};
 use crate::list::ListItems;
 
-/// After so many objects were found others have their turn.
+/// The number of objects that are found before the task yields.
 const FOUND_AT_ONCE: usize = 1024;
 
-/// A page of the answer to a query.
+/// A page of the result of a query.
 pub struct QueryPage {
     /// The revision of the snapshot that the whole walk is read from.
     pub revision: Revision,
@@ -29,7 +29,7 @@ pub struct QueryPage {
     pub items: ListItems,
     /// The number of objects in the whole result.
     pub total: usize,
-    /// The number of objects scanned for the view; 0 where it existed.
+    /// The number of objects scanned to build the view; 0 if it existed.
     pub looked_at: usize,
     /// The objects for which the condition has no value.
     pub failures: FailedEvaluations,
@@ -73,7 +73,7 @@ pub(super) async fn cut(asked: &Asked, shown: Shown, looked_at: usize) -> Result
     })
 }
 
-/// A place and a key, which are those of an object.
+/// The place in the view and the key of an object.
 type Last = Option<(Vec<u8>, String)>;
 
 fn begin_in_range(snapshot: &Snapshot, range: &KeyRange, plan: &QueryPlan) -> usize {
@@ -111,7 +111,7 @@ async fn part_of_view(
     let mut chosen: Vec<Arc<Entry>> = Vec::with_capacity(end.saturating_sub(begin));
     let mut last = None;
     while let Some(Position { place, key }) = positions.next_position() {
-        // The view and the entries are of one moment.
+        // The view and the entries are of one snapshot.
         let missing = || ApiError::Internal(format!("{key:?} stands in a view of a snapshot that it is not in"));
         chosen.push(snapshot.get(key).ok_or_else(missing)?.clone());
         if begin + chosen.len() == end {

@@ -1,7 +1,8 @@
-//! Paths of a query that lead nowhere: the schema of a kind says which fields its objects have.
+//! Checks the paths of a query against the fields that the schema of a kind declares.
 //!
-//! A list without `[*]`, a field of a text and a field that no object of a built-in kind has are refused. Objects of a custom kind may have
-//! fields from before their definition was changed, so that an unknown one is warned of. Of what has no schema nothing is known.
+//! The server refuses a path into a list without `[*]`, a field of a text, and a field that no object of a built-in
+//! kind has. Objects of a custom kind may have fields from before a change of their definition, so an unknown field
+//! causes a warning. Nothing is checked for a kind without a schema.
 
 use std::fmt;
 
@@ -16,10 +17,10 @@ use crate::target::Target;
 const OF_EVERY_OBJECT: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 impl Target {
-    /// Checks where the paths of a query lead. Warns of those that lead nowhere as far as is known.
+    /// Checks that the schema has the paths of a query. Warns of paths that only older objects may have.
     ///
     /// # Errors
-    /// 400 for one that leads nowhere in any object.
+    /// 400 for a path that no object can have.
     pub fn check_query(&self, query: &Query, caller: &Caller) -> Result<(), ApiError> {
         let Some(schema) = self.version.schema() else { return Ok(()) };
         for (parameter, path) in query.paths() {
@@ -45,7 +46,7 @@ impl Target {
     }
 }
 
-/// The reason for which a path leads nowhere.
+/// The reason why a path does not exist.
 #[derive(Debug, PartialEq)]
 enum Fault {
     /// There is no such field at this path.
@@ -59,7 +60,7 @@ enum Fault {
 }
 
 impl Fault {
-    /// Returns true if no object can have anything there, whatever was stored under another schema.
+    /// Returns true if no object can have this path, whatever schema it was stored under.
     const fn is_certain(&self) -> bool {
         matches!(self, Self::List { .. } | Self::Plain { .. } | Self::NoList { .. })
     }
@@ -77,7 +78,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// The reason for which these segments lead nowhere; `None` where they lead somewhere, or nothing is known of it.
+/// The reason why these segments do not exist. `None` if they exist, or if the schema does not decide it.
 fn fault(mut schema: SchemaRef<'_>, segments: &[Segment]) -> Option<Fault> {
     for (depth, segment) in segments.iter().enumerate() {
         let at = || Path::through(&segments[..depth]);
@@ -88,11 +89,11 @@ fn fault(mut schema: SchemaRef<'_>, segments: &[Segment]) -> Option<Fault> {
             (Type::Object, Segment::Member(name)) => match schema.field(name) {
                 Some(field) => field,
                 None if schema.preserves_unknown_fields() => return None,
-                // A structural schema need not declare them.
+                // A structural schema need not declare these fields.
                 None if schema.is_structural() && OF_EVERY_OBJECT.contains(&&**name) => return None,
                 None => return Some(Fault::Unknown { name: name.to_string(), at: at() }),
             },
-            // Each member, of which every one may be something else.
+            // Each member may have another type.
             (Type::Object, Segment::Each) | (Type::Any, _) => return None,
             (Type::Map, Segment::Member(_) | Segment::Each) | (Type::Array, Segment::Item(_) | Segment::Each) => {
                 schema.items()?

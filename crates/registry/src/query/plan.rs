@@ -1,6 +1,6 @@
-//! The plan of a query: revision, start and length, as its parameters and the ordinary options say together.
+//! The plan of a query: revision, start and length, from its parameters and the options of a list.
 //!
-//! Unlike an ordinary list a query honours its limit at any revision: no client counts on its being ignored.
+//! Unlike a list, a query applies its limit at any revision: no client relies on an ignored limit.
 
 use std::num::NonZeroUsize;
 
@@ -13,7 +13,7 @@ use crate::caller::Caller;
 use crate::list::{ReadAt, TokenForm, read_at};
 use crate::target::Target;
 
-/// A query, planned.
+/// A planned query.
 #[derive(Clone)]
 pub(super) struct QueryPlan {
     pub(super) at: ReadAt,
@@ -25,24 +25,25 @@ pub(super) struct QueryPlan {
     pub(super) form: TokenForm,
     /// True for a query of a past revision.
     pub(super) is_past: bool,
-    /// The user that views are made for.
+    /// The user that views are built for.
     pub(super) owner: ViewOwner,
 }
 
 /// The start of a page.
 #[derive(Clone)]
 pub(super) enum Start {
-    /// With this object, from 0.
+    /// The object with this number, from 0.
     Rank(usize),
-    /// Behind the last object of another page.
+    /// The object after the last one of another page.
     Behind(QueryToken),
 }
 
 impl QueryPlan {
-    /// Plans a query, which is about a revision of the past where that is given.
+    /// Plans a query. `moment` is a past revision, if the query requests one.
     ///
     /// # Errors
-    /// 400 for tokens that are none or of another query, unreadable resourceVersions, and what can't be given together.
+    /// 400 for an invalid token, for a token of another query, for an invalid resourceVersion, and for mutually
+    /// exclusive options.
     pub(super) fn new(
         target: &Target,
         options: &ListOptions,
@@ -90,7 +91,7 @@ impl QueryPlan {
         Self { owner: ViewOwner::of(&caller.user().name), ..self }
     }
 
-    /// The number of objects before the page, where it is reached by its number.
+    /// The number of objects before the page, if the page begins at a number.
     pub(super) const fn first_rank(&self) -> usize {
         match &self.start {
             Start::Rank(rank) => *rank,
@@ -107,7 +108,7 @@ impl QueryPlan {
     }
 }
 
-/// A hash of everything that decides which objects come in which order. Tokens of other hashes do not fit.
+/// A hash of everything that decides the objects and their order. Tokens with another hash are refused.
 fn fingerprint(target: &Target, options: &ListOptions, query: &Query) -> u64 {
     let text = format!(
         "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",

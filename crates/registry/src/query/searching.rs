@@ -1,8 +1,8 @@
 //! The search index: the searched texts of all objects of a resource, without the objects.
 //!
-//! It is built at the first search that would scan many objects, and updated by the changes at each later one, so that writes do
-//! nothing for it. It shares the memory limit of all views, and is evicted with them. Without an index, because it would be too
-//! large or is of another time, a search scans the objects.
+//! The first search that would scan many objects builds it. Each later search updates it by the changes, so writes do
+//! nothing for it. It shares the memory limit of all views, and is evicted with them. If there is no index, because it
+//! would be too large or is of another revision, a search scans the objects.
 //!
 //! Invariant: the index finds the objects that a scan finds, in the same order.
 
@@ -20,33 +20,33 @@ use super::turns::{TURN_BYTES, look_elsewhere};
 use super::wanted::HEAVY_BYTES;
 use super::{KeyRange, Sought, Wanted};
 
-/// The most bytes of an index, whatever room there is: it counts them in 32 bits.
+/// The largest index in bytes, however much memory there is: it counts bytes in 32 bits.
 const MOST_BYTES: u64 = 1 << 30;
-/// An index is made at once for a search among at least one in so many of all objects, and else when it would have been of use
-/// [`MISSED`] times.
+/// A search among at least one in this many of all objects builds an index at once. Other searches build it when it
+/// would have helped [`MISSED`] times.
 const MANY: usize = 4;
 const MISSED: usize = 3;
-/// An index is made anew where more than one in so many objects have changed.
+/// An index is rebuilt if more than one in this many objects have changed.
 const CHANGED: usize = 4;
-/// A search in the index costs as much as a look at one in so many objects.
+/// A search of the index costs as much as a scan of one in this many objects.
 const OBJECTS_A_LOOK: usize = 256;
 /// The cost of a change besides reading its objects, in bytes of objects.
 const CHANGE_BYTES: u64 = 4096;
-/// The memory that a search of the index takes for each object, in bytes.
+/// The memory that a search of the index needs for each object, in bytes.
 const FOUND_BYTES: u64 = 16;
 
 /// The result of a search of the index.
 pub(super) enum Answer {
-    /// All of it: where the objects stand.
+    /// The complete result: the places of the objects.
     Places(Vec<Gathered>),
-    /// The objects in which the words are found. It has to be seen which of them are wanted, and where they stand.
+    /// The objects that contain the words. They must still be filtered and sorted.
     Entries(Vec<Arc<Entry>>),
 }
 
-/// The mark of an index that would be too large. It is evicted as an index is.
+/// Marks an index that would be too large. The mark is evicted as an index is.
 struct TooLarge;
 
-/// The result of a search, and the number of objects read for it; `None` where all objects must be scanned.
+/// The result of a search, and the number of objects read for it. `None` if all objects must be scanned.
 ///
 /// # Errors
 /// The memory limit is reached.
@@ -63,19 +63,19 @@ pub(super) async fn find(sought: &Sought, room: &Arc<Room>) -> Result<Option<(An
     Ok(answer.map(|answer| (answer, looked_at)))
 }
 
-/// About how much the index leaves to be looked at, in objects; `None` where there is none.
+/// The remaining cost of a search with the index, in objects, approximately. `None` without an index.
 pub(super) fn about(collection: &Collection, snapshot: &Snapshot, wanted: &Wanted) -> Option<usize> {
     if !wanted.query.is_search_alone() || candidates(snapshot, wanted) < wanted.search_from {
         return None;
     }
     let (from, index) = collection.find_index(&wanted.search_name())?;
     index.index.downcast::<SearchIndex>().ok()?;
-    // No more can have changed than was written, to whatever collection.
+    // The number of changed objects is at most the number of writes to all collections.
     let writes = usize::try_from(snapshot.revision.get().abs_diff(from.revision.get())).unwrap_or(usize::MAX);
     Some(writes.min(snapshot.len()) + snapshot.len() / OBJECTS_A_LOOK)
 }
 
-/// The objects that a search finds; `None` where so many are left to scan that all cores should do it.
+/// The objects that a search finds. `None` if so many are left to scan that all cores should do it.
 fn answer(
     (index, search): (&SearchIndex, &Search),
     snapshot: &Snapshot,
@@ -96,7 +96,7 @@ fn answer(
     Ok(Some(Answer::Entries(keys.filter_map(|key| snapshot.get(key).cloned()).collect())))
 }
 
-/// The places of the objects that the selectors leave.
+/// The places of the objects that the selectors select.
 fn places(ranked: &Ranked<'_>, snapshot: &Snapshot, wanted: &Wanted, room: &Room) -> Result<Gathered, NoRoom> {
     let mut places = Gathered::default();
     let mut taken = 0;
@@ -118,7 +118,7 @@ fn most_bytes(collection: &Collection) -> u64 {
     collection.index_bytes().min(MOST_BYTES)
 }
 
-/// The index of the snapshot, and how many objects were looked at to have it.
+/// The index of the snapshot, and the number of objects scanned for it.
 async fn index_of(sought: &Sought) -> Option<(Arc<SearchIndex>, usize)> {
     let Sought { collection, snapshot, wanted, owner } = sought;
     let name = wanted.search_name();
@@ -182,7 +182,8 @@ fn weight(entry: &Entry) -> u64 {
     CHANGE_BYTES + Search::cost_of_texts(entry.list_bytes())
 }
 
-/// The index updated to another snapshot, and the number of changes; none where there are too many, or no memory for them.
+/// Updates the index to another snapshot, and returns the number of changes. No index if there are too many changes, or
+/// not enough memory for them.
 async fn caught_up(
     index: &Arc<SearchIndex>,
     from: &Snapshot,
@@ -220,7 +221,7 @@ async fn caught_up(
     if gone.is_empty() && come.is_empty() {
         return (Some(index.clone()), looked_at);
     }
-    // All of it may be written anew.
+    // The update may rewrite the whole index.
     let building = collection.view_room(*owner);
     if room.take(come.bytes() - taken).is_err() || building.take(index.bytes() + come.bytes()).is_err() {
         return (None, looked_at);
@@ -234,10 +235,10 @@ async fn texts_where(all: &Arc<Wanted>, entry: Option<&Arc<Entry>>) -> Option<Se
     Some(texts_of(all, entry?).await)
 }
 
-/// The index of all objects, by a look at each on all cores.
+/// Builds the index by a scan of all objects on all cores.
 ///
 /// # Errors
-/// When it would take too much, or there is no room to make it.
+/// The index would be too large, or there is not enough memory to build it.
 async fn made(
     collection: &Collection,
     snapshot: &Snapshot,

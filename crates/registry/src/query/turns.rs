@@ -1,6 +1,6 @@
 //! Cooperative scans: a query yields to other tasks about every millisecond.
 //!
-//! An object that takes long is evaluated on another thread, so that it blocks no thread that requests share.
+//! An object that takes long is evaluated on another thread, so that it does not block a thread that requests share.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use tokio::task::yield_now;
 
 use super::wanted::Wanted;
 
-/// After a look at objects of so many bytes others have their turn: about a millisecond.
+/// A scan yields after it has read this many bytes of objects: about a millisecond.
 pub(super) const TURN_BYTES: u64 = 256 << 10;
 
-/// About as long.
+/// This limit as a duration.
 const TURN: Duration = Duration::from_millis(1);
 
-/// Work on objects that a query looks at.
+/// Measures the work of a scan.
 pub(super) struct Turns {
     wanted: Arc<Wanted>,
     /// The work since the last yield.
@@ -31,14 +31,14 @@ impl Turns {
         Self { wanted: wanted.clone(), work: 0, begun: Instant::now() }
     }
 
-    /// Counts a look at an object, and lets others have their turn when it is over.
+    /// Counts the evaluation of an object, and yields to other tasks when it is time.
     pub(super) async fn count(&mut self, entry: &Entry) {
         self.work += self.wanted.weight(entry);
         if self.work < TURN_BYTES {
             return;
         }
         self.work = 0;
-        // A condition may take some milliseconds for an object, and mostly takes some microseconds.
+        // A condition takes some microseconds for most objects, and may take some milliseconds.
         if self.wanted.is_slow() && self.begun.elapsed() < TURN {
             return;
         }

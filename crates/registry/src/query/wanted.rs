@@ -1,6 +1,7 @@
 //! The selection of a query: decides whether an entry of the cache matches, and computes its sort key.
 //!
-//! An object is evaluated in the version of the request. A query that would need a conversion webhook for that fails as a whole.
+//! An object is evaluated in the version of the request. A query that would need a conversion webhook for that fails as
+//! a whole.
 
 use std::borrow::Cow;
 use std::hint::black_box;
@@ -25,12 +26,12 @@ use crate::view::VersionedView;
 
 /// The cost of reading an object besides its bytes, in bytes.
 const LOOK_BYTES: u64 = 256;
-/// To make a tree of an object costs as much as so many walks through it.
+/// Building a tree of an object costs as much as this many walks through it.
 const TREE_WEIGHT: u64 = 8;
 /// The size of a cache line. The start of a searched text is prefetched by it.
 const LINE_BYTES: usize = 64;
 const FETCHED_LINES: usize = 3;
-/// A look at an object of so many bytes, in the same measure, may take longer than a request may hold a thread.
+/// An object of more than this many bytes, in the same measure, may take longer than a request may hold a thread.
 pub(super) const HEAVY_BYTES: u64 = 1 << 20;
 /// The cost of a condition or a regular expression, in bytes. The scan yields after each such object.
 const SLOW_BYTES: u64 = 256 << 10;
@@ -38,28 +39,28 @@ const SLOW_BYTES: u64 = 256 << 10;
 /// The selection of a query in a collection.
 pub(crate) struct Wanted {
     pub(super) query: Query,
-    /// The keys that the URL and the selectors leave.
+    /// The keys that the URL and the selectors allow.
     pub(super) range: KeyRange,
     selection: Selection,
     target: Target,
     version: VersionedView,
-    /// Names all that the places of entries depend on.
+    /// A name for everything that decides the places of entries.
     pub(super) name: String,
-    /// The members of an object that are looked into.
+    /// The members of an object that are read.
     heads: Vec<Box<str>>,
     /// True if managedFields are searched too.
     reads_all: bool,
     /// The paths that are always indexed.
     fixed: Vec<Path>,
-    /// From how many objects on that would be looked into an index of searches is made.
+    /// The least number of objects to scan for which a search builds an index.
     pub(super) search_from: usize,
     /// True if an object would need a conversion webhook.
     is_unknown: AtomicBool,
-    /// The cost of its expressions for all objects; without a limit for watches, which rest between looks.
+    /// The limit on the cost of its expressions for all objects. Watches have none, since they pause between updates.
     budget: Option<Budget>,
-    /// The first reason for which the condition has no value for an object.
+    /// The first reason why the condition has no value for an object.
     failure: OnceLock<String>,
-    /// The parameter with an expression that costs too much, and the object for which it does; no object if it does for all together.
+    /// The parameter whose expression costs too much, and the object. No object if all objects together cost too much.
     too_costly: OnceLock<(&'static str, Option<Arc<str>>)>,
 }
 
@@ -102,22 +103,23 @@ impl Wanted {
         self
     }
 
-    /// Gives it a budget.
+    /// Sets a limit on the cost of expressions.
     pub(super) fn within_budget(self) -> Self {
         Self { budget: Some(Budget::default()), ..self }
     }
 
-    /// Starts its budget anew.
+    /// Resets the cost of expressions to zero.
     pub(super) fn renew_budget(&self) {
         self.budget.iter().for_each(Budget::renew);
     }
 
-    /// The values by which an index would find all objects that are wanted, each with the index and whether the operator wants that.
+    /// The indexes that would find all matching objects, each with the value to look up. True if the operator
+    /// configured the index.
     pub(super) fn indexes(&self) -> impl Iterator<Item = (Self, &str, bool)> {
         let filter = self.query.filter.iter().flat_map(Filter::exact_texts);
         let filter = filter.map(|(path, value)| (Cow::Borrowed(path), value));
-        // Fields of selectors are those of the stored object, which a built-in kind may have elsewhere in another version. One of them has
-        // an index in the trees.
+        // Selectors are about fields of the stored object. A built-in kind may have such a field elsewhere in another
+        // version. The trees of the cache already index one selectable field.
         let has_stored = self.target.version.is_sole() || self.target.version.structural().is_some();
         let in_trees = self.target.dispatch_field();
         let selected = self.selection.exact_fields().filter(move |(path, _)| has_stored && Some(*path) != in_trees);
@@ -146,7 +148,7 @@ impl Wanted {
         format!("search {:?}", self.target.version.api_version())
     }
 
-    /// Returns true if the selectors leave everything in the range of the URL.
+    /// Returns true if the selectors select everything in the range of the URL.
     pub(super) fn selects_all(&self) -> bool {
         self.selection.is_everything()
     }
@@ -180,8 +182,8 @@ impl Wanted {
         self.query.is_slow()
     }
 
-    /// Touches the bytes of objects that will be looked at. They lie all over the memory: one after the other each would be waited for,
-    /// asked for together they come together.
+    /// Prefetches the bytes of objects that will be read. They are scattered in memory: reading them one by one waits
+    /// for each, and prefetching overlaps these waits.
     pub(super) fn fetch(&self, entries: &[&Arc<Entry>]) {
         let mut sum = 0_u8;
         for entry in entries {
@@ -264,12 +266,12 @@ impl Wanted {
             self.is_unknown.store(true, Ordering::Relaxed);
             return Seen::stored(entry);
         }
-        // The page that it is on says what is wrong with one that can't be converted.
+        // The page with an object that cannot be converted reports the error.
         let converted = self.version.show_now(entry);
         converted.map_or_else(|_| Seen::stored(entry), |object| Seen::whole(entry, Cow::Owned(object)))
     }
 
-    /// Returns true if the object matches; `None` where its condition has no value.
+    /// Returns true if the object matches. `None` if its condition has no value.
     fn holds(&self, entry: &Entry, seen: &Seen<'_>) -> Option<bool> {
         // The whole query is refused by now, so further objects are not read.
         if self.too_costly.get().is_some() {
@@ -312,7 +314,7 @@ impl Wanted {
         }
     }
 
-    /// Returns true if the URL and the selectors leave an entry.
+    /// Returns true if the URL and the selectors select an entry.
     pub(super) fn is_selected(&self, entry: &Entry) -> bool {
         let is_behind_start = *entry.key >= *self.range.from;
         let is_before_end = self.range.to.as_ref().is_none_or(|to| *entry.key < **to);
@@ -326,7 +328,7 @@ impl Wanted {
         selection.matches(entry)
     }
 
-    /// Hands an object to be looked at.
+    /// Calls `look` with the object of an entry.
     pub(super) fn look<T>(&self, entry: &Entry, look: impl FnOnce(&Subject<'_>) -> T) -> T {
         look(&self.shown(entry).subject())
     }
@@ -335,7 +337,7 @@ impl Wanted {
 /// The object of an entry in the version of the request.
 struct Seen<'e> {
     object: Cow<'e, StoredObject>,
-    /// The whole text, where the query may read managedFields.
+    /// The whole text, if the query may read managedFields.
     text: Option<Bytes>,
     /// The offsets of its parts, as far as they are known.
     marks: Marks,
@@ -347,7 +349,7 @@ impl<'e> Seen<'e> {
         Self { object: Cow::Borrowed(&entry.object), text: None, marks: entry.marks(), revision: entry.revision }
     }
 
-    /// An object with all that it has.
+    /// The whole object, with managedFields.
     fn whole(entry: &Entry, object: Cow<'e, StoredObject>) -> Self {
         Self { text: Some(object.bytes()), object, marks: Marks::default(), revision: entry.revision }
     }
@@ -357,7 +359,8 @@ impl<'e> Seen<'e> {
     }
 }
 
-/// In how many groups one object may be: each takes memory in the view, and a look at each change of the object.
+/// The largest number of groups of one object. Each group takes memory in the view, and work at each change of the
+/// object.
 const MOST_PLACES: usize = 1024;
 
 impl Sight for Wanted {
@@ -379,7 +382,7 @@ impl Sight for Wanted {
         let seen = self.shown(entry);
         let (holds, subject) = (self.holds(entry, &seen), seen.subject());
         if holds.is_none() {
-            // One that is not found by its words is not in the answer in any case.
+            // An object that the search does not find is not in the result anyway.
             let is_found = |search: &Search| search.score(&subject, entry.fields()).is_some();
             if self.query.search.as_ref().is_none_or(is_found) {
                 out.fail();

@@ -1,10 +1,11 @@
-//! The desk of a namespace: the one place of a server where its quotas are charged.
+//! The desk of a namespace: the only place in a server that charges the quotas of the namespace.
 //!
-//! Writes that wait share a transaction: those of all of them, and of each quota that they are charged to. So a quota that everybody
-//! uses is written once for many objects, and nobody loses a race against others of the same server; against those of other servers
-//! the quota's revision is compared. Who waits drives the transaction, whoever that is: one that goes away stops nobody else.
+//! Waiting writes share a transaction, together with each quota that they are charged to. A quota is therefore written
+//! once for many objects, and writes of one server never conflict on it. Against other servers, the transaction
+//! compares the revision of the quota. Each waiting request drives the shared transaction, so a request that is
+//! cancelled does not stop the others.
 //!
-//! ORDER: the quotas are charged with what is found in a newer state of them than any that this desk has written.
+//! ORDER: usage is charged to a state of the quotas that is at least as new as any that this desk has written.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -27,24 +28,24 @@ use crate::registry::{Registry, store_error};
 use crate::target::Target;
 use crate::write::{Live, ManagedObject};
 
-/// How many writes share a transaction: etcd takes 128 compares, and a write has up to three.
+/// The largest number of writes in one transaction: etcd takes 128 compares, and a write has up to three.
 const TOGETHER: usize = 32;
-/// How many bytes they have together, unless it is one alone.
+/// The largest size of these writes in bytes, unless there is only one.
 const BYTES_TOGETHER: usize = 512 * 1024;
-/// How often a transaction is made anew since others were faster.
+/// The largest number of attempts at a transaction that conflicts with other writers.
 const ATTEMPTS: usize = 64;
-/// How many namespaces may have a desk before those that nobody stands at are forgotten.
+/// The number of desks above which unused desks are dropped.
 const FORGET_ABOVE: usize = 64;
-/// How many quotas are kept as they were read.
+/// The largest number of cached quotas in parsed form.
 const MOST_READ: usize = 4096;
 
-/// What became of a write.
+/// The result of a write.
 pub(crate) enum Settled {
-    /// It has happened.
+    /// The write is committed.
     Done(Committed),
-    /// One of its own compares does not hold.
+    /// One of the write's own compares does not hold.
     Lost(CommitError),
-    /// The limits are others now, so it is to be looked at again what it takes.
+    /// The limits have changed, so the charges must be computed again.
     Overtaken,
     /// The quotas make the transaction too large. The write alone is not.
     TooLargeTogether,
@@ -53,14 +54,14 @@ pub(crate) enum Settled {
 type Answer = Result<Settled, ApiError>;
 type Round = Shared<BoxFuture<'static, ()>>;
 
-/// A write that waits.
+/// A waiting write.
 struct Member {
     transaction: Transaction,
     charges: Vec<Charge>,
     answer: oneshot::Sender<Answer>,
 }
 
-/// The desks of all namespaces, and quotas as they were read.
+/// The desks of all namespaces, and quotas in parsed form.
 #[derive(Default)]
 pub(crate) struct Desks {
     desks: Mutex<HashMap<String, Arc<Desk>>>,
@@ -72,11 +73,11 @@ pub(crate) struct Desks {
 struct Desk {
     waiting: Mutex<Vec<Member>>,
     round: Mutex<Option<Round>>,
-    /// The quotas as this desk has left them, by their keys in the store.
+    /// The quotas as this desk last wrote or read them, by their keys in the store.
     left: Mutex<HashMap<StoreKey, Arc<Entry>>>,
 }
 
-/// What a round needs of the registry.
+/// The parts of the registry that a round needs. A round is one batch of writes.
 #[derive(Clone)]
 struct Office {
     store: Arc<dyn Store>,
@@ -84,7 +85,7 @@ struct Office {
     collection: Arc<Collection>,
 }
 
-/// A quota that is charged in a round.
+/// A quota that a round charges.
 struct Account {
     entry: Arc<Entry>,
     parsed: Arc<Parsed>,
@@ -93,7 +94,7 @@ struct Account {
 }
 
 impl Desks {
-    /// The quotas of a namespace, as the cache has them. More than a write looks at are counted and not read.
+    /// The cached quotas of a namespace. If there are more than a write reads, they are only counted.
     pub(super) fn quotas<'n>(&self, registry: &Registry, namespace: &'n str) -> Result<QuotasOf<'n>, ApiError> {
         let none = QuotasOf { namespace, parsed: Vec::new(), number: 0, bytes: 0 };
         let Ok(target) = registry.target("", "resourcequotas") else { return Ok(none) };
@@ -137,14 +138,14 @@ impl Desks {
 }
 
 impl Registry {
-    /// Commits a write together with what it is charged.
+    /// Commits a write together with its charges.
     ///
     /// # Errors
-    /// 403 when others were faster and there is no more room, 503 when the store is away or the quotas keep changing.
+    /// 403 if other writes have used the quota up, 503 if the store is away or the quotas keep changing.
     pub(crate) async fn settle(&self, namespace: &str, transaction: Transaction, charges: &[Charge]) -> Answer {
         let quotas = self.target("", "resourcequotas")?.in_namespace(Some(namespace));
         let office = Office { store: self.store().clone(), collection: self.collection(&quotas)?, quotas };
-        // Before anybody may have taken the write along.
+        // This enters the gate before a round of another request can commit the write.
         let _entered = self.enter(&office.quotas).await?;
         let desk = self.desks.desk(namespace);
         let (answer, mut answered) = oneshot::channel();
@@ -160,7 +161,7 @@ impl Registry {
     }
 }
 
-/// 503: the client may try again.
+/// 503: the client may retry.
 fn unsettled() -> ApiError {
     ApiError::ServiceUnavailable {
         message: "the quotas of the namespace keep changing, please try again".to_owned(),
@@ -169,14 +170,14 @@ fn unsettled() -> ApiError {
 }
 
 impl Desk {
-    /// The round that is under way, or a new one of those who wait.
+    /// The round under way, or a new round of the waiting writes.
     fn round(self: &Arc<Self>, office: &Office) -> Round {
         let mut round = self.round.lock();
         if let Some(under_way) = round.as_ref().filter(|round| round.peek().is_none()) {
             return under_way.clone();
         }
         let members = self.take();
-        // It must not hold the desk that holds it.
+        // The round must not own the desk, which owns the round.
         let (desk, office) = (Arc::downgrade(self), office.clone());
         let next = async move {
             if let Some(desk) = desk.upgrade() {
@@ -188,7 +189,7 @@ impl Desk {
         next
     }
 
-    /// Takes as many of those who wait as go into one transaction: no two write the same key.
+    /// Takes as many waiting writes as fit into one transaction. No two of them write the same key.
     fn take(&self) -> Vec<Member> {
         let mut waiting = self.waiting.lock();
         let (mut taken, mut left, mut written, mut bytes) = (Vec::new(), Vec::new(), HashSet::new(), 0);
@@ -211,7 +212,8 @@ impl Desk {
         taken
     }
 
-    /// Settles writes together: those that find no room, or lose by their own fault, are told so, and the rest goes on.
+    /// Commits a round. Writes that exceed a quota, or whose own compare fails, get their result at once. The others
+    /// stay in the round.
     async fn settle(&self, office: &Office, mut members: Vec<Member>) {
         for _ in 0..ATTEMPTS {
             members.retain(|member| !member.answer.is_closed());
@@ -241,14 +243,14 @@ impl Desk {
                     }
                     members = shared.tell_lost(members, index, current.as_ref());
                 }
-                // One write that needs room has the whole transaction refused.
+                // A full store refuses the whole transaction because of one write that needs space.
                 Err(CommitError::Store(StoreError::Full(why))) if is_mixed(&members) => {
                     members = tell_full(members, &StoreError::Full(why));
                 }
                 Err(CommitError::Store(StoreError::AboveLimit { .. } | StoreError::TooLarge(_)))
                     if members.len() > 1 =>
                 {
-                    // The fault is of one, or of all together.
+                    // One write is at fault, or all of them together.
                     for member in members {
                         Box::pin(self.settle(office, vec![member])).await;
                     }
@@ -277,7 +279,7 @@ impl Desk {
         }
     }
 
-    /// Charges those writes for which there is room, and tells the others.
+    /// Charges the writes that fit into their quotas, and sends the others their result.
     fn charge(&self, office: &Office, members: Vec<Member>, accounts: &mut BTreeMap<StoreKey, Account>) -> Vec<Member> {
         let mut charged = Vec::new();
         for member in members {
@@ -291,7 +293,8 @@ impl Desk {
         charged
     }
 
-    /// Whether the limits are those by which the charges were made.
+    /// Adds the charges of a write. Returns false if the limits changed after the charges were computed, or if a quota
+    /// would be exceeded.
     fn charge_one(&self, office: &Office, charges: &[Charge], accounts: &mut BTreeMap<StoreKey, Account>) -> bool {
         for Charge { quota, amounts } in charges {
             let key = StoreKey::new(format!("{}{}", office.collection.prefix(), quota.key));
@@ -306,7 +309,7 @@ impl Desk {
             };
             let (now, seen) = (&account.parsed.limits, &quota.limits);
             if now.hard != seen.hard || now.scopes != seen.scopes || now.check_room(&account.used, amounts).is_err() {
-                // Whoever looks again is told why there is no room, by a state that is new enough.
+                // The write computes its charges again from a newer state, and gets the error from there.
                 return false;
             }
         }
@@ -320,7 +323,7 @@ impl Desk {
         true
     }
 
-    /// A quota as the cache has it, or as this desk has left it.
+    /// The newest known state of a quota, from the cache or from this desk.
     fn newest(&self, office: &Office, key: &StoreKey, cached: &str) -> Option<Arc<Entry>> {
         let cached = office.collection.get(cached);
         let mut left = self.left.lock();
@@ -334,7 +337,7 @@ impl Desk {
         }
     }
 
-    /// Notes a quota as somebody else has left it.
+    /// Records the state of a quota that another writer changed.
     fn learn(&self, office: &Office, key: &StoreKey, current: Option<&KeyValue>) {
         let newer = current.and_then(|current| office.collection.decode(current).ok());
         let mut left = self.left.lock();
@@ -344,7 +347,7 @@ impl Desk {
         };
     }
 
-    /// Notes the quotas that a transaction has written.
+    /// Records the quotas that a transaction has written.
     fn keep(&self, office: &Office, shared: &Merged, written: &[(StoreKey, &Account)], committed: &Committed) {
         let mut left = self.left.lock();
         for (number, (key, _)) in written.iter().enumerate() {
@@ -362,13 +365,13 @@ impl Desk {
     }
 }
 
-/// Returns true for writes of which some need room and some do not.
+/// Returns true if some of the writes need space in the store and some do not.
 fn is_mixed(members: &[Member]) -> bool {
     let roomless = members.iter().filter(|member| member.transaction.needs_no_room()).count();
     (1..members.len()).contains(&roomless)
 }
 
-/// Answers the writes that need room in a store that is full. Returns the others.
+/// Sends an error to the writes that need space in a full store. Returns the others.
 fn tell_full(members: Vec<Member>, full: &StoreError) -> Vec<Member> {
     let (left, refused): (Vec<_>, Vec<_>) = members.into_iter().partition(|member| member.transaction.needs_no_room());
     for member in refused {
@@ -377,7 +380,7 @@ fn tell_full(members: Vec<Member>, full: &StoreError) -> Vec<Member> {
     left
 }
 
-/// Returns true for a write that is less than half of the transaction with its quotas, by bytes or by compares.
+/// Returns true if a write is less than half of its transaction with the quotas, by bytes or by compares.
 fn quotas_weigh_more(own: &Transaction, with_quotas: &Transaction) -> bool {
     let compares = own.compares.len() * 2 < with_quotas.compares.len();
     compares || size(own) * 2 < size(with_quotas)
@@ -394,9 +397,9 @@ fn size(transaction: &Transaction) -> usize {
 /// The transactions of several writes as one.
 struct Merged {
     transaction: Transaction,
-    /// For each compare, which ones of which writes it stands for.
+    /// For each compare of the transaction: the writes that share it, and its index in each of them.
     stands_for: Vec<Vec<(usize, usize)>>,
-    /// How many writes are those of members; the quotas stand behind them.
+    /// The number of entries that belong to the waiting writes. The entries of the quotas follow.
     of_members: usize,
 }
 
@@ -425,7 +428,7 @@ impl Merged {
         Self { transaction, stands_for, of_members }
     }
 
-    /// Adds a quota with what is used of it now.
+    /// Adds a quota with its new usage.
     fn charge(&mut self, office: &Office, key: &StoreKey, account: &Account) {
         let condition = Condition::At(account.entry.revision);
         self.transaction.compares.push(Compare { key: key.clone(), condition });
@@ -439,7 +442,7 @@ impl Merged {
         self.transaction.writes.push(Write::Put { key: key.clone(), value, expires: None });
     }
 
-    /// Tells all that their writes have happened.
+    /// Sends each write its committed revisions.
     fn tell(self, members: Vec<Member>, committed: &Committed) {
         let mut revisions = committed.revisions.iter().copied();
         for member in members {
@@ -448,7 +451,7 @@ impl Merged {
         }
     }
 
-    /// Tells those whose compare did not hold; the others are left.
+    /// Sends their result to the writes whose compare failed. Returns the others.
     fn tell_lost(self, members: Vec<Member>, index: usize, current: Option<&KeyValue>) -> Vec<Member> {
         let lost: HashMap<usize, usize> = self.stands_for.get(index).into_iter().flatten().copied().collect();
         let mut left = Vec::new();

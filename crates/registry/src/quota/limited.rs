@@ -1,6 +1,7 @@
-//! Resources that may be used only where a quota covers them: the settings of the plugin ResourceQuota.
+//! Resources that may be used only in namespaces with a quota for them: the settings of the plugin ResourceQuota.
 //!
-//! A write that uses such a resource is refused in a namespace whose quotas do not limit it. Rules and texts are upstream's.
+//! A write that uses such a resource is refused in a namespace whose quotas do not limit it. Rules and texts are
+//! upstream's.
 
 use std::collections::BTreeSet;
 
@@ -10,20 +11,20 @@ use super::limits::Limits;
 use super::scopes::{self, Scope};
 use super::usage::Usage;
 
-/// A resource of the API, and what of it needs a quota.
+/// A resource, and the parts of its usage that need a quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitedResource {
     /// The group of the resource.
     pub group: String,
     /// The plural of the resource.
     pub plural: String,
-    /// Parts of names of limits. A used name that contains one has to be limited by a quota.
+    /// Parts of limit names. A quota must limit each used name that contains one of them.
     pub match_contains: Vec<String>,
-    /// Scopes. An object in one of them needs a quota with a scope of the same name that it is in.
+    /// Scopes. An object in one of them needs a quota with a scope of the same name that also selects the object.
     pub match_scopes: Vec<Scope>,
 }
 
-/// The names and scopes of a write that need a quota, less those that the quotas seen so far cover.
+/// The names and scopes of a write that need a quota, minus those that the quotas so far cover.
 pub(super) struct Coverage<'c> {
     usage: Usage<'c>,
     old: Option<&'c Object>,
@@ -39,14 +40,14 @@ pub(super) struct Coverage<'c> {
 }
 
 impl<'c> Coverage<'c> {
-    /// Cost: nothing is allocated where no resource is limited.
+    /// Cost: allocates nothing if no resource is limited.
     pub(super) fn of(
         limited: &'c [LimitedResource],
         usage: Usage<'c>,
         old: Option<&'c Object>,
         new: &'c Object,
     ) -> Self {
-        // As upstream has it, scopes count whichever resource they are stated for.
+        // As upstream, scopes count whatever resource they are configured for.
         let scopes = limited.iter().flat_map(|limited| &limited.match_scopes).filter(|scope| scope.has(usage, new));
         let own = || limited.iter().filter(|limited| usage.is_of(&limited.group, &limited.plural));
         let needs =
@@ -64,14 +65,14 @@ impl<'c> Coverage<'c> {
         Self { usage, old, new, names, scopes: scopes.collect(), is_counted: false, uses_more: false }
     }
 
-    /// Takes away the scopes that a quota covers, whether it counts the object or not.
+    /// Removes the scopes that a quota covers, even if the quota does not count the object.
     pub(super) fn add_scopes(&mut self, limits: &Limits) {
         let (usage, new) = (self.usage, self.new);
         let covers = |scope: &Scope| limits.scopes.iter().any(|own| own.name == scope.name && own.has(usage, new));
         self.scopes.retain(|scope| !covers(scope));
     }
 
-    /// Takes away the names that a quota limits, which counts the object.
+    /// Removes the names that a quota limits. The quota counts the object.
     pub(super) fn add_names(&mut self, limits: &Limits) {
         if self.is_complete() {
             return;
@@ -87,7 +88,7 @@ impl<'c> Coverage<'c> {
         self.names.is_empty() && self.scopes.is_empty()
     }
 
-    /// Refuses a write that uses what no quota covers. An update that uses no more than before passes.
+    /// Refuses a write with uncovered names or scopes. An update that uses no more than before passes.
     ///
     /// # Errors
     /// The names or the scopes that are not covered.

@@ -1,6 +1,7 @@
-//! A quota in force: its limits, their use, and its scopes.
+//! The limits of a quota that are in force, their usage, and its scopes.
 //!
-//! The status counts: a limit of the specification is in force once the controller has counted the objects. Texts are upstream's.
+//! The status counts: a limit of the specification is in force once the controller has counted the objects. Texts are
+//! upstream's.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,11 +17,11 @@ use super::usage::{Usage, counted_by};
 pub(super) struct Limits {
     /// Its name.
     pub(super) name: String,
-    /// The limits that hold.
+    /// The limits in force.
     pub(super) hard: Amounts,
-    /// The use of the limits.
+    /// The usage of the limits.
     pub(super) used: Amounts,
-    /// Which objects are counted.
+    /// The scopes, which select the counted objects.
     pub(super) scopes: Vec<Scope>,
 }
 
@@ -54,18 +55,18 @@ impl Limits {
         }
     }
 
-    /// The names of the limits that are about objects of a resource.
+    /// The names of the limits that apply to objects of a resource.
     pub(super) fn names(&self, usage: Usage<'_>) -> impl Iterator<Item = &str> {
         self.hard.0.keys().map(String::as_str).filter(move |name| usage.has(name))
     }
 
-    /// Refuses a pod that does not say what the quota limits.
+    /// Refuses a pod that does not state an amount that the quota limits.
     pub(super) fn check_stated(&self, usage: Usage<'_>, object: &Object) -> Result<(), String> {
         let stated = usage.check_stated(self.names(usage), object);
         stated.map_err(|missing| format!("failed quota: {}: {missing}", self.name))
     }
 
-    /// Refuses what can't be counted, since it is not known what is used.
+    /// Refuses a write if the current usage of one of its names is not known.
     pub(super) fn check_known(&self, usage: Usage<'_>) -> Result<(), String> {
         if self.names(usage).all(|name| self.used.get(name).is_some()) {
             return Ok(());
@@ -74,7 +75,7 @@ impl Limits {
         Err(format!("status unknown for quota: {}, resources: {}", self.name, names.join(",")))
     }
 
-    /// Refuses to use so much more than is used.
+    /// Refuses a write that would exceed a limit.
     pub(super) fn check_room(&self, used: &Amounts, more: &Amounts) -> Result<(), String> {
         let is_exceeded = |name: &&String| {
             let (used, more, hard) = (used.get(name), more.get(name), self.hard.get(name));
@@ -94,26 +95,26 @@ impl Limits {
     }
 }
 
-/// The counting of a stored quota, for the controller that keeps its status.
+/// Counts the usage of a stored quota, for the controller that maintains its status.
 #[derive(Debug)]
 pub struct QuotaUse {
     limits: Limits,
 }
 
-/// What an object uses of the quotas that count it.
+/// The usage of an object, for all quotas that count it.
 pub struct ObjectUse<'o> {
     usage: Usage<'o>,
     object: &'o Object,
     amounts: Amounts,
 }
 
-/// What an object of a resource uses.
+/// The usage of an object of a resource.
 pub fn object_use<'o>(group: &'o str, plural: &'o str, object: &'o Object) -> ObjectUse<'o> {
     let usage = Usage::of(group, plural);
     ObjectUse { usage, object, amounts: usage.amounts(object) }
 }
 
-/// How the limits that a quota asks for are counted.
+/// The counter for the limits in the spec of a quota.
 pub fn quota_use(quota: &Object) -> QuotaUse {
     let mut limits = Limits::of(quota);
     limits.hard = Amounts::read(quota.get(&["spec", "hard"]));
@@ -121,7 +122,7 @@ pub fn quota_use(quota: &Object) -> QuotaUse {
 }
 
 impl QuotaUse {
-    /// The resources of which objects are counted, with their groups.
+    /// The group and plural name of each counted resource.
     pub fn resources(&self) -> Vec<(String, String)> {
         let resources: BTreeSet<_> = self.limits.hard.0.keys().filter_map(|name| counted_by(name)).collect();
         resources.into_iter().map(|(group, plural)| (group.to_owned(), plural.to_owned())).collect()
@@ -137,14 +138,14 @@ impl QuotaUse {
                 .all(|name| name == usage.count_name() || usage.is_number() || usage.is_of_claims() && name == plural)
     }
 
-    /// Begins to count a resource: all of its names are used by nothing.
+    /// Begins the count of a resource: the usage of all its names is zero.
     pub fn begin(&self, used: &mut Amounts, group: &str, plural: &str) {
         for name in self.limits.names(Usage::of(group, plural)) {
             used.add(name, Amount::default());
         }
     }
 
-    /// Counts so many objects of a resource.
+    /// Adds this number of objects of a resource.
     pub fn add_number(&self, used: &mut Amounts, group: &str, plural: &str, number: usize) {
         let number = Amount::units(i64::try_from(number).unwrap_or(i64::MAX));
         for name in self.limits.names(Usage::of(group, plural)) {
@@ -152,7 +153,7 @@ impl QuotaUse {
         }
     }
 
-    /// Counts an object.
+    /// Adds an object.
     pub fn add(&self, used: &mut Amounts, object: &ObjectUse<'_>) {
         if scopes::match_all(&self.limits.scopes, object.usage, object.object) {
             for (name, amount) in &object.amounts.0 {

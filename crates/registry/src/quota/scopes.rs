@@ -1,6 +1,7 @@
-//! Scopes of quotas: which pods, and which claims, are counted in a quota that is not for all.
+//! Scopes of quotas: the pods or claims that a quota counts, if it does not count all.
 //!
-//! A scope is a condition on what an object asks for; all scopes of a quota must hold. Only pods and claims have any.
+//! A scope is a condition on the requests of an object. All scopes of a quota must hold. Only pods and claims have
+//! scopes.
 
 use std::fmt;
 
@@ -21,14 +22,14 @@ pub struct Scope {
     pub values: Vec<String>,
 }
 
-/// As Go prints one: `{PriorityClass In [high low]}`.
+/// Formats a scope as Go prints it: `{PriorityClass In [high low]}`.
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{{{} {} [{}]}}", self.name, self.operator, self.values.join(" "))
     }
 }
 
-/// The scopes that a quota states in either way.
+/// The scopes of a quota, from `spec.scopes` and `spec.scopeSelector`.
 pub(super) fn read(quota: &Object) -> Vec<Scope> {
     let plain = quota.get(&["spec", "scopes"]).and_then(Value::as_array).into_iter().flatten();
     let plain = plain.filter_map(Value::as_str).map(|name| Scope {
@@ -76,7 +77,7 @@ impl Scope {
 
     fn has_claim(&self, claim: &Object) -> bool {
         let class = |path: &[&str]| claim.get(path).and_then(Value::as_str).unwrap_or_default();
-        // A claim is of the class that it has until it has the one that it asks for.
+        // A claim belongs to its current class until it gets the requested one.
         let classes = [
             class(&["spec", "volumeAttributesClassName"]),
             class(&["status", "currentVolumeAttributesClassName"]),

@@ -1,7 +1,7 @@
-//! The usage of an object, in the names by which quotas limit it.
+//! The usage of an object, under the names that quotas limit.
 //!
-//! Each object of any resource counts as one; pods, claims, services and claims of devices also by what they ask for. The names are
-//! upstream's.
+//! Each object of any resource counts as one. Pods, claims, services and device claims also count by the amounts that
+//! they request. The names are upstream's.
 
 use keelson_meta::json::Value;
 use keelson_meta::pod_resources::{Side, is_of_pods as is_amount_of_pods, of_pod, stated};
@@ -10,7 +10,7 @@ use keelson_meta::{Amount, Amounts, Object};
 /// Resources of the core group that are also counted under their plain name.
 const PLAIN_COUNTS: [&str; 7] =
     ["configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", "resourcequotas", "secrets", "services"];
-/// Never counted: clients do not choose to make them.
+/// Resources that are never counted, since clients do not choose to create their objects.
 const UNCOUNTED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
 const OF_CLASS: &str = ".storageclass.storage.k8s.io/";
 const OF_DEVICES: &str = ".deviceclass.resource.k8s.io/devices";
@@ -25,7 +25,7 @@ pub(super) struct Usage<'r> {
     by: By,
 }
 
-/// By what objects are counted besides their number.
+/// The amounts of a resource's objects that are counted besides their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Number,
@@ -73,10 +73,11 @@ impl<'r> Usage<'r> {
         self.by == By::Claims
     }
 
-    /// True for the writes that quotas are compared with, as upstream: creates, and the updates that may use more.
+    /// Returns true for the writes that quotas check, as upstream: creates, and updates that may use more.
     ///
-    /// Of a pod, these updates are a resize, and one that gives or takes its deadline, since it comes into other scopes. No other change
-    /// of a pod changes what it uses. So its labels can change also where a quota wants more said than the pod says.
+    /// For a pod, these updates are a resize, and one that sets or removes its deadline, because this changes its
+    /// scopes. No other update changes the usage of a pod. Its labels can therefore change even if a quota requires
+    /// amounts that the pod does not state.
     pub(super) fn is_counted_at(self, subresource: Option<&str>, old: Option<&Object>, new: &Object) -> bool {
         match (self.by, subresource, old) {
             (By::Nothing, ..) => false,
@@ -97,7 +98,7 @@ impl<'r> Usage<'r> {
         }
     }
 
-    /// Returns true if the name of a limit is about objects of this resource.
+    /// Returns true if the name of a limit applies to objects of this resource.
     pub(super) fn has(self, name: &str) -> bool {
         if let Some(counted) = name.strip_prefix("count/") {
             return self.by != By::Nothing
@@ -118,7 +119,7 @@ impl<'r> Usage<'r> {
         }
     }
 
-    /// The use of an object.
+    /// The usage of an object.
     pub(super) fn amounts(self, object: &Object) -> Amounts {
         let mut used = Amounts::default();
         if self.by == By::Nothing {
@@ -142,13 +143,14 @@ impl<'r> Usage<'r> {
         used
     }
 
-    /// Returns true for a change that uses more of anything, also in quotas that did not count the object before.
+    /// Returns true for an update that uses more of any name, including names of quotas that did not count the object
+    /// before.
     pub(super) fn grows(self, old: &Object, new: &Object) -> bool {
-        // A pod may be counted elsewhere when its deadline changes.
+        // Other quotas may count a pod when its deadline changes.
         self.uses_more(old, new) || self.by == By::Pods && is_terminating(old) != is_terminating(new)
     }
 
-    /// Returns true for a change that uses more of anything.
+    /// Returns true for an update that uses more of any name.
     pub(super) fn uses_more(self, old: &Object, new: &Object) -> bool {
         let (before, after) = (self.amounts(old), self.amounts(new));
         let is_more =
@@ -161,11 +163,11 @@ impl<'r> Usage<'r> {
         (self.group, self.plural) == (group, plural)
     }
 
-    /// Refuses a pod whose containers do not state an amount of what a quota limits. The containers of a pod that states amounts as a
-    /// whole have to state none.
+    /// Refuses a pod whose containers do not state an amount that a quota limits. If the pod states amounts as a whole,
+    /// its containers need not.
     ///
     /// # Errors
-    /// In upstream's words.
+    /// A message in upstream's words.
     pub(super) fn check_stated<'n>(
         self,
         limited: impl Iterator<Item = &'n str>,
@@ -204,7 +206,7 @@ impl<'r> Usage<'r> {
     }
 }
 
-/// Returns true if the name of a limit is about requests of pods.
+/// Returns true if the name of a limit applies to requests of pods.
 fn is_of_pods(name: &str) -> bool {
     let plain = name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits.")).unwrap_or(name);
     match plain {
@@ -219,7 +221,7 @@ fn is_extended(name: &str) -> bool {
     name.split_once('/').is_some_and(|(domain, _)| domain != "kubernetes.io" && !domain.ends_with(".kubernetes.io"))
 }
 
-/// True for a pod that has a deadline.
+/// Returns true for a pod with a deadline.
 pub(super) fn is_terminating(pod: &Object) -> bool {
     pod.get(&["spec", "activeDeadlineSeconds"]).and_then(Value::as_i64).is_some_and(|seconds| seconds >= 0)
 }
@@ -231,7 +233,7 @@ fn has_ended(pod: &Object) -> bool {
         return true;
     }
     let grace = pod.meta("deletionGracePeriodSeconds").and_then(Value::as_i64);
-    // The time of deletion stands behind the time to end, so that without the latter it is over at once.
+    // A deleted pod with a grace period of zero has ended.
     pod.deletion_timestamp().is_some() && grace == Some(0)
 }
 
@@ -290,7 +292,7 @@ fn add_claim(used: &mut Amounts, claim: &Object, spec: &Value) {
     }
 }
 
-/// Of requests that may be met in several ways the most that each class could give.
+/// For requests with alternatives, adds the largest number of devices that each class could provide.
 fn add_devices(used: &mut Amounts, spec: &Value) {
     let number = |request: &Value| match texts(request, "allocationMode") {
         "All" => MOST_DEVICES,
@@ -313,7 +315,8 @@ fn add_devices(used: &mut Amounts, spec: &Value) {
     }
 }
 
-/// The resource whose objects the name of a limit counts, with its group: of pods, claims and so on also what they ask for.
+/// The group and plural name of the resource whose objects the name of a limit counts. For pods, claims and others this
+/// includes the amounts that they request.
 pub(super) fn counted_by(name: &str) -> Option<(&str, &str)> {
     if let Some(counted) = name.strip_prefix("count/") {
         return Some(counted.split_once('.').map_or(("", counted), |(plural, group)| (group, plural)));

@@ -1,6 +1,6 @@
-//! Rules for access reviews: what they have to say, and what not. The texts are the reference server's.
+//! Rules for access reviews: required and forbidden fields. The texts are kube-apiserver's.
 //!
-//! They are no objects, so their metadata is empty but for a namespace.
+//! Reviews are not stored objects, so their metadata must be empty except for a namespace.
 
 use keelson_meta::field_error::FieldError;
 use keelson_meta::json::{Map, Value, json};
@@ -17,10 +17,10 @@ pub(super) enum About<'r> {
     Oneself,
 }
 
-/// Refuses a review that can't be answered.
+/// Refuses a review that cannot be answered.
 ///
 /// # Errors
-/// 422 with all that is wrong. As upstream has it, the kind has no name there.
+/// 422 with all errors. As upstream, the kind is empty.
 pub(super) fn check(review: &Object, about: &About<'_>) -> Result<(), ApiError> {
     let mut errors = Vec::new();
     let part = |field: &str| review.get(&["spec", field]).filter(|part| !part.is_null());
@@ -58,7 +58,7 @@ pub(super) fn check(review: &Object, about: &About<'_>) -> Result<(), ApiError> 
     Err(ApiError::Invalid { kind, name: String::new(), errors })
 }
 
-/// A path as messages show it.
+/// A path in the form of upstream's messages.
 fn shown(path: &Value) -> Value {
     let text = |field: &str| path.get(field).and_then(Value::as_str).unwrap_or_default();
     json!({ "Path": text("path"), "Verb": text("verb") })
@@ -71,7 +71,7 @@ fn check_metadata(review: &Object, about: &About<'_>, errors: &mut Vec<FieldErro
         About::Anybody | About::Oneself => "must be empty",
     };
     let whole = Value::Object(rest.clone());
-    // As upstream has it, the namespace of what has none is dropped before.
+    // As upstream, a namespace is dropped before the check if the review has none by its kind.
     for field in ["managedFields", "namespace"] {
         rest.remove(field);
     }

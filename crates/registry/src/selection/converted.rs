@@ -1,7 +1,9 @@
-//! Selection by the fields of objects that a webhook converts: the values of the version of the request count, as in kube-apiserver.
+//! Selection by fields of objects that a webhook converts. As in kube-apiserver, the values in the version of the
+//! request count.
 //!
-//! The cache keeps fields of the stored version, which may have other values. So whatever else is selected is converted, and then
-//! compared. Conversions are kept while they are hot, as those of lists and watches are.
+//! The cache keeps fields of the stored version, which may have other values. All objects that the other selectors
+//! select are therefore converted, and then compared. The conversion cache has these conversions, as it has those of
+//! lists and watches.
 
 use std::sync::Arc;
 
@@ -11,12 +13,12 @@ use keelson_meta::ApiError;
 use super::Selection;
 
 impl Selection {
-    /// True for fields of objects that a webhook converts.
+    /// Returns true if fields of converted objects are selected.
     pub(crate) fn is_of_converted(&self) -> bool {
         self.converted.is_some()
     }
 
-    /// Returns true for an entry that may be selected, as far as that is known without a conversion.
+    /// Returns true for an entry that may be selected. Conditions that need a conversion are not evaluated.
     pub(crate) fn may_match(&self, entry: &Entry) -> bool {
         match &self.converted {
             Some(view) if !view.fits(&entry.object) => self.is_in_place(entry) && self.has_labels(entry),
@@ -24,12 +26,12 @@ impl Selection {
         }
     }
 
-    /// Returns for each entry the object in the version of the request, if it is selected.
+    /// Returns each selected entry in the version of the request, and `None` for each other entry.
     ///
-    /// Cost: a conversion of each entry that is stored in another version and selected by everything else.
+    /// Cost: a conversion of each entry that is stored in another version and that all other selectors select.
     ///
     /// # Errors
-    /// 500 when an object can't be converted.
+    /// 500 if an object cannot be converted.
     pub(crate) async fn shown(&self, entries: Vec<Arc<Entry>>) -> Result<Vec<Option<Arc<Entry>>>, ApiError> {
         let may_match = |entry: Arc<Entry>| self.may_match(&entry).then_some(entry);
         let mut selected: Vec<Option<Arc<Entry>>> = entries.into_iter().map(may_match).collect();

@@ -1,7 +1,7 @@
-//! `pods/binding`: a scheduler says on which node a pod runs. A pod is bound once.
+//! `pods/binding`: a scheduler binds a pod to a node. A pod is bound once.
 //!
-//! It writes the pod and not the Binding: the name of the node, the labels of its topology, and the condition that says that
-//! it is scheduled. That it is bound once holds against races, since the write is compared with what was seen.
+//! A binding writes the pod and not the Binding: the name of the node, its topology labels, and the condition that the
+//! pod is scheduled. Concurrent bindings cannot both succeed, since the transaction compares the pod's revision.
 
 use std::time::SystemTime;
 
@@ -19,15 +19,15 @@ use crate::registry::Registry;
 use crate::target::Target;
 use crate::write::{Change, Edit, Proposed, WriteRequest, modified};
 
-/// The labels by which workloads know where they run; a bound pod has those of its node (KEP-4742).
+/// The labels with the region and zone of a pod. A bound pod has those of its node (KEP-4742).
 const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
 
 impl Registry {
-    /// Binds a pod to the node that the Binding names; `target` is the endpoint of the request.
+    /// Binds a pod to the node in the Binding. `target` is the endpoint of the request.
     ///
     /// # Errors
-    /// 404 when the pod does not exist; 409 when it is bound, gated, being deleted, or has another uid; 500 for a Binding without a
-    /// node, as upstream.
+    /// 404 if the pod does not exist. 409 if it is bound, gated, being deleted, or has another uid. 500 for a Binding
+    /// without a node, as upstream.
     pub async fn bind(&self, target: &Target, mut binding: Object, caller: &Caller) -> Result<(), ApiError> {
         self.check_namespace(target, binding.name()).await?;
         self.admit_posted(target, caller, &mut binding).await?;
@@ -36,7 +36,7 @@ impl Registry {
         let topology = self.topology(node).await?;
         let mut bind = Edit::new(|registry: &Registry, live: &Entry| {
             let pod = live.object.decode(live.revision);
-            // Admission was asked of the binding.
+            // Admission ran for the binding.
             let change = bound(&pods, pod, &binding, node, &topology, registry.now())?;
             Ok(Proposed::Change(change, None))
         });
@@ -44,7 +44,7 @@ impl Registry {
         self.write(&request, &mut bind).await.map(|_| ())
     }
 
-    /// The topology labels of a node; none when it does not exist.
+    /// The topology labels of a node; none if the node does not exist.
     async fn topology(&self, node: &str) -> Result<Map, ApiError> {
         if !self.does(InherentPlugin::PodTopologyLabels) {
             return Ok(Map::new());
@@ -62,7 +62,7 @@ impl Registry {
     }
 }
 
-/// The name of the node that a Binding is for.
+/// The name of the node in a Binding.
 fn node_of(binding: &Object) -> Result<&str, ApiError> {
     let text = |field: &str| binding.get(&["target", field]).and_then(Value::as_str).unwrap_or_default();
     let mut errors = Vec::new();
@@ -127,7 +127,7 @@ fn unbindable(pod: &Object) -> Option<String> {
     held.then(|| format!("pod {name} has non-empty .spec.schedulingGates"))
 }
 
-/// Adds entries to a map in the metadata, over those that are there.
+/// Adds entries to a map in the metadata. They replace existing ones.
 fn merge<'a>(pod: &mut Object, field: &str, entries: impl Iterator<Item = (&'a str, &'a Value)>) {
     let mut entries = entries.peekable();
     if entries.peek().is_none() {

@@ -1,7 +1,7 @@
-//! Disruption budgets in an eviction: the budget of a pod, and whether it permits a disruption.
+//! Disruption budgets in an eviction: finds the budget of a pod, and checks that it permits a disruption.
 //!
-//! The budget's controller counts pods. An eviction takes one of the permitted disruptions in the same write in which it records
-//! the pod, so that no two evictions take the same one.
+//! The budget's controller counts pods. An eviction uses one of the permitted disruptions and records the pod in the
+//! same write, so that no two evictions use the same disruption.
 
 use std::time::SystemTime;
 
@@ -26,16 +26,16 @@ use crate::write::{Live, Proposal, Proposed, WriteRequest, existing};
 
 /// The largest number of evictions that a budget's controller has not seen yet.
 const MAX_DISRUPTED_PODS: usize = 2000;
-/// The bytes of budgets that are read before others get the thread: about a millisecond.
+/// The bytes of budgets that are read before the task yields: about a millisecond.
 const BYTES_AT_ONCE: usize = 64 * 1024;
-/// When to try again if the budget's controller has not caught up, in seconds.
+/// The `Retry-After` if the budget's controller has not caught up, in seconds.
 const RETRY_SECONDS: u32 = 10;
 
 impl Registry {
-    /// The one budget that guards a pod, if any.
+    /// The budget that covers a pod, if any.
     ///
     /// # Errors
-    /// 500 when several do: which of them would count is not defined.
+    /// 500 if several budgets do: which of them counts is not defined.
     pub(super) async fn budget_of(&self, namespace: &str, pod: &Object) -> Result<Option<Object>, ApiError> {
         let budgets = self.target("policy", "poddisruptionbudgets")?.in_namespace(Some(namespace));
         let entries = self
@@ -62,10 +62,10 @@ impl Registry {
         Ok(found)
     }
 
-    /// Takes one disruption from a budget, for a pod.
+    /// Uses one disruption of a budget, for a pod.
     ///
     /// # Errors
-    /// 429 when none is left or the budget has not been counted yet, 403 when it is in disorder.
+    /// 429 if no disruption is left or the budget has not been counted yet, 403 if its status is inconsistent.
     pub(super) async fn take_disruption(
         &self,
         namespace: &str,
@@ -75,7 +75,7 @@ impl Registry {
     ) -> Result<(), ApiError> {
         let mut budgets = self.target("policy", "poddisruptionbudgets")?.in_namespace(Some(namespace));
         budgets = budgets.below("status");
-        // The count is the server's own.
+        // The server itself changes the count.
         let server = Caller::server().until(caller.deadline()).rehearsing_if(caller.is_dry_run());
         let request = WriteRequest::new(&budgets, budget, &server, WriteOptions::None);
         let mut take = TakeDisruption { budgets: &budgets, budget, pod };
@@ -83,7 +83,7 @@ impl Registry {
     }
 }
 
-/// The write that takes one disruption from a budget, for a pod.
+/// The write that uses one disruption of a budget, for a pod.
 struct TakeDisruption<'t> {
     budgets: &'t Target,
     budget: &'t str,
@@ -105,7 +105,7 @@ impl Proposal for TakeDisruption<'_> {
     }
 }
 
-/// 429: the budget is not counted yet, or was while the pod became ready.
+/// 429: the budget has not been counted yet, or it was counted while the pod became ready.
 pub(super) fn unsettled(budget: &str) -> ApiError {
     ApiError::EvictionRefused {
         cause: format!("The disruption budget {budget} is still being processed by the server."),

@@ -1,7 +1,8 @@
-//! The addresses behind pods, services and nodes: those of kubelets, and those to which requests are proxied.
+//! The addresses of pods, services and nodes: those of kubelets, and the targets of proxied requests.
 //!
-//! Users with rights to the status of a pod or a node choose its addresses. Proxied requests go to global unicast addresses only, as
-//! upstream has it, so that no user reaches the loopback address of this server or the metadata service of a cloud.
+//! Users with rights to the status of a pod or a node choose its addresses. As upstream, proxied requests go to global
+//! unicast addresses only, so that no user reaches the loopback address of this server or the metadata service of a
+//! cloud.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -14,27 +15,27 @@ use keelson_meta::{ApiError, Object, Revision};
 use crate::registry::Registry;
 use crate::target::Target;
 
-/// The label of a slice that names its service.
+/// The label of an EndpointSlice with the name of its service.
 pub const SERVICE_NAME_LABEL: &str = "kubernetes.io/service-name";
 /// The label with the host name of a node.
 const HOST_LABEL: &str = "kubernetes.io/hostname";
-/// The feature of nodes whose kubelets speak the websocket protocols of clients.
+/// The feature of nodes whose kubelets support the websocket protocols of clients.
 const WEBSOCKETS: &str = "ExtendWebSocketsToKubelet";
-/// The endpoints of a service among which one is chosen, at most.
+/// The largest number of endpoints of a service among which one is chosen.
 const ENDPOINTS: usize = 1000;
 /// The schemes that a proxied name may begin with.
 const SCHEMES: [&str; 3] = ["", "http", "https"];
 
-/// The settings by which kubelets are found.
+/// The settings that select the addresses of kubelets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeAddresses {
     /// The types of addresses, the preferred one first.
     pub preferred_types: Vec<String>,
-    /// The port of kubelets whose node states none.
+    /// The port of a kubelet whose node does not state one.
     pub default_port: u16,
 }
 
-/// The kubelet that answers a request, and the container there.
+/// The kubelet that answers a request, and the container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KubeletEndpoint {
     /// The host: an address or a name.
@@ -45,16 +46,16 @@ pub struct KubeletEndpoint {
     pub namespace: String,
     /// The name of the pod.
     pub pod: String,
-    /// The name of the container; empty for a request that is for the pod.
+    /// The name of the container; empty for a request about the pod.
     pub container: String,
-    /// True if the kubelet speaks the websocket protocols of clients.
+    /// True if the kubelet supports the websocket protocols of clients.
     pub takes_websockets: bool,
 }
 
 /// The endpoint to which a request is proxied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxiedEndpoint {
-    /// True if it is reached over TLS.
+    /// True for a connection with TLS.
     pub is_tls: bool,
     /// The host: an address, or the name of a node.
     pub host: String,
@@ -73,7 +74,7 @@ pub(super) struct SchemeNamePort<'n> {
 }
 
 impl<'n> SchemeNamePort<'n> {
-    /// Reads the name of a request to a `kind`.
+    /// Parses the name in a request to a `kind`.
     pub(super) fn parse(text: &'n str, kind: &str) -> Result<Self, ApiError> {
         let parts: Vec<&str> = text.split(':').collect();
         let parsed = match *parts.as_slice() {
@@ -98,8 +99,8 @@ impl<'n> SchemeNamePort<'n> {
     }
 }
 
-/// Returns true for an address to which requests may be proxied: a global unicast address in the sense of Go. An IPv4 address that is
-/// mapped into IPv6 counts as that address.
+/// Returns true for an address that requests may be proxied to: a global unicast address as Go defines it. An IPv4
+/// address that is mapped into IPv6 counts as IPv4.
 pub fn is_reachable(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => {
@@ -191,7 +192,7 @@ fn not_allowed() -> ApiError {
 }
 
 impl Registry {
-    /// An endpoint of a service, chosen at random among those that are addresses of pods of its namespace.
+    /// A random endpoint of a service, among those with addresses of pods in the service's namespace.
     pub(super) fn service_endpoint(
         &self,
         target: &Target,
@@ -244,7 +245,7 @@ impl Registry {
     }
 }
 
-/// A name as the request has it.
+/// The name in the form of the request.
 fn asked_as(asked: &SchemeNamePort<'_>) -> String {
     match (asked.scheme, asked.port) {
         ("", "") => asked.name.to_owned(),
@@ -253,7 +254,7 @@ fn asked_as(asked: &SchemeNamePort<'_>) -> String {
     }
 }
 
-/// The ready endpoints of a slice at a port, with their first addresses.
+/// The ready endpoints of a slice at a port, each with its first address.
 fn ready_endpoints(slice: &Object, port_name: &str) -> Vec<(Value, String, u16)> {
     let list = |field: &str| slice.get(&[field]).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let port = list("ports").iter().find(|port| port["name"].as_str().unwrap_or_default() == port_name);
@@ -266,7 +267,7 @@ fn ready_endpoints(slice: &Object, port_name: &str) -> Vec<(Value, String, u16)>
     found.take(ENDPOINTS).collect()
 }
 
-/// The ready addresses of the older `Endpoints` of a service.
+/// The ready addresses of a service's `Endpoints`, which is the older API.
 fn ready_addresses(endpoints: &Object, port_name: &str) -> Vec<(Value, String, u16)> {
     let subsets = endpoints.get(&["subsets"]).and_then(Value::as_array).into_iter().flatten();
     let found = subsets.flat_map(|subset| {
@@ -281,7 +282,7 @@ fn ready_addresses(endpoints: &Object, port_name: &str) -> Vec<(Value, String, u
     found.take(ENDPOINTS).collect()
 }
 
-/// The slices of a service, in a snapshot of all of them.
+/// The slices of a service, in a snapshot of all slices.
 pub fn service_slices<'s>(
     slices: &'s Snapshot,
     namespace: &str,
@@ -293,7 +294,7 @@ pub fn service_slices<'s>(
         .filter(move |slice| slice.labels.get(SERVICE_NAME_LABEL) == Some(name))
 }
 
-/// The name of a port of a service, which its slices have too; `None` where it has no such port.
+/// The name of a port of a service, which its slices have too. `None` if the service does not have the port.
 pub fn service_port_name(service: &Object, port: u16) -> Option<String> {
     let ports = service.get(&["spec", "ports"]).and_then(Value::as_array)?;
     let stated = ports.iter().find(|stated| stated["port"].as_u64() == Some(port.into()))?;

@@ -1,7 +1,7 @@
 //! `pods/eviction`: a deletion that respects the disruption budget of the pod (KEP-85), as `kubectl drain` requests it.
 //!
-//! The decision to evict without a budget is made on the deleted state, in the same write, so that a pod that becomes ready
-//! meanwhile is not lost.
+//! An eviction without a budget is decided on the state that is deleted, in the same write. A pod that becomes ready in
+//! between is therefore not evicted without its budget.
 
 use keelson_cache::Entry;
 use keelson_meta::json::{Value, json};
@@ -16,10 +16,11 @@ use crate::target::Target;
 use crate::write::{Change, Edit, Proposed, WriteRequest};
 
 impl Registry {
-    /// Evicts the pod of the target's URL, as an Eviction says that was posted there.
+    /// Evicts the pod of the target's URL, with the options of a posted Eviction.
     ///
     /// # Errors
-    /// 404 when there is none, 409 when it is not the one that the preconditions name, 429 when its budget has no room.
+    /// 404 if the pod does not exist, 409 if it does not match the preconditions, 429 if its budget permits no
+    /// disruption.
     pub async fn evict(
         &self,
         target: &Target,
@@ -49,7 +50,7 @@ impl Registry {
         self.evict_if(&pods, name, caller, options, |_| true).await.map(|_| ())
     }
 
-    /// Deletes a pod as evicted if it is in `condition`. Returns true if it was.
+    /// Deletes a pod as evicted if it meets `condition`. Returns true if it did.
     async fn evict_if(
         &self,
         pods: &Target,
@@ -66,7 +67,7 @@ impl Registry {
                 return Ok(Proposed::Change(Change::Keep(live.object.clone(), live.revision), None));
             }
             mark(&mut pod, registry.now());
-            // Admission was asked of the eviction.
+            // Admission ran for the eviction.
             Ok(Proposed::Change(registry.deletion(pods, pod.into(), options)?, None))
         });
         let request = WriteRequest::new(pods, name, caller, WriteOptions::Delete(options));
@@ -84,7 +85,7 @@ fn delete_options(eviction: &Object) -> Result<DeleteOptions, ApiError> {
     }
 }
 
-/// Says in the status of a pod why it goes (KEP-3329).
+/// Adds the reason of the deletion to the status of a pod (KEP-3329).
 fn mark(pod: &mut Object, now: std::time::SystemTime) {
     let condition = json!({
         "type": "DisruptionTarget",

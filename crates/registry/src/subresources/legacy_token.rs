@@ -1,7 +1,7 @@
 //! Legacy tokens of service accounts.
 //!
-//! A token is valid as long as its secret contains it, its account exists, and it is not marked as invalid. The secret has the day
-//! of its last use, so that unused ones can be found.
+//! A token is valid as long as its secret contains it, its account exists, and it is not marked as invalid. A label of
+//! the secret has the day of its last use, so that unused tokens can be found.
 
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use base64::Engine as _;
@@ -19,21 +19,21 @@ use crate::caller::Caller;
 use crate::measured::TOKEN_USES;
 use crate::patch::{Patch, PatchKind};
 
-/// Since when a token is not to be taken.
+/// The label with the day since which a token is invalid.
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
-/// When it was used last.
+/// The label with the day of the last use.
 const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
 /// The warning about a token whose secret a controller has made for the account.
 const GENERATED: &str = "Use tokens from the TokenRequest API or manually created secret-based tokens instead of auto-generated \
                          secret-based tokens.";
-/// The manager of that label.
+/// The field manager of that label.
 const MANAGER: &str = "kube-apiserver";
 
 /// The account of a token.
 struct Account(Object);
 
 impl Account {
-    /// Returns true for a secret that the account names: a controller of the past made it.
+    /// Returns true for a secret that the account lists: an old controller created it.
     fn names_secret(&self, name: &str) -> bool {
         let secrets = self.0.get(&["secrets"]).and_then(Value::as_array);
         secrets.into_iter().flatten().any(|secret| secret["name"] == name)
@@ -41,7 +41,7 @@ impl Account {
 }
 
 impl ServiceAccountTokens {
-    /// The user of a legacy token, and the warning about one that a controller has made; `None` for another token.
+    /// The user of a legacy token, and the warning about a token from a controller. `None` for any other token.
     pub(super) async fn legacy_user(&self, token: &str) -> Result<Option<(User, Option<&'static str>)>, TokenFault> {
         let claims = match self.issuer().verify_legacy(token) {
             Ok(claims) => claims,
@@ -62,7 +62,7 @@ impl ServiceAccountTokens {
         }
         let is_generated = self.check_account(namespace, account, uid).await?.names_secret(name);
         if secret.labels().any(|(key, since)| key == INVALID_SINCE && !since.is_empty()) {
-            // The label shows the administrator that the token is still in use.
+            // The label shows administrators that the token is still in use.
             self.note_use(&claims, &secret).await;
             return Err(refused(&format!(
                 "the token in secret {namespace}/{name} for service account {namespace}/{account} has been marked invalid. Use tokens from the \
@@ -94,7 +94,7 @@ impl ServiceAccountTokens {
         Ok(Account(account))
     }
 
-    /// Records the day on the secret, once a day. A failure refuses no request.
+    /// Records the day in the secret, once a day. If that fails, the request still succeeds.
     async fn note_use(&self, claims: &LegacyClaims, secret: &Object) {
         let now = rfc3339(self.registry().now());
         let today = now.split('T').next().unwrap_or_default();

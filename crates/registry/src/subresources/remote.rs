@@ -1,7 +1,7 @@
 //! Subresources that a kubelet, a pod or a service answers: logs, commands, forwarded ports, proxied requests.
 //!
-//! The registry checks what upstream checks before it connects, and returns the endpoint that answers. It makes no connections: a server
-//! without access to nodes answers 503 in its place.
+//! The registry runs upstream's checks and returns the endpoint that answers. It makes no connections: a server without
+//! access to nodes answers 503 instead.
 
 use keelson_meta::json::Value;
 use keelson_meta::options::GetOptions;
@@ -18,7 +18,7 @@ use crate::target::Target;
 /// The endpoint that answers a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remote {
-    /// None: nothing has run yet, so there is nothing to show.
+    /// No endpoint: nothing has run yet, so the response is empty.
     Nothing,
     /// The kubelet of a pod.
     Kubelet(KubeletEndpoint),
@@ -27,12 +27,16 @@ pub enum Remote {
 }
 
 impl Registry {
-    /// Returns the endpoint that answers a request. `said` is the object of the kind that the subresource takes, with the options
-    /// of the connection. Admission does not see requests for logs. `nodes` is `None` in a server that connects to no nodes.
+    /// Returns the endpoint that answers a request. `said` has the options of the connection, as an object of the kind
+    /// that the subresource accepts. Admission does not see requests for logs. `nodes` is `None` in a server that
+    /// connects to no nodes.
     ///
     /// # Errors
-    /// 404 when the object does not exist, 400 for forbidden options or addresses. 403 for a session with a pod by a user who may
-    /// get but not create. 503 without `nodes` or without an endpoint, and the errors of admission.
+    /// - 404 if the object does not exist
+    /// - 400 for forbidden options or addresses
+    /// - 403 for a session with a pod by a user who may get but not create
+    /// - 503 without `nodes` or without an endpoint
+    /// - the errors of admission
     pub async fn remote(
         &self,
         target: &Target,
@@ -44,7 +48,7 @@ impl Registry {
         let answer = async {
             let container = said.get(&["container"]).and_then(Value::as_str).unwrap_or_default().to_owned();
             if target.taken_kind() != *target.kind() {
-                // Admission is shown the name as the URL has it, with the scheme and the port of a service.
+                // Admission sees the name as in the URL, with the scheme and the port of a service.
                 self.admit_connection(target, name, caller, said).await?;
             }
             require_creation(target, name, caller).await?;
@@ -82,7 +86,7 @@ impl Registry {
                 let nodes = nodes.ok_or_else(|| unreachable(&format!("requests to node \"{}\"", node.name())))?;
                 endpoints::of_node(&node, &asked, nodes).map(Remote::Proxied)
             }
-            // These are answered here.
+            // This server answers these itself.
             SubresourceHandler::Confined
             | SubresourceHandler::Scale
             | SubresourceHandler::Binding
@@ -91,7 +95,7 @@ impl Registry {
         }
     }
 
-    /// The kubelet of a pod, and the container there that the request is for.
+    /// The kubelet of a pod, and the requested container.
     async fn kubelet_of(
         &self,
         target: &Target,
@@ -111,7 +115,8 @@ impl Registry {
             }
             _ => {}
         }
-        // The client requests a log of a pod or a session with it: a missing node is reported with the pod's resource.
+        // The request is for a log of a pod or a session with it, so a missing node is reported with the pod's
+        // resource.
         let found = self.named(&self.target("", "nodes")?, node).await.map_err(|error| match error {
             ApiError::NotFound { name, .. } => ApiError::NotFound { resource: target.group_resource(), name },
             error => error,
@@ -128,8 +133,8 @@ impl Registry {
     }
 }
 
-/// Refuses a session with a pod (a command, its streams or its ports) to a caller that may not `create` it. A websocket begins with a GET,
-/// for which the filter has checked the right to `get` alone.
+/// Refuses a session with a pod (a command, its streams or its ports) if the caller may not `create` it. A websocket
+/// begins with a GET, and the filter has checked only the right to `get`.
 async fn require_creation(target: &Target, name: &str, caller: &Caller) -> Result<(), ApiError> {
     let is_session = target
         .subresource
@@ -141,7 +146,7 @@ async fn require_creation(target: &Target, name: &str, caller: &Caller) -> Resul
     rights::require(caller, rights::attributes(target, Verb::Create.as_str(), Some(name))).await
 }
 
-/// 503: no endpoint can take the request.
+/// 503: this server connects to no endpoints.
 fn unreachable(what: &str) -> ApiError {
     ApiError::ServiceUnavailable {
         message: format!(
@@ -163,7 +168,7 @@ fn what(endpoint: &str) -> &'static str {
 /// The lists of containers, in the order in which upstream names them.
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// The container that a request is for: the only one of the pod where none is stated.
+/// The requested container. The only container of the pod if the request has none.
 fn container_of(pod: &Object, container: &str) -> Result<String, ApiError> {
     let names = |list: &str| -> Vec<String> {
         let containers = pod.get(&["spec", list]).and_then(Value::as_array).into_iter().flatten();

@@ -1,5 +1,5 @@
-//! The scale of a workload: how many replicas are wanted, how many there are, and which pods they are
-//! (`autoscaling/v1` Scale, the subresource that `kubectl scale` and autoscalers use).
+//! The scale of a workload: its desired and current replicas, and the selector of its pods (`autoscaling/v1` Scale, the
+//! subresource that `kubectl scale` and autoscalers use).
 
 use async_trait::async_trait;
 use keelson_cache::Entry;
@@ -32,15 +32,15 @@ const WANTED: [Text; 2] = [Text::Borrowed("spec"), Text::Borrowed("replicas")];
 const ACTUAL: [Text; 2] = [Text::Borrowed("status"), Text::Borrowed("replicas")];
 /// The desired replicas of a custom resource that has none, while its scale is changed.
 const UNSET: i64 = i32::MIN as i64;
-/// The keys of an object's metadata that its scale shows.
+/// The metadata fields of an object that its scale has.
 const SHOWN: [&str; 5] = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"];
 
-/// The paths of the fields that a scale shows.
+/// The paths of the fields in a scale.
 #[derive(Clone, Copy)]
 enum ScaleFields<'p> {
     /// The fields of workloads, with their selector as an object.
     Workload,
-    /// The fields of a definition.
+    /// The paths that a definition declares.
     Stated(&'p ScalePaths),
 }
 
@@ -75,7 +75,7 @@ impl<'p> ScaleFields<'p> {
     }
 }
 
-/// The selector of a workload. Replication controllers have bare labels there.
+/// The selector of a workload. Replication controllers have a map of labels there.
 fn selector(selector: &Value) -> Option<LabelSelector> {
     let is_structured = ["matchLabels", "matchExpressions"].iter().any(|member| selector.get(member).is_some());
     if is_structured { LabelSelector::of_object(selector) } else { LabelSelector::of_labels(selector) }
@@ -85,8 +85,8 @@ impl Registry {
     /// The scale of a stored object, in the version of the target.
     ///
     /// # Errors
-    /// 500 when it cannot be converted; for a custom resource, also when its replicas are not a number, or its desired replicas are
-    /// missing.
+    /// 500 if the object cannot be converted. For a custom resource, also if its replicas are not a number, or if its
+    /// desired replicas are missing.
     pub async fn scale(&self, target: &Target, entry: &Entry) -> Result<Object, ApiError> {
         let live = Live::in_version_of(target, entry).await?;
         scale_of(ScaleFields::of(target), &live.object)
@@ -95,7 +95,7 @@ impl Registry {
     /// Changes the desired replicas: `change` returns the new scale for the present one.
     ///
     /// # Errors
-    /// The error of `change`; 404, 409 as for an update; 422 for a negative number.
+    /// The error of `change`. 404 and 409 as for an update. 422 for a negative number.
     pub async fn change_scale(
         &self,
         target: &Target,
@@ -109,7 +109,7 @@ impl Registry {
         self.scale_written(target, &written).await
     }
 
-    /// Applies a scale: of what it says, the workload takes the wanted replicas.
+    /// Applies a scale. Only the desired replicas change in the workload.
     ///
     /// # Errors
     /// As for [`Registry::apply`].
@@ -127,7 +127,7 @@ impl Registry {
         self.apply(target, name, &patch, caller, options).await
     }
 
-    /// The scale of an object that was written.
+    /// The scale of a written object.
     ///
     /// # Errors
     /// As for [`Registry::scale`].
@@ -140,7 +140,7 @@ impl Registry {
     }
 }
 
-/// A change of the wanted replicas of a workload.
+/// A change of the desired replicas of a workload.
 struct Rescale<'r, F> {
     target: &'r Target,
     name: &'r str,
@@ -162,7 +162,7 @@ impl<F: Fn(Object) -> Result<Object, ApiError> + Send> Proposal for Rescale<'_, 
         let wanted = wanted_by(places, name, &scale)?;
         let mut next = live.object.clone();
         next.set_meta("uid", scale.uid());
-        // A scale may be changed from whatever state, also where its object may not.
+        // A scale may be changed without a resourceVersion, even if its object may not.
         if !matches!(scale.resource_version(), "" | "0") {
             next.set_meta("resourceVersion", scale.resource_version());
         }
@@ -171,8 +171,8 @@ impl<F: Fn(Object) -> Result<Object, ApiError> + Send> Proposal for Rescale<'_, 
     }
 }
 
-/// The scale that admission is shown of an object which is changed below `/scale`, as upstream has it; `None` below other
-/// endpoints, where it is shown the object.
+/// The scale that admission sees for a change of an object through `/scale`, as upstream. `None` for other endpoints,
+/// where admission sees the object.
 pub(crate) fn shown_to_admission(target: &Target, object: &Object) -> Option<Object> {
     if target.subresource.as_ref().is_none_or(|below| below.handler != SubresourceHandler::Scale) {
         return None;
@@ -182,10 +182,10 @@ pub(crate) fn shown_to_admission(target: &Target, object: &Object) -> Option<Obj
     Some(with_wanted(places, object, number(object, places.wanted()).unwrap_or(absent)))
 }
 
-/// Gives an object the replicas that a scale of it wants, which admission has changed.
+/// Sets the replicas of an object from its scale, which admission has changed.
 ///
 /// # Errors
-/// 422 and 400 for what it can't want.
+/// 422 and 400 for invalid replicas.
 pub(crate) fn rescale(target: &Target, scale: &Object, object: &mut Object) -> Result<(), ApiError> {
     let places = ScaleFields::of(target);
     let wanted = wanted_by(places, object.name(), scale)?;
@@ -196,7 +196,7 @@ pub(crate) fn rescale(target: &Target, scale: &Object, object: &mut Object) -> R
 /// The desired replicas of a scale.
 ///
 /// # Errors
-/// 422 for an invalid number of replicas, 400 where a definition requires one and it is missing.
+/// 422 for an invalid number of replicas, 400 if a definition requires a number and it is missing.
 fn wanted_by(places: ScaleFields<'_>, name: &str, scale: &Object) -> Result<i64, ApiError> {
     let wanted = match scale.get(&["spec", "replicas"]) {
         None | Some(Value::Null) => 0,
@@ -206,7 +206,7 @@ fn wanted_by(places: ScaleFields<'_>, name: &str, scale: &Object) -> Result<i64,
         let message = format!("the spec replicas field {} cannot be empty", stated_path(paths));
         return Err(ApiError::BadRequest(message));
     }
-    // Of a custom resource its rules say more.
+    // The rules of a custom resource check more than this.
     if wanted < 0 && matches!(places, ScaleFields::Workload) {
         return Err(invalid(name, &json!(wanted), "must be greater than or equal to 0"));
     }
@@ -237,7 +237,7 @@ fn at<'o>(object: &'o Object, path: &[Text]) -> Option<&'o Value> {
     object.get(&path)
 }
 
-/// Sets a value at a path, and creates objects on the way. A value on the way that is no object stays.
+/// Sets a value at a path, and creates missing objects on the path. Another value on the path stays.
 fn put(object: &mut Map, path: &[Text], value: Value) {
     match path {
         [] => {}
@@ -255,7 +255,7 @@ fn put(object: &mut Map, path: &[Text], value: Value) {
 fn scale_of(places: ScaleFields<'_>, object: &Object) -> Result<Object, ApiError> {
     let wanted = number(object, places.wanted());
     if let (ScaleFields::Stated(paths), None) = (places, wanted) {
-        // As upstream has it: who scales must know how many there are to be.
+        // As upstream, scaling needs the number of desired replicas.
         return Err(ApiError::Internal(format!("the spec replicas field {} does not exist", stated_path(paths))));
     }
     Ok(with_wanted(places, object, wanted.unwrap_or_default()))
@@ -270,7 +270,7 @@ fn stated_path(paths: &ScalePaths) -> String {
     go_format::quote(&format!(".{}", paths.wanted.join(".")))
 }
 
-/// The scale of an object of which so many replicas are wanted.
+/// The scale of an object with this number of desired replicas.
 fn with_wanted(places: ScaleFields<'_>, object: &Object, wanted: i64) -> Object {
     let mut metadata = Map::new();
     for key in SHOWN {

@@ -1,5 +1,5 @@
-//! The rules of the fields that a scale of a custom resource shows: the replicas must be a valid number and the selector a text.
-//! Upstream validates this in every write, not only of scales.
+//! The rules for the fields in a scale of a custom resource: the replicas must be a valid number and the selector a
+//! text. As upstream, every write is validated by them, not only writes of scales.
 
 use keelson_meta::Object;
 use keelson_meta::field_error::FieldError;
@@ -9,7 +9,7 @@ use keelson_resources::{ScalePaths, Text};
 
 use crate::target::Target;
 
-/// The errors of the fields that the scale of an object shows. A write of its status reports those of the status alone.
+/// The errors in the fields that an object's scale has. A write of the status reports only errors of the status.
 pub(crate) fn faults(target: &Target, object: &Object) -> Vec<FieldError> {
     let Some(paths) = target.version.subresource("scale").and_then(|scale| scale.scale.as_ref()) else {
         return Vec::new();
@@ -33,8 +33,8 @@ fn replicas(object: &Object, path: &[Text]) -> Option<FieldError> {
     Some(FieldError::invalid(written(path), number, why))
 }
 
-/// The complaint about a value that is there and not of the type that is wanted, or that is not reached. Upstream shows what its
-/// type has where there is none.
+/// The error for a value of a wrong type, or for a path through a value that is not an object. Upstream shows the zero
+/// value of the type if there is no value.
 fn wrong(
     object: &Object,
     path: &[Text],
@@ -53,7 +53,7 @@ fn wrong(
     Some(FieldError::invalid(written(path), nothing, why))
 }
 
-/// The value at a path. If a value on the way is no object, the index of that step, and the value.
+/// The value at a path. If a value on the path is not an object, the error has the index of that step, and the value.
 fn at<'o>(object: &'o Object, path: &[Text]) -> Result<Option<&'o Value>, (usize, &'o Value)> {
     let mut found = path.first().and_then(|first| object.0.get(first));
     for (place, name) in path.iter().enumerate().skip(1) {
@@ -66,7 +66,7 @@ fn at<'o>(object: &'o Object, path: &[Text]) -> Result<Option<&'o Value>, (usize
     Ok(found)
 }
 
-/// A path as a definition writes it.
+/// A path in the form of a definition.
 fn written(path: &[Text]) -> String {
     path.iter().map(|name| format!(".{name}")).collect()
 }

@@ -1,7 +1,7 @@
-//! Tokens of service accounts: issues them (`serviceaccounts/token`, KEP-1205), authenticates their bearers, and answers a
-//! `TokenReview`. Tokens of the operator's file are authenticated too.
+//! Tokens of service accounts: issues them (`serviceaccounts/token`, KEP-1205), authenticates their bearers, and
+//! answers a `TokenReview`. Tokens of the operator's file are authenticated too.
 //!
-//! A token is valid no longer than its account and the object that it is bound to, which is checked at each use.
+//! A token is valid no longer than its account and the object that it is bound to. This is checked at each use.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -20,12 +20,13 @@ use crate::measured::TOKEN_USES;
 use crate::registry::Registry;
 use crate::target::Target;
 
-/// The annotation of audit with the id of a token that was given out.
+/// The audit annotation with the id of an issued token.
 const ISSUED_ID: &str = "authentication.kubernetes.io/issued-credential-id";
-/// The shortest and the longest time that may be asked for, in seconds.
+/// The shortest and the longest lifetime of a request, in seconds.
 const MIN_SECONDS: i64 = 600;
 const MAX_SECONDS: i64 = 1 << 32;
-/// The lifetime that kubelets request for a pod whose program may not know that tokens end; such a token lasts a year, in seconds.
+/// The lifetime that kubelets request for a pod whose program may not know that tokens expire. Such a token lasts a
+/// year. Both are in seconds.
 const TRANSITION_SECONDS: i64 = 60 * 60 + 7;
 const EXTENDED_SECONDS: i64 = 365 * 24 * 60 * 60;
 
@@ -42,7 +43,7 @@ pub struct ServiceAccountTokens {
 /// The reason why a token is not accepted.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum TokenFault {
-    /// It is not accepted; what it says is for who reviews it.
+    /// The token is not accepted. The reasons are for the client of a TokenReview.
     #[error("{0}")]
     Refused(Refusal),
     /// The token cannot be verified now.
@@ -54,7 +55,7 @@ pub enum TokenFault {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Refusal(Vec<String>);
 
-/// In upstream's form, which begins with an unknown token.
+/// Formats the reasons as upstream does: the error of an unknown token comes first.
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0.as_slice() {
@@ -64,11 +65,11 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// The user of a token with the audiences that it is meant for, and a warning for its client.
+/// The user of a token, the audiences of the token, and a warning for its client.
 pub type WarnedUser = ((User, Vec<String>), Option<&'static str>);
 
 impl ServiceAccountTokens {
-    /// Tokens of the accounts in a registry, in the name of an issuer.
+    /// Tokens for the accounts in a registry, from an issuer.
     pub fn new(registry: Arc<Registry>, issuer: Arc<TokenIssuer>) -> Self {
         Self { registry, issuer, listed: None, takes_bootstrap_tokens: false, foreign: Vec::new() }
     }
@@ -95,7 +96,7 @@ impl ServiceAccountTokens {
         &self.registry
     }
 
-    /// The signer.
+    /// The issuer, which signs tokens.
     pub fn issuer(&self) -> &Arc<TokenIssuer> {
         &self.issuer
     }
@@ -103,8 +104,8 @@ impl ServiceAccountTokens {
     /// Answers a TokenRequest for the account of the target's URL.
     ///
     /// # Errors
-    /// 404 when the account or the bound object does not exist, 409 when either is another one, 422 for a lifetime that is too
-    /// short or too long.
+    /// 404 if the account or the bound object does not exist, 409 if either has another uid, 422 for a lifetime that is
+    /// too short or too long.
     pub async fn issue(
         &self,
         target: &Target,
@@ -155,7 +156,7 @@ impl ServiceAccountTokens {
         Ok(request)
     }
 
-    /// The audiences of a request, which are this server where it names none.
+    /// The audiences of a request. A request without audiences gets those of this server.
     fn audiences(&self, request: &mut Object) -> Vec<String> {
         let stated = texts(request, "audiences");
         if !stated.is_empty() {
@@ -214,7 +215,7 @@ impl ServiceAccountTokens {
         Ok(bound)
     }
 
-    /// The node of a pod: by its name alone when it is not there.
+    /// The node of a pod. If the node does not exist, only its name.
     async fn node_of(&self, pod: &TokenSubject) -> Result<Option<ObjectRef>, ApiError> {
         if pod.node.is_empty() {
             return Ok(None);
@@ -226,8 +227,8 @@ impl ServiceAccountTokens {
         }
     }
 
-    /// The user of a token for one of these audiences, or for this server when there are none; and the audiences of the token among
-    /// them.
+    /// The user of a token for one of these audiences, or for this server if there are none. Also returns the requested
+    /// audiences that the token has.
     ///
     /// # Errors
     /// The token is not accepted. An authenticator that cannot be reached accepts none.
@@ -235,7 +236,8 @@ impl ServiceAccountTokens {
         self.authenticate_and_warn(token, audiences).await.map(|(known, _)| known)
     }
 
-    /// The user and audiences of a token as [`authenticate`](Self::authenticate) has them, and a warning for the client.
+    /// The user and audiences of a token as [`authenticate`](Self::authenticate) has them, and a warning for the
+    /// client.
     ///
     /// # Errors
     /// As [`authenticate`](Self::authenticate).
@@ -243,7 +245,8 @@ impl ServiceAccountTokens {
         let mut refusal = match self.authenticate_own(token, audiences).await {
             Ok(Some(known)) => return Ok(known),
             Ok(None) => Refusal::default(),
-            // Another may use the same name for itself: what this server refuses is put before the others, as upstream does it.
+            // As upstream, this server's refusal is kept, and the other authenticators are tried: one of them may use
+            // the same issuer name.
             Err(TokenFault::Refused(refusal)) => refusal,
             Err(unknown @ TokenFault::Unknown(_)) => return Err(unknown),
         };
@@ -262,15 +265,15 @@ impl ServiceAccountTokens {
         Err(TokenFault::Refused(refusal))
     }
 
-    /// A token without audiences is valid for this server alone.
+    /// The user, if this server is a requested audience: a token without audiences is valid for this server alone.
     fn for_this_server(&self, user: User, audiences: &[String]) -> Option<(User, Vec<String>)> {
         let own = self.issuer.name();
         let is_meant = audiences.is_empty() || audiences.iter().any(|audience| audience == own);
         is_meant.then(|| (user, vec![own.to_owned()]))
     }
 
-    /// As [`authenticate`](Self::authenticate), for tokens of this server; `None` for others. No other authenticator sees a valid
-    /// one.
+    /// As [`authenticate`](Self::authenticate), for tokens of this server. `None` for other tokens. Other
+    /// authenticators never see a valid token of this server.
     async fn authenticate_own(&self, token: &str, audiences: &[String]) -> Result<Option<WarnedUser>, TokenFault> {
         let of_others = match self.listed.as_ref().and_then(|listed| listed.user(token)) {
             Some(user) => Some((user, None)),
@@ -307,7 +310,7 @@ impl ServiceAccountTokens {
         Ok(Some(((user_of(&claims), meant), None)))
     }
 
-    /// The user of a bootstrap token; `None` for another token, and for one that is not good.
+    /// The user of a bootstrap token. `None` for another token, and for an invalid one.
     async fn bootstrap_user(&self, token: &str) -> Result<Option<User>, TokenFault> {
         let Some(token) = BootstrapToken::parse(token).filter(|_| self.takes_bootstrap_tokens) else { return Ok(None) };
         let entry = self.entry("secrets", Some(bootstrap_tokens::NAMESPACE), &token.secret_name()).await;
@@ -331,7 +334,7 @@ impl ServiceAccountTokens {
         }
         self.check_bound("secrets", "secret", Some(namespace), claims.secret.as_ref(), now).await?;
         self.check_bound("pods", "pod", Some(namespace), claims.pod.as_ref(), now).await?;
-        // The node of a pod is only reported; a token that is bound to a node ends with it.
+        // The node of a pod is only reported. A token that is bound to a node is invalid without the node.
         let node = claims.node.as_ref().filter(|_| claims.pod.is_none() && claims.secret.is_none());
         self.check_bound("nodes", "node", None, node, now).await
     }
@@ -360,7 +363,7 @@ impl ServiceAccountTokens {
     /// Answers a TokenReview.
     ///
     /// # Errors
-    /// 400 without a token, 503 when it cannot be verified now.
+    /// 400 without a token, 503 if the token cannot be verified now.
     pub async fn review(&self, target: &Target, mut review: Object, caller: &Caller) -> Result<Object, ApiError> {
         self.registry.admit_posted(target, caller, &mut review).await?;
         let token = review.get(&["spec", "token"]).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -395,7 +398,7 @@ impl ServiceAccountTokens {
         self.known(plural, namespace, name).await.map_err(TokenFault::Unknown)
     }
 
-    /// The cache is new enough to accept a token; only a missing object is read from the store.
+    /// The cache is new enough to accept a token. Only a missing object is read from the store.
     async fn known(&self, plural: &str, namespace: Option<&str>, name: &str) -> Result<Option<TokenSubject>, ApiError> {
         Ok(self.entry(plural, namespace, name).await?.map(|entry| TokenSubject::of(&entry)))
     }
@@ -454,7 +457,7 @@ impl TokenSubject {
     }
 }
 
-/// A fault in a token of this server: upstream names what every authenticator said.
+/// The refusal of a token of this server. Upstream lists the errors of all authenticators.
 pub(super) fn refused(why: &str) -> TokenFault {
     TokenFault::Refused(Refusal(vec![why.to_owned()]))
 }
@@ -485,7 +488,7 @@ fn user_of(claims: &Claims) -> User {
     }
 }
 
-/// A user as reviews show it.
+/// A user in the form of reviews.
 pub(crate) fn user_info(user: &User) -> Value {
     let mut info = Map::from_iter([("username".to_owned(), json!(user.name))]);
     if let Some(uid) = user.uid.as_ref().filter(|uid| !uid.is_empty()) {
@@ -511,7 +514,7 @@ fn check_place(request: &Object, namespace: &str, name: &str) -> Result<(), ApiE
     }
 }
 
-/// A request may name the uid of its account, in case another one has the name by now.
+/// Checks the uid of the account, if the request has one: another account may have the name by now.
 fn check_account(request: &Object, name: &str, uid: &str) -> Result<(), ApiError> {
     let stated = request.uid();
     if stated.is_empty() || stated == uid {

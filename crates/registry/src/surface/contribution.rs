@@ -1,6 +1,6 @@
-//! A contribution to the surface: a resource, and what is known of its kind in each version.
+//! A contribution to the surface: a resource, and the rules of its kind in each version.
 //!
-//! A contribution knows no cache and no store: those are given to it when it becomes part of a surface.
+//! A contribution has no cache and no store. It gets them when it becomes part of a surface.
 
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ use crate::converter::Converter;
 use crate::kind_rules::Conversion;
 use crate::strategy::Strategies;
 
-/// The place of a group in discovery whose contributor says none: that of custom resources.
+/// The default priority of a group in discovery: that of custom resources.
 const GROUP_PRIORITY: u32 = 1000;
-/// The place of a version among those of its group whose contributor says none.
+/// The default priority of a version among those of its group in discovery.
 const VERSION_PRIORITY: u32 = 100;
 
-/// A resource that shall be served.
+/// A resource to be served.
 #[derive(Clone)]
 pub struct Contribution {
     resource: Arc<Resource>,
@@ -39,8 +39,8 @@ pub struct Contribution {
 }
 
 impl Contribution {
-    /// A resource whose kind has no schema, no rules and the usual columns, and whose versions differ by name alone, unless it is
-    /// said otherwise.
+    /// A contribution without schema and rules, with the usual columns, and with versions that differ by name alone.
+    /// The other methods change this.
     pub fn new(resource: Resource) -> Self {
         Self::of(Arc::new(resource))
     }
@@ -77,56 +77,56 @@ impl Contribution {
         &self.resource
     }
 
-    /// States the place of its group in discovery, higher first.
+    /// Sets the priority of its group in discovery, higher first.
     #[must_use]
     pub fn with_group_priority(mut self, priority: u32) -> Self {
         self.group_priority = priority;
         self
     }
 
-    /// Has its objects stored in another version than the resource says.
+    /// Sets the storage version, if it is not that of the resource.
     #[must_use]
     pub fn stored_as(mut self, version: Option<Text>) -> Self {
         self.storage_version = version;
         self
     }
 
-    /// States the conversions that lead to the stored version, where that is none of the served ones.
+    /// Sets the conversions to the stored version, if that version is not served.
     #[must_use]
     pub fn stored_through(mut self, conversions: Vec<&'static dyn Conversion>) -> Self {
         self.storage_conversions = conversions;
         self
     }
 
-    /// The kind that its objects are stored as; `None` if they are not stored.
+    /// The kind of its stored objects; `None` if they are not stored.
     pub fn storage_kind(&self) -> Option<GroupVersionKind> {
         let declared = self.resource.default_storage_kind()?;
         Some(self.storage_version.as_ref().map_or(declared, |version| self.resource.gvk(version)))
     }
 
-    /// Has this converter asked for objects in other versions than they are in. Without one the versions differ by name alone.
+    /// Sets the converter between its versions. Without a converter, the versions differ by name alone.
     #[must_use]
     pub fn converted_by(mut self, converter: &Arc<dyn Converter>) -> Self {
         self.converter = Some(converter.clone());
         self
     }
 
-    /// Has new objects refused with this text, while those that are there can be changed.
+    /// Refuses new objects with this text. Existing objects can still be changed.
     #[must_use]
     pub fn refusing_new(mut self, why: &'static str) -> Self {
         self.refuses_new = Some(why);
         self
     }
 
-    /// States which object defines it.
+    /// Sets the object that defines it.
     #[must_use]
     pub fn defined_by(mut self, definition: DefinedBy) -> Self {
         self.definition = Some(Arc::new(definition));
         self
     }
 
-    /// Returns true if its objects are decoded as those of the previous resource: by the same state of a definition, or without a
-    /// definition and schemas.
+    /// Returns true if its objects are decoded like those of the previous resource. Both then have the same state of a
+    /// definition, or neither has a definition or schemas.
     pub(super) fn is_read_like(&self, served: &ServedResource) -> bool {
         match (&self.definition, served.definition()) {
             (Some(wanted), Some(known)) => wanted.state == known.state,
@@ -137,31 +137,31 @@ impl Contribution {
         }
     }
 
-    /// Completes its objects when they are decoded, in any stored version.
+    /// The completion of its objects in every stored version, for use when they are decoded.
     pub(super) fn completion(&self) -> Option<Arc<dyn Complete>> {
         Completion::of(self.versions.iter().map(|version| (version.kind(), version.own_schema())))
     }
 
-    /// States the schema of its objects in a version. A structural one prunes them, fills in its defaults, and refuses them with
-    /// a cause for each fault.
+    /// Sets the schema of its objects in a version. A structural schema prunes objects, sets defaults, and reports each
+    /// fault as a cause of the error.
     #[must_use]
     pub fn with_schema(self, version: &str, schema: &Schema) -> Self {
         self.version(version, |version| version.with_schema(Some(schema.clone())))
     }
 
-    /// States where the schema of a version can be read by those who publish it.
+    /// Sets the source of a version's schema for published documents.
     #[must_use]
     pub fn with_document(self, version: &str, document: &Arc<dyn SchemaDocument>) -> Self {
         self.version(version, |version| version.with_document(document))
     }
 
-    /// States what `kubectl get` shows of its objects in a version.
+    /// Sets the columns of `kubectl get` for a version.
     #[must_use]
     pub fn with_printer(self, version: &str, printer: &Printer) -> Self {
         self.version(version, |version| version.with_printer(printer.clone()))
     }
 
-    /// States what users of a version are warned of.
+    /// Sets the warning for users of a version.
     #[must_use]
     pub fn with_deprecation(self, version: &str, warning: &str) -> Self {
         self.version(version, |version| version.with_deprecation(Some(warning.to_owned())))
@@ -171,14 +171,14 @@ impl Contribution {
         self.each_version(|_, version| if version.name == name { complete(version) } else { version })
     }
 
-    /// States that it is part of the program, so that nothing replaces or removes it.
+    /// Marks it as built in, so that no other contribution replaces or removes it.
     #[must_use]
     pub fn built_in(mut self) -> Self {
         self.builtin = true;
         self
     }
 
-    /// States what is known of its kind in each version.
+    /// Sets the rules of its kind in each version.
     #[must_use]
     pub fn each_version(mut self, complete: impl Fn(&Resource, KindVersion) -> KindVersion) -> Self {
         let resource = self.resource.clone();
@@ -202,7 +202,7 @@ impl Contribution {
     }
 }
 
-/// The kind that a `scale` subresource of a contributed resource takes.
+/// The kind that a `scale` subresource of a contributed resource accepts.
 fn scale_taken_by(resource: &Resource, subresource: &Subresource) -> Option<Taken> {
     if subresource.handler != SubresourceHandler::Scale {
         return None;

@@ -1,5 +1,5 @@
-//! The object that defines a contributed resource: what is served goes by the state in which it was seen, and nothing new is made where it
-//! is being deleted.
+//! The object that defines a contributed resource. Its state decides what is served. No object is created while the
+//! definition is being deleted.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,20 +18,21 @@ pub struct DefinedBy {
     pub collection: Arc<Collection>,
     /// Its name.
     pub name: String,
-    /// Its uid: another object of the name defines another resource.
+    /// Its uid. Another object of the same name defines another resource.
     pub uid: String,
-    /// The part of the definition that decides what is served, in any form. Two equal states differ at most in their deletion.
+    /// The part of the definition that decides what is served, in any form. Definitions with equal states differ at
+    /// most in their deletion.
     pub state: String,
     /// The error for a create while the definition is being deleted.
     pub terminating: &'static str,
 }
 
 impl DefinedBy {
-    /// The condition under which an object of the resource may be created: the definition is as this server's cache has it now. The
-    /// surface may not have followed it yet.
+    /// The condition under which an object of the resource may be created: the definition is as the cache of this
+    /// server has it now. The surface may not have that state yet.
     ///
     /// # Errors
-    /// 403 while it is being deleted, 404 when it is gone or another one has its name.
+    /// 403 while the definition is being deleted, 404 if it is gone or another one has its name.
     pub(crate) fn guard(&self, target: &Target, name: &str) -> Result<Compare, ApiError> {
         let entry = self.seen()?;
         if entry.object.uid() != self.uid {
@@ -43,12 +44,12 @@ impl DefinedBy {
         Ok(self.unchanged(&entry))
     }
 
-    /// The condition under which a server may publish that it stores objects in a version. The definition is as this server's cache
-    /// has it now, and lists the version as stored. The surface may not have followed it yet, and a version that was removed from
-    /// the list must not be written again.
+    /// The condition under which a server may publish a version as its storage version. The definition is as the cache
+    /// of this server has it now, and lists the version as stored. The surface may not have that state yet, and a
+    /// version that was removed from the list must not be written again.
     ///
     /// # Errors
-    /// 503 if the definition does not list the version, 404 when it is gone.
+    /// 503 if the definition does not list the version, 404 if it is gone.
     pub fn lists(&self, version: &str) -> Result<Compare, ApiError> {
         let entry = self.seen()?;
         let definition = entry.object.decode(entry.revision);
@@ -72,7 +73,7 @@ impl DefinedBy {
     }
 }
 
-/// 403: the resource takes no new objects.
+/// 403: the resource accepts no new objects.
 pub(crate) fn refused(target: &Target, name: &str, why: &str) -> ApiError {
     ApiError::Refused {
         resource: target.group_resource(),

@@ -1,7 +1,7 @@
-//! A served resource: its data, with everything that its requests need.
+//! A served resource: its declaration, with everything that requests for it need.
 //!
-//! Facts about the kind are looked up once, when the resource becomes part of a surface. No verb therefore compares a group, a
-//! plural or a kind: it asks the version of the request.
+//! The rules of the kind are looked up once, when the resource becomes part of a surface. Verbs therefore compare no
+//! group, plural or kind: they use the rules of the request's version.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::kept::{KeptObjects, KeptOf};
 use crate::kind_rules::{Conversion, Defaulter, NoRules, Validator};
 use crate::strategy::{ClosedFields, MetadataRules, Strategies};
 
-/// The number of a collection: given out when it is added, and never again for another one.
+/// The number of a collection. No other collection ever gets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CollectionId(pub(super) u32);
 
@@ -39,28 +39,28 @@ pub struct StoredCollection {
     pub gate: Arc<EncodingGate>,
 }
 
-/// A resource with its versions and its collection. It can be used like the [`Resource`] that it is of.
+/// A resource with its versions and its collection. It dereferences to its [`Resource`].
 #[derive(Clone)]
 pub struct ServedResource {
     resource: Arc<Resource>,
     versions: Vec<Arc<KindVersion>>,
     stored: Option<Arc<StoredCollection>>,
     storage_kind: Option<GroupVersionKind>,
-    /// The conversion to the stored version, where that is not served: events of one group are stored as those of another.
+    /// The conversion to the stored version, if that is not served: events of one group are stored as those of another.
     storage_view: Option<Arc<View>>,
     group_priority: u32,
     builtin: bool,
-    /// The conversion webhook; `None` where conversions are built in.
+    /// The conversion webhook; `None` if conversions are built in.
     converter: Option<Arc<dyn Converter>>,
     /// Its conversion cache.
     kept: Option<Arc<KeptOf>>,
-    /// The reason why no new objects are accepted, if so.
+    /// The reason why it accepts no new objects, if it accepts none.
     refuses_new: Option<&'static str>,
     /// Its definition, if it has one.
     definition: Option<Arc<DefinedBy>>,
 }
 
-/// The kind of a resource in one version. It can be used like the [`ServedVersion`] that it is of.
+/// The kind of a resource in one version. It dereferences to its [`ServedVersion`].
 #[derive(Clone)]
 pub struct KindVersion {
     served: Arc<ServedVersion>,
@@ -80,12 +80,12 @@ pub struct KindVersion {
     view: Arc<View>,
     deprecation: Option<String>,
     empty: Value,
-    /// The status of a custom resource that has none, by its schema.
+    /// The status that the schema gives a custom resource without one.
     default_status: Option<Value>,
     priority: u32,
 }
 
-/// The kind that a subresource takes where that is not the kind of its resource.
+/// A kind that a subresource accepts and that is not the kind of its resource.
 #[derive(Clone)]
 pub struct Taken {
     /// The name of the subresource.
@@ -100,15 +100,15 @@ pub struct Taken {
     pub defaults: Option<&'static dyn Defaulter>,
 }
 
-/// The way from another version of an object to this one.
+/// The conversion of an object from another version to this one.
 pub enum VersionChange<'v> {
-    /// Nothing: it is in this version.
+    /// None: the object is in this version.
     None,
-    /// Another name: it has the fields of this version.
+    /// Another name. The object has the fields of this version.
     Name,
-    /// Another name, and what the schema of this version prunes and fills in.
+    /// Another name, with pruning and defaults of this version's schema.
     Schema,
-    /// A conversion that code here makes.
+    /// A built-in conversion.
     Fields(&'static dyn Conversion),
     /// A conversion webhook.
     Asked(&'v Arc<dyn Converter>),
@@ -154,7 +154,7 @@ impl ServedResource {
         self
     }
 
-    /// Keeps what its converter answers among what is kept of all.
+    /// Sets the shared conversion cache, if it has a converter.
     pub(super) fn kept_in(mut self, all: &Arc<KeptObjects>) -> Self {
         self.kept = self.converter.is_some().then(|| KeptOf::new(all));
         self
@@ -175,7 +175,7 @@ impl ServedResource {
         self
     }
 
-    /// Its data.
+    /// Its declaration.
     pub fn resource(&self) -> &Arc<Resource> {
         &self.resource
     }
@@ -185,17 +185,18 @@ impl ServedResource {
         &self.versions
     }
 
-    /// A version it is served in.
+    /// A version in which it is served.
     pub fn version(&self, name: &str) -> Option<&Arc<KindVersion>> {
         self.versions.iter().find(|version| version.name == name)
     }
 
-    /// Its collection; `None` when its objects are not stored.
+    /// Its collection; `None` if its objects are not stored.
     pub fn stored(&self) -> Option<&Arc<StoredCollection>> {
         self.stored.as_ref()
     }
 
-    /// The kind in which this server stores its objects; `None` when they are not stored. Stored objects may have another version.
+    /// The kind in which this server stores its objects; `None` if they are not stored. Stored objects may have another
+    /// version.
     pub fn storage_kind(&self) -> Option<&GroupVersionKind> {
         self.storage_kind.as_ref()
     }
@@ -216,22 +217,22 @@ impl ServedResource {
         self.kept.as_ref().map(|kept| (kept, place))
     }
 
-    /// The reason why it accepts no new objects; `None` where it does.
+    /// The reason why it accepts no new objects; `None` if it accepts them.
     pub fn refuses_new(&self) -> Option<&'static str> {
         self.refuses_new
     }
 
-    /// Returns true if a stored definition defines it.
+    /// Returns true if a stored definition declares it.
     pub fn is_defined(&self) -> bool {
         self.definition.is_some()
     }
 
-    /// Its definition; `None` where it has none.
+    /// Its definition; `None` if it has none.
     pub fn definition(&self) -> Option<&Arc<DefinedBy>> {
         self.definition.as_ref()
     }
 
-    /// The way from this `apiVersion` to one of its versions; `None` where there is none.
+    /// The conversion from this `apiVersion` to one of its versions; `None` if there is none.
     pub fn change(&self, from: &str, to: &KindVersion) -> Option<VersionChange<'_>> {
         self.change_into(&to.view, from, to.structural().is_some())
     }
@@ -255,7 +256,7 @@ impl ServedResource {
         })
     }
 
-    /// The place of its group in discovery, higher first.
+    /// The priority of its group in discovery, higher first.
     pub fn group_priority(&self) -> u32 {
         self.group_priority
     }
@@ -295,7 +296,7 @@ impl KindVersion {
         }
     }
 
-    /// States the schema of its objects.
+    /// Sets the schema of its objects.
     #[must_use]
     pub fn with_schema(mut self, schema: Option<Schema>) -> Self {
         self.empty = empty(&self.kind, schema.as_ref().map(Schema::get));
@@ -309,84 +310,84 @@ impl KindVersion {
         self
     }
 
-    /// States the defaults of its objects.
+    /// Sets the defaults of its objects.
     #[must_use]
     pub fn with_defaults(mut self, defaults: Option<&'static dyn Defaulter>) -> Self {
         self.defaults = defaults;
         self
     }
 
-    /// States the kind that a subresource takes.
+    /// Adds a kind that a subresource accepts.
     #[must_use]
     pub fn taking(mut self, taken: Taken) -> Self {
         self.taken.push(taken);
         self
     }
 
-    /// States the validation of its objects.
+    /// Sets the validation of its objects.
     #[must_use]
     pub fn with_rules(mut self, rules: &'static dyn Validator) -> Self {
         self.rules = rules;
         self
     }
 
-    /// States the conversion that objects of requests pass though they are stored in this version.
+    /// Sets the conversion for objects that a request sends in this version while it is the stored one.
     #[must_use]
     pub fn with_canonical(mut self, canonical: Option<&'static dyn Conversion>) -> Self {
         self.canonical = canonical;
         self
     }
 
-    /// States how its objects are written.
+    /// Sets the strategies of its kind.
     #[must_use]
     pub fn with_strategy(mut self, strategy: &'static Strategies) -> Self {
         self.strategy = strategy;
         self
     }
 
-    /// States the fields of features that are off.
+    /// Sets the fields of features that are off.
     #[must_use]
     pub fn with_closed_fields(mut self, closed_fields: &'static [ClosedFields]) -> Self {
         self.closed_fields = closed_fields;
         self
     }
 
-    /// States the rules for the metadata of its objects.
+    /// Sets the rules for the metadata of its objects.
     #[must_use]
     pub fn with_metadata_rules(mut self, rules: MetadataRules) -> Self {
         self.metadata_rules = rules;
         self
     }
 
-    /// States the columns of its objects.
+    /// Sets the columns of its objects.
     #[must_use]
     pub fn with_printer(mut self, printer: Printer) -> Self {
         self.printer = printer;
         self
     }
 
-    /// States how stored objects become ones of this version.
+    /// Sets the conversions of stored objects to this version.
     #[must_use]
     pub fn with_view(mut self, view: View) -> Self {
         self.view = Arc::new(view);
         self
     }
 
-    /// States the warning for its users.
+    /// Sets the warning for its users.
     #[must_use]
     pub fn with_deprecation(mut self, warning: Option<String>) -> Self {
         self.deprecation = warning;
         self
     }
 
-    /// States its place among the versions of its group in discovery, higher first.
+    /// Sets its priority among the versions of its group in discovery, higher first.
     #[must_use]
     pub fn with_priority(mut self, priority: u32) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Its data.
+    /// Its declaration.
     pub fn served(&self) -> &Arc<ServedVersion> {
         &self.served
     }
@@ -406,13 +407,13 @@ impl KindVersion {
         &self.stored_header
     }
 
-    /// The schema of its objects; `None` for a kind that takes whatever it is sent.
+    /// The schema of its objects; `None` for a kind without a schema, which accepts any fields.
     pub fn schema(&self) -> Option<SchemaRef<'_>> {
         self.schema.as_ref().map(Schema::get)
     }
 
-    /// The schema of its objects in the words of who defined it, to be published; `None` of a built-in kind, and of one without a
-    /// schema.
+    /// The schema of its objects in the form of its definition, for published documents. `None` for a built-in kind,
+    /// and for a kind without a schema.
     pub fn document(&self) -> Option<&Arc<dyn SchemaDocument>> {
         self.document.as_ref()
     }
@@ -421,22 +422,22 @@ impl KindVersion {
         self.schema.as_ref()
     }
 
-    /// The structural schema that validates its objects; `None` for a kind that code validates.
+    /// The structural schema that validates its objects; `None` for a kind with built-in validation.
     pub fn structural(&self) -> Option<&Structural> {
         self.schema.as_ref()?.rules()
     }
 
-    /// The schema of a kind that a subresource takes, where that is not the kind of the resource.
+    /// The schema of a kind that a subresource accepts, if that is not the kind of the resource.
     pub fn schema_taken_by(&self, subresource: &str, kind: &GroupVersionKind) -> Option<SchemaRef<'_>> {
         self.taken_by(subresource, kind).map(|taken| taken.schema.get())
     }
 
-    /// The kind that a subresource takes, where it is this one and not that of the resource.
+    /// The kind that a subresource accepts, if it is this one and not that of the resource.
     pub(crate) fn taken_by(&self, subresource: &str, kind: &GroupVersionKind) -> Option<&Taken> {
         self.taken.iter().find(|taken| taken.subresource == subresource && taken.kind == *kind)
     }
 
-    /// The columns of what a subresource returns: its own, or those of the resource.
+    /// The columns of the objects that a subresource returns: its own, or those of the resource.
     pub fn printer_of_taken(&self, subresource: &str) -> &Printer {
         let taken = self.taken.iter().filter(|taken| taken.subresource == subresource);
         taken.filter_map(|taken| taken.printer.as_ref()).next().unwrap_or(&self.printer)
@@ -447,13 +448,13 @@ impl KindVersion {
         self.defaults
     }
 
-    /// The validation of its objects and of their updates. They are validated in the stored version, by the group of the request:
-    /// events of both groups are stored alike and validated differently.
+    /// The validation of its objects and of their updates. Objects are validated in the stored version, by the group of
+    /// the request: events of both groups are stored in the same form and validated differently.
     pub fn rules(&self) -> &'static dyn Validator {
         self.rules
     }
 
-    /// The step for an object that is sent in its stored version; `None` where there is none.
+    /// The conversion for an object that a request sends in its stored version, if there is one.
     pub(crate) fn canonical(&self) -> Option<&'static dyn Conversion> {
         self.canonical
     }
@@ -468,7 +469,7 @@ impl KindVersion {
         self.strategy
     }
 
-    /// Fields of features that are not on, which are dropped.
+    /// The fields of features that are off, which are dropped.
     pub(crate) fn closed_fields(&self) -> &'static [ClosedFields] {
         self.closed_fields
     }
@@ -483,7 +484,7 @@ impl KindVersion {
         &self.printer
     }
 
-    /// The `apiVersion`s that stored objects may be in to be shown in this one, which is the first.
+    /// The `apiVersion`s of stored objects that can be converted to this version. This version is the first.
     pub fn readable(&self) -> impl Iterator<Item = &str> {
         self.view.readable()
     }
@@ -493,8 +494,9 @@ impl KindVersion {
         self.view.is_sole()
     }
 
-    /// Normalizes an object from another version without refusing it: prunes fields that this version lacks. Defaults are not set:
-    /// as upstream, an object gets those of the request's version when it is sent, and those of the stored version when it is read.
+    /// Prunes the fields of an object from another version that this version lacks, and reports no faults. Defaults are
+    /// not set. As upstream, an object gets the defaults of the request's version when it is sent, and those of the
+    /// stored version when it is read.
     pub(crate) fn shape(&self, object: &mut Object) {
         if let Some(schema) = self.schema() {
             schema.walk(object, &mut WalkReport::default(), WalkOptions { defaults: false, ..WalkOptions::STORE });
@@ -506,17 +508,18 @@ impl KindVersion {
         self.deprecation.as_deref()
     }
 
-    /// The fields that every object of it has, so that they get no owner.
+    /// The fields that every object of this version has, which therefore get no owner.
     pub(crate) fn empty(&self) -> &Value {
         &self.empty
     }
 
-    /// The status that its schema gives an object without one. `None` of a built-in kind, and of a schema without such a default.
+    /// The status that its schema gives an object without one. `None` for a built-in kind, and for a schema without
+    /// such a default.
     pub(crate) fn default_status(&self) -> Option<&Value> {
         self.default_status.as_ref()
     }
 
-    /// Its place among the versions of its group in discovery, higher first.
+    /// Its priority among the versions of its group in discovery, higher first.
     pub fn priority(&self) -> u32 {
         self.priority
     }

@@ -1,7 +1,7 @@
-//! Holds the surface that is current, and makes the next one when resources come and go.
+//! Has the current surface, and builds the next one when resources are added or removed.
 //!
-//! ORDER: a collection is in the cache before a surface names it, and leaves the cache after the surface that names it is no
-//! longer current. Requests that still hold an older surface then find a collection that has ended.
+//! ORDER: a collection is in the cache before a surface names it, and leaves the cache after the surface that names it
+//! is no longer current. Requests that still hold an older surface then find a collection that has ended.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use crate::config::RegistryConfig;
 use crate::encodings::EncodingGates;
 use crate::kept::KeptObjects;
 
-/// The surface of one server, as it is now.
+/// The current surface of one server.
 #[derive(Clone)]
 pub struct Surfaces(Arc<Shared>);
 
 struct Shared {
     current: ArcSwap<Surface>,
-    /// Held while a change is made: changes happen one after another.
+    /// Held during a change, so that changes run one after another.
     changing: Mutex<()>,
     generation: watch::Sender<u64>,
     ids: AtomicU32,
@@ -42,19 +42,19 @@ struct Shared {
 /// The reason why resources cannot be served.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SurfaceError {
-    /// Another resource has the name or the kind already, or is stored in the same place.
+    /// Another resource has the same name, kind or storage prefix.
     #[error("{0} can't be served: its name, its kind or its place in the store is taken")]
     Taken(GroupResource),
-    /// The cache could not take up their collections; it says why.
+    /// The cache could not load their collections, for this reason.
     #[error("their objects can't be loaded: {0}")]
     Cache(String),
 }
 
 impl Surfaces {
-    /// These built-in resources, over a cache that holds their collections.
+    /// A surface of these built-in resources, over a cache that has their collections.
     ///
     /// # Panics
-    /// When the cache was started without the collection of one of them.
+    /// The cache was started without the collection of one of them.
     pub fn builtin(contributions: &[Contribution], cache: Arc<Cache>, config: &RegistryConfig) -> Self {
         let surfaces = Shared::new(cache, gates(config));
         let mut surface = Surface::default();
@@ -68,7 +68,7 @@ impl Surfaces {
         Self(Arc::new(surfaces))
     }
 
-    /// No resources yet.
+    /// A surface without resources.
     pub fn empty(cache: Arc<Cache>, config: &RegistryConfig) -> Self {
         Self(Arc::new(Shared::new(cache, gates(config))))
     }
@@ -95,25 +95,27 @@ impl Surfaces {
         self.0.generation.subscribe()
     }
 
-    /// Serves these resources, instead of those of the same names, from one moment on. Their objects stay where they are as long
-    /// as the prefix is the same. A change that has begun is made whole, whether or not it is waited for.
+    /// Serves these resources in one swap, and replaces those of the same names. Objects keep their collection in the
+    /// store if the prefix is the same. A change that has begun is completed even if the caller is cancelled.
     ///
     /// # Errors
-    /// When a name, a kind or a place in the store is another resource's, also of one of these; nothing is changed then.
+    /// Another resource has the name, kind or storage prefix of one of these, or two of these share one. Nothing is
+    /// changed then.
     ///
     /// # Panics
-    /// When the change does.
+    /// The change panics.
     pub async fn put(&self, contributions: Vec<Contribution>) -> Result<Arc<Surface>, SurfaceError> {
         self.exchange(Vec::new(), contributions).await
     }
 
-    /// Serves these resources, and stops serving the `gone` ones, in one swap. A resource in both is served anew: its watches end.
+    /// Serves these resources, and stops serving the `gone` ones, in one swap. A resource in both is replaced, and its
+    /// watches end.
     ///
     /// # Errors
     /// As for [`Surfaces::put`].
     ///
     /// # Panics
-    /// When the change does.
+    /// The change panics.
     pub async fn exchange(
         &self,
         gone: Vec<GroupResource>,
@@ -123,21 +125,21 @@ impl Surfaces {
         outcome(tokio::spawn(async move { shared.exchange(&gone, contributions).await })).await
     }
 
-    /// Has built-in resources stored in the versions that these contributions say, from one moment on. Stored objects stay as they are
-    /// until they are written again.
+    /// Changes the storage versions of built-in resources to those of these contributions, in one swap. Stored objects
+    /// stay as they are until they are written again.
     ///
     /// # Panics
-    /// When the change does.
+    /// The change panics.
     pub async fn store_builtin(&self, contributions: Vec<Contribution>) -> Arc<Surface> {
         let shared = self.0.clone();
         outcome(tokio::spawn(async move { shared.store_builtin(&contributions).await })).await
     }
 
-    /// Serves these resources no longer, unless they are built in. Their objects stay in the store. A change that has begun is
-    /// made whole, whether or not it is waited for.
+    /// Stops serving these resources, except built-in ones. Their objects stay in the store. A change that has begun is
+    /// completed even if the caller is cancelled.
     ///
     /// # Panics
-    /// When the change does.
+    /// The change panics.
     pub async fn remove(&self, resources: &[GroupResource]) -> Arc<Surface> {
         let (shared, resources) = (self.0.clone(), resources.to_vec());
         outcome(tokio::spawn(async move { shared.remove(&resources).await })).await
@@ -178,7 +180,7 @@ impl Shared {
         if let Some(builtin) = replaced.iter().find(|served| served.is_builtin()) {
             return Err(SurfaceError::Taken(builtin.group_resource()));
         }
-        // None of these is read like what is gone.
+        // None of these is decoded like a removed resource.
         let anew: HashSet<Text> =
             gone.iter().filter_map(|served| served.stored()).map(|stored| stored.layout.prefix.clone()).collect();
         replaced.extend(gone);
@@ -194,12 +196,12 @@ impl Shared {
         Ok(next)
     }
 
-    /// The collections of these contributions: existing ones where objects are decoded as before, and otherwise new ones. As
-    /// upstream, every other change of a definition makes a new one, so that watches of the old resource end. Collections at the
-    /// prefixes of `anew` are new too.
+    /// The collections of these contributions: existing ones if objects are decoded as before, and otherwise new ones.
+    /// As upstream, every other change of a definition makes a new one, so that watches of the old resource end.
+    /// Collections at the prefixes of `anew` are new too.
     ///
     /// # Errors
-    /// The cache cannot add them; it then keeps its previous collections.
+    /// The cache cannot add them. It then keeps its previous collections.
     async fn collections_for(
         &self,
         contributions: &[Contribution],
@@ -299,7 +301,7 @@ impl Surface {
         self.collections.insert(stored.layout.prefix.clone(), stored);
     }
 
-    /// Adds a resource whose collection is there already.
+    /// Adds a resource whose collection exists already.
     fn put(&mut self, served: ServedResource) {
         let stored = served.storage_prefix().and_then(|prefix| self.collections.get(prefix)).cloned();
         let served = match stored {
@@ -309,7 +311,7 @@ impl Surface {
         self.insert(Arc::new(served));
     }
 
-    /// Takes out those of these resources that are not built in.
+    /// Removes and returns these resources, except built-in ones.
     fn take_out(&mut self, resources: &[GroupResource]) -> Vec<Arc<ServedResource>> {
         let mut taken = Vec::new();
         for GroupResource { group, resource } in resources {
@@ -320,7 +322,7 @@ impl Surface {
         taken
     }
 
-    /// Checks that the name, the kind and the place in the store of each of these are neither taken here nor by another of them.
+    /// Checks that no served resource, and no two of these, share a name, a kind or a storage prefix.
     fn check_free(&self, contributions: &[Contribution]) -> Result<(), SurfaceError> {
         let (mut names, mut kinds, mut places) = (HashSet::new(), HashSet::new(), HashSet::new());
         for resource in contributions.iter().map(Contribution::resource) {
@@ -339,12 +341,12 @@ impl Surface {
     }
 }
 
-/// The collections of what is contributed.
+/// The collections of the contributed resources.
 fn layouts(contributions: &[Contribution]) -> Vec<Collection> {
     Collection::all(contributions.iter().map(Contribution::resource))
 }
 
-/// Returns true if entries decoded by one layout can be read by the other.
+/// Returns true if entries decoded for one layout fit the other.
 fn same_layout(previous: &StoredCollection, layout: &Collection) -> bool {
     let Collection { paths, dispatch, namespaced, .. } = &*previous.layout;
     (paths, dispatch, namespaced) == (&layout.paths, &layout.dispatch, &layout.namespaced)

@@ -1,13 +1,13 @@
-//! A burst: a few steps after silence, which need no pause between them. A stream needs pauses.
+//! A burst: a few steps after silence, which need no pause between them.
 //!
-//! A follower of events pauses between steps, so that it is not woken for each event of a stream. For a few single events a pause
-//! would collect nothing.
+//! A follower of events pauses between steps, so that it does not wake up for each event of a stream. A pause after a
+//! few single events would collect nothing.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The remaining steps without a pause.
+/// Counts the remaining steps without a pause.
 #[derive(Clone, Copy, Debug)]
 pub struct Burst {
     /// The number of steps after silence, and the length of the silence.
@@ -18,7 +18,7 @@ pub struct Burst {
 }
 
 impl Burst {
-    /// So many steps after a silence so long, which it is now.
+    /// Allows this number of steps after this long a silence. The first steps need no pause.
     pub fn new(steps: u32, silence: Duration) -> Self {
         Self { steps, silence, left: steps, last: Instant::now() }
     }

@@ -1,9 +1,10 @@
-//! The filter of a watch with a query: evaluates the objects of its events. A watch with field selectors on objects that a webhook
-//! converts is filtered here too, after the conversion.
+//! The filter of a watch with a query: evaluates the objects of its events. A watch with field selectors on objects
+//! that a webhook converts is filtered here too, after the conversion.
 //!
-//! Evaluation takes time: a condition may take milliseconds for each object. It therefore runs in turns of about a millisecond. The
-//! rest waits here, at most one step of the watch, and the watch pauses for longer than a turn took. A watch that cannot keep up
-//! falls behind the history and ends with that error, as any watch.
+//! Evaluation takes time: a condition may take milliseconds for each object. It therefore runs in turns of about a
+//! millisecond. The remaining events wait here, at most one step of the watch. The watch pauses between turns for
+//! longer than a turn took. A watch that cannot keep up falls behind the history and ends with that error, as any
+//! watch.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,26 +18,26 @@ use super::WatchOutput;
 use crate::query::Wanted;
 use crate::selection::Selection;
 
-/// After a look at so many bytes others have their turn: about a millisecond.
+/// A turn ends after evaluating this many bytes: about a millisecond.
 const TURN_BYTES: u64 = 256 << 10;
 /// The pause after a turn, as a multiple of its duration: at most a fifth of a thread.
 const RESTED_TURNS: u32 = 4;
 
-/// The most objects and events that are converted and decided at once: a step of the watch.
+/// The largest number of objects and events that are converted and evaluated at once: a step of the watch.
 const CONVERTED_AT_ONCE: usize = 128;
 
 /// The events that are not evaluated yet.
 pub(super) struct Chosen {
     by: By,
     undecided: VecDeque<Undecided>,
-    /// Until when it rests.
+    /// The end of the pause after the last turn.
     rested: Instant,
 }
 
-/// The criterion of the choice.
+/// The criterion of the filter.
 enum By {
     Query(Arc<Wanted>),
-    /// The selection, which has objects converted.
+    /// A selection by fields of converted objects.
     Converted(Selection),
 }
 
@@ -51,7 +52,7 @@ impl Chosen {
         Self { by: By::Query(wanted), undecided: VecDeque::new(), rested: Instant::now() }
     }
 
-    /// The choice by fields of objects that have to be converted.
+    /// A filter by fields of converted objects.
     pub(super) fn of_converted(selection: Selection) -> Self {
         Self { by: By::Converted(selection), undecided: VecDeque::new(), rested: Instant::now() }
     }
@@ -61,17 +62,17 @@ impl Chosen {
         self.undecided.is_empty()
     }
 
-    /// Objects that existed when the watch began.
+    /// Adds objects that existed when the watch began.
     pub(super) fn take_objects<'e>(&mut self, entries: impl Iterator<Item = &'e Arc<Entry>>) {
         self.undecided.extend(entries.cloned().map(Undecided::Initial));
     }
 
-    /// Events.
+    /// Adds events.
     pub(super) fn take_events<'e>(&mut self, events: impl Iterator<Item = &'e Arc<Event>>) {
         self.undecided.extend(events.cloned().map(Undecided::Event));
     }
 
-    /// Waits as long as it has to rest for the turn before.
+    /// Waits for the end of the pause after the last turn.
     async fn rest(&self) {
         if self.rested > Instant::now() {
             sleep_until(self.rested).await;
@@ -132,7 +133,7 @@ impl Undecided {
     }
 }
 
-/// An object that the query comes to want is added, one that it wants no longer is deleted.
+/// An object that begins to match the query is added, and one that no longer matches is deleted.
 fn told(wanted: &Wanted, undecided: Undecided) -> Option<WatchOutput> {
     match undecided {
         Undecided::Initial(entry) => wanted.wants(&entry).then_some(WatchOutput::Initial(entry)),
@@ -144,7 +145,7 @@ fn told(wanted: &Wanted, undecided: Undecided) -> Option<WatchOutput> {
     }
 }
 
-/// The outputs for objects and events, as the selection has them once they are converted.
+/// The outputs for objects and events that the selection selects after their conversion.
 async fn selected(selection: &Selection, undecided: Vec<Undecided>) -> Result<Vec<WatchOutput>, ApiError> {
     let looks: Vec<Arc<Entry>> = undecided.iter().flat_map(Undecided::looks).cloned().collect();
     let mut shown = selection.shown(looks).await?.into_iter();
@@ -159,7 +160,7 @@ async fn selected(selection: &Selection, undecided: Vec<Undecided>) -> Result<Ve
     Ok(outputs.collect())
 }
 
-/// The kind of an event of an object that was selected before, and is after it.
+/// The kind of an event, for an object that was selected `before` it and is selected `after` it.
 pub(super) fn frame_kind(before: bool, after: bool) -> Option<FrameKind> {
     match (before, after) {
         (false, false) => None,

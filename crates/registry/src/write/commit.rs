@@ -1,8 +1,12 @@
-//! The end of a write: one transaction of the object, the state of its namespace, and what is written together with it.
+//! The end of a write: one transaction with the object, its guards (namespace and definition) and its associated
+//! writes.
 //!
-//! The object's own compare stands first, those of its guards second, those of its companions behind them. When the first does not hold
-//! the write is proposed again, when one of the last does not it passes its stages again; the guards are read anew here, and the object
-//! judged by them again, since nothing in it hangs on them. Whether this server may write at all is compared by the store's fence.
+//! The compares are in this order, and the first one that fails decides the reaction:
+//! - object: the write is proposed again
+//! - guard: the guards are read again, and admission and quotas run again, since no other stage depends on the guards
+//! - associated write: the stages run again
+//!
+//! The fence of the store compares that this server may write at all.
 
 use std::sync::Arc;
 
@@ -20,29 +24,29 @@ use crate::quota::{Charged, Settled, too_large_together};
 use crate::registry::{Registry, is_too_large, note_store_works, store_error};
 use crate::target::Target;
 
-/// How often a commit is tried again because its guards changed in between.
+/// The largest number of attempts of a commit whose guards keep changing.
 const GUARD_ATTEMPTS: usize = 16;
 
-/// How a commit ended.
+/// The result of a commit.
 pub(super) enum Commit {
-    /// It is done, or rehearsed.
+    /// The write is committed, or checked in a dry run.
     Done(Written),
-    /// The object is no longer as it was; this is how somebody left it.
+    /// Another write changed the object to this state.
     Overtaken(Option<Arc<Entry>>),
-    /// The object is as it was, but somebody else took what was to be written together with it.
+    /// The object is unchanged, but another write took a value that an associated write needs.
     TakenByOthers,
 }
 
-/// How one attempt ended.
+/// The result of one attempt.
 enum Attempt {
     Ended(Commit),
-    /// The namespace, or the definition, is no longer as it was.
+    /// The namespace or the definition has changed.
     GuardsChanged,
-    /// The quotas are no longer as they were.
+    /// The quotas have changed.
     QuotasChanged,
 }
 
-/// What is written.
+/// The content of a write.
 pub(super) enum Content {
     Put(Checked),
     Remove(StoredObject),
@@ -56,7 +60,7 @@ impl Content {
         }
     }
 
-    /// The object as it is read once it is written, where that has more.
+    /// The object as readers get it after the write, if it then has more fields.
     fn completed(&self, target: &Target, collection: &Collection) -> Option<StoredObject> {
         match self {
             Self::Put(encoded) => read_back::completed(target, collection, encoded),
@@ -65,7 +69,7 @@ impl Content {
     }
 }
 
-/// A write of which all is known but the guards.
+/// A complete write, except for its guards.
 pub(super) struct Plan<'p> {
     pub(super) request: &'p WriteRequest<'p>,
     collection: &'p Arc<Collection>,
@@ -73,13 +77,13 @@ pub(super) struct Plan<'p> {
     relative_key: String,
     key: StoreKey,
     pub(super) content: Content,
-    /// The object as it is read then, where that has more.
+    /// The object as readers get it after the write, if it then has more fields.
     completed: Option<StoredObject>,
     companions: Companions,
 }
 
 impl Plan<'_> {
-    /// The object as the client is shown it.
+    /// The object in the response.
     fn shown(&self) -> StoredObject {
         self.completed.as_ref().unwrap_or(self.content.object()).clone()
     }
@@ -104,7 +108,8 @@ impl Plan<'_> {
         read_back::is_stored(&current(), self.collection, read, live).then(|| unchanged(read))
     }
 
-    /// Lets the cache keep the object as it is encoded here, unless readers see it with more defaults, or it passed an older definition.
+    /// Passes the encoded object to the cache as a hint. Not if readers get it with more defaults, or if it was
+    /// validated by an older definition.
     fn announce(&self, encoded: &Checked) {
         let is_of_collection =
             self.request.target.stored().is_some_and(|judged_by| Arc::ptr_eq(&judged_by.cached, self.collection));
@@ -113,8 +118,8 @@ impl Plan<'_> {
         }
     }
 
-    /// Drops the managed fields, which can be as large as the rest of the object, as upstream does with an object that is too large.
-    /// Returns true if there were any.
+    /// Drops the managed fields of an object that is too large, as upstream. They can be as large as the rest of the
+    /// object. Returns true if there were any.
     fn drop_managed_fields(&mut self) -> bool {
         let Content::Put(encoded) = &self.content else { return false };
         if self.request.keeps_owners {
@@ -129,11 +134,12 @@ impl Plan<'_> {
 }
 
 impl Registry {
-    /// Commits a change of an object of this collection that is `live`, or rehearses it.
+    /// Commits a change of an object of this collection that is `live`, or checks it in a dry run.
     ///
     /// # Errors
-    /// 404 and 403 when its namespace is gone or going, 422 when the object asks for what it can't have besides, 503 when what
-    /// it depends on keeps changing or the store is away.
+    /// - 404 and 403 if the namespace is gone or being deleted
+    /// - 422 if an associated write cannot get a requested value
+    /// - 503 if the object's dependencies keep changing, or if the store is away
     pub(super) async fn commit(
         &self,
         request: &WriteRequest<'_>,
@@ -168,7 +174,7 @@ impl Registry {
             };
             match attempt {
                 Attempt::Ended(commit) => return Ok(commit),
-                // They are made from the cache, so let it see what changed.
+                // Guards and quotas are read from the cache, so the cache must have the change.
                 Attempt::GuardsChanged | Attempt::QuotasChanged if live.is_none() => {
                     self.catch_up().await?;
                     guards = self.guards(request.target, &name).await?;
@@ -181,7 +187,8 @@ impl Registry {
         Err(unsettled())
     }
 
-    /// Judges a new object once more, now that its namespace or a quota is another: what is allowed there may be another, too.
+    /// Runs admission and quotas again for a new object after its namespace or a quota has changed, since the decisions
+    /// may change too.
     async fn judge_again(&self, plan: &mut Plan<'_>) -> Result<(), ApiError> {
         let Content::Put(encoded) = &plan.content else { return Ok(()) };
         let mut object = encoded.object().decode(Revision::ZERO);
@@ -240,7 +247,7 @@ impl Registry {
                 {
                     self.count_at_once(*newest).await;
                 }
-                // As upstream has it, a deletion tells when the object went, and an update with which it goes what it was.
+                // As upstream, a deletion returns its revision, and an update that deletes returns the old revision.
                 let goes_by_update = removes && !matches!(request.options, WriteOptions::Delete(_));
                 let revision = match live {
                     Some(live) if goes_by_update => Some(live.revision),
@@ -251,7 +258,7 @@ impl Registry {
             Err(CommitError::Store(error)) => Err(store_error(error)),
             Err(CommitError::Compare { index: 0, current }) => {
                 let newer = match current.map(|newer| self.decode(collection, &newer)).transpose() {
-                    // A name is taken, too, by what can't be read.
+                    // An unreadable value also takes its name.
                     Err(_) if live.is_none() => return Err(taken(request.target, &plan.relative_key)),
                     newer => newer?,
                 };
@@ -264,8 +271,8 @@ impl Registry {
         }
     }
 
-    /// Waits until a write is in the cache, by which rights and others' writes are judged. It has happened, so whoever made it is told so
-    /// also where that takes too long.
+    /// Waits until a write is in the cache, for kinds that decide about rights and other writes. The write is
+    /// committed, so the client gets a success even if the wait takes too long.
     async fn count_at_once(&self, revision: Revision) {
         if let Err(behind) = self.cache().wait_for(revision, self.config.revision_wait).await {
             warn_repeated!(""; %revision, reached = %behind.current, "a rule counts later, since the cache is behind the store");
@@ -284,10 +291,10 @@ impl Registry {
         Ok(Commit::Done(Written::new(plan.shown(), revision, effect)))
     }
 
-    /// An object as the store has it.
+    /// Decodes an object from the store.
     ///
     /// # Errors
-    /// 500 when it can't be read.
+    /// 500 if the object cannot be read.
     pub(super) fn decode(&self, collection: &Collection, stored: &KeyValue) -> Result<Arc<Entry>, ApiError> {
         collection.decode(stored).map_err(|error| self.corrupt(&stored.key, &error))
     }
@@ -301,7 +308,7 @@ fn effect(creates: bool, removes: bool) -> Effect {
     }
 }
 
-/// 503: the client may try again.
+/// 503: the client may retry.
 pub(super) fn unsettled() -> ApiError {
     ApiError::ServiceUnavailable {
         message: "what the object depends on keeps changing, please try again".to_owned(),
@@ -309,7 +316,7 @@ pub(super) fn unsettled() -> ApiError {
     }
 }
 
-/// 409: there is an object of this name.
+/// 409: an object with this name exists.
 fn taken(target: &Target, key: &str) -> ApiError {
     let name = key.rsplit_once('/').map_or(key, |(_, name)| name);
     ApiError::AlreadyExists { resource: target.group_resource(), name: name.to_owned(), is_going: false }

@@ -1,8 +1,11 @@
-//! The room of the store that each user has taken lately.
+//! Limits the space of the store that each user takes.
 //!
-//! A user may take as much room as is left: half of what there was. Another one then finds half of the rest, and so on, so that no user
-//! fills a store for all others. Bytes count half as much after each hour, and deletions give them back. Administrators and the
-//! server itself have no such bound, and neither do steps of deletions and leases. A server that starts has counted nothing yet.
+//! A user may take as much space as is left: half of the free space. Another user may then take half of the rest, and
+//! so on, so that no user fills the store for all others. The bytes of a user count half after each hour, and deletions
+//! subtract bytes.
+//!
+//! Administrators and the server itself have no limit. Steps of deletions and leases have none either. A server that
+//! starts has counted nothing yet.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -15,14 +18,14 @@ use parking_lot::Mutex;
 use super::commit::{Content, Plan};
 use crate::registry::Registry;
 
-/// The time after which what was taken counts half as much.
+/// The half-life of the bytes that a user has taken.
 const HALF_LIFE: Duration = Duration::from_secs(60 * 60);
-/// The most users that are known; those who took least are forgotten first.
+/// The largest number of users with a count. Users with the fewest bytes are dropped first.
 const MOST_USERS: usize = 4096;
-/// The time after which a refused client may try again, in seconds.
+/// The `Retry-After` of a refused write, in seconds.
 const RETRY_SECONDS: u32 = 60;
 
-/// The bytes that users have added, less those that they have removed.
+/// The bytes that users have added, minus the bytes that they have removed.
 #[derive(Debug, Default)]
 pub(crate) struct Growth {
     users: Mutex<HashMap<String, Recent>>,
@@ -31,7 +34,7 @@ pub(crate) struct Growth {
 #[derive(Clone, Copy, Debug)]
 struct Recent {
     bytes: u64,
-    /// The time from which on the next half-life runs.
+    /// The beginning of the current half-life.
     since: SystemTime,
 }
 
@@ -46,15 +49,15 @@ impl Recent {
 }
 
 impl Registry {
-    /// Checks that the user may add what a write adds.
+    /// Checks that the user of a write may add its bytes.
     ///
     /// # Errors
-    /// 429 when the user has taken as much as is left.
+    /// 429 if the user has taken as much as is left.
     pub(super) fn check_growth(&self, plan: &Plan<'_>) -> Result<(), ApiError> {
         let caller = plan.request.caller;
         let (before, after) = sizes(plan);
         match self.store().free_bytes() {
-            // A store without room says so itself.
+            // A full store refuses the write itself.
             Some(free) if free > 0 && after > before && !caller.is_server() => {
                 self.growth.check(caller.user(), after - before, free, self.now())
             }
@@ -62,7 +65,7 @@ impl Registry {
         }
     }
 
-    /// Notes what a write has added or removed.
+    /// Counts the bytes that a write has added or removed.
     pub(super) fn note_growth(&self, plan: &Plan<'_>) {
         let (before, after) = sizes(plan);
         if before != after && self.store().free_bytes().is_some() {
@@ -71,17 +74,17 @@ impl Registry {
     }
 }
 
-/// The bytes of the object before and after a write.
+/// The size of the object in bytes before and after a write.
 fn sizes(plan: &Plan<'_>) -> (usize, usize) {
     let after = if let Content::Put(new) = &plan.content { new.object().size() } else { 0 };
     (plan.live.map_or(0, |live| live.object.size()), after)
 }
 
 impl Growth {
-    /// Checks that a user may add so many bytes where so many are free.
+    /// Checks that a user may add `bytes` when `free` bytes are free.
     ///
     /// # Errors
-    /// 429 when the user has taken as much as is left.
+    /// 429 if the user has taken as much as is left.
     fn check(&self, user: &User, bytes: usize, free: u64, now: SystemTime) -> Result<(), ApiError> {
         let taken = self.users.lock().get(&user.name).map_or(0, |recent| recent.at(now).bytes);
         if taken.saturating_add(bytes as u64) <= free || user.is_in(MASTERS) {
@@ -94,7 +97,7 @@ impl Growth {
         Err(ApiError::ShareExceeded { message, retry_after_seconds: RETRY_SECONDS })
     }
 
-    /// Notes that a user has written an object that had so many bytes before and has so many after.
+    /// Counts a write of a user that changes the size of an object from `before` to `after` bytes.
     fn note(&self, user: &User, before: usize, after: usize, now: SystemTime) {
         let mut users = self.users.lock();
         if let Some(recent) = users.get_mut(&user.name) {
@@ -141,7 +144,7 @@ mod tests {
         (0..3).for_each(|_| add(&bob, start).unwrap());
         assert!(add(&bob, start).is_err());
         add(&user("root", &[MASTERS]), start).unwrap();
-        // 100 are left. After three hours less than that counts of what was taken.
+        // 100 bytes are left. After three hours, fewer of the taken bytes count.
         assert!(add(&ann, start + 2 * HALF_LIFE).is_err());
         growth.note(&ann, 200, 0, start + 2 * HALF_LIFE);
         assert!(growth.check(&ann, 100, 100, start + 2 * HALF_LIFE).is_ok(), "what was deleted counts no more");

@@ -1,6 +1,6 @@
-//! An object whose `metadata.managedFields` stays text beside it, and is parsed only when it is needed.
+//! An object whose `metadata.managedFields` is kept as text beside it, and is parsed only when it is needed.
 //!
-//! It is a large part of an object, and most writes copy it unchanged. `crate::managed` has its meaning.
+//! Managed fields are a large part of an object, and most writes copy them unchanged. `crate::managed` interprets them.
 
 use std::borrow::Cow;
 
@@ -18,29 +18,29 @@ use crate::target::Target;
 use crate::versions::convert;
 use crate::warnings::Warnings;
 
-/// An object that shall be stored.
+/// An object to be stored.
 pub struct ManagedObject {
     /// The object.
     pub object: Object,
-    /// The managed fields as text, where the object itself does not have them.
+    /// The managed fields as text, unless the object itself has them.
     pub managed_fields: Option<String>,
-    /// True if its fields are in canonical order, since nothing was added after the walk over the schema.
+    /// True if its fields are in canonical order, since no field was added after the walk over the schema.
     pub is_canonical: bool,
 }
 
 impl ManagedObject {
-    /// An object to which fields may have been added wherever that was convenient.
+    /// An object with fields that may have been added in any order.
     pub fn new(object: Object, managed_fields: Option<String>) -> Self {
         Self { object, managed_fields, is_canonical: false }
     }
 
-    /// A stored object, decoded whole, that is changed at most where its fields keep their order.
+    /// A stored object, decoded whole. Changes of it keep the order of its fields.
     pub fn stored(object: Object) -> Self {
         Self { object, managed_fields: None, is_canonical: true }
     }
 
-    /// The canonical bytes: equal objects have equal ones. This is the one place where fields are brought into order after a
-    /// write has changed them.
+    /// The canonical bytes: equal objects have equal bytes. No other place brings fields into order after a write has
+    /// changed them.
     pub(crate) fn encode(self, target: &Target) -> Checked {
         let Self { mut object, managed_fields, is_canonical } = self;
         if !is_canonical {
@@ -49,7 +49,7 @@ impl ManagedObject {
         Checked::encode_with(&object, managed_fields.as_deref())
     }
 
-    /// The whole object.
+    /// The object with its managed fields.
     pub(crate) fn with_managed_fields(&self) -> Object {
         let mut object = self.object.clone();
         if let Some(text) = &self.managed_fields {
@@ -65,16 +65,16 @@ impl From<Object> for ManagedObject {
     }
 }
 
-/// A stored object as a write sees it.
+/// The live object of a write.
 pub(crate) struct Live<'e> {
     /// The object, without `metadata.managedFields`.
     pub(crate) object: Object,
-    /// That as text.
+    /// The managed fields as text.
     pub(crate) managed_fields: Option<Cow<'e, str>>,
 }
 
 impl<'e> Live<'e> {
-    /// The object in the version that it is stored in.
+    /// The object in its stored version.
     pub(crate) fn stored(entry: &'e Entry) -> Self {
         let (object, managed_fields) = entry.object.decode_apart(entry.revision);
         Self { object, managed_fields }
@@ -83,7 +83,7 @@ impl<'e> Live<'e> {
     /// The object in the version of the request.
     ///
     /// # Errors
-    /// 500 when it is in no version of its kind, or can't be converted.
+    /// 500 if it is in no version of its kind, or cannot be converted.
     pub(crate) async fn in_version_of(target: &Target, entry: &'e Entry) -> Result<Self, ApiError> {
         if target.resource.converter().is_some() {
             // An object that was converted before is not converted again.
@@ -97,7 +97,7 @@ impl<'e> Live<'e> {
         Ok(live)
     }
 
-    /// The whole object.
+    /// The object with its managed fields.
     pub(crate) fn with_managed_fields(&self) -> Object {
         let mut object = self.object.clone();
         set_managed(&mut object, self.managed_fields.as_deref().and_then(read));
@@ -105,7 +105,7 @@ impl<'e> Live<'e> {
     }
 }
 
-/// Managed fields that are in an object while admission looks at it.
+/// Managed fields that are in an object during admission.
 pub(super) struct Lent {
     text: Option<String>,
     value: Option<Value>,
@@ -121,8 +121,8 @@ impl Lent {
         Self { text, value }
     }
 
-    /// Removes them again, as they were or as admission left them. As upstream, invalid ones are ignored with a warning; valid ones
-    /// stay in the object, to be checked.
+    /// Removes the managed fields from the object again, unchanged or changed by admission. As upstream, invalid
+    /// changes are ignored with a warning. Valid changes stay in the object, to be validated.
     pub(super) fn take_back(self, object: &mut Object, warnings: &Warnings) -> Option<String> {
         let Self { text, value } = self;
         let left = take_managed(object);
@@ -146,7 +146,7 @@ impl Lent {
     }
 }
 
-/// Puts fields that were added where the schema of the object's version has them.
+/// Moves added fields to their place in the schema of the object's version.
 fn put_in_canonical_order(target: &Target, object: &mut Object) {
     let Some(GroupVersion { group, version }) = object.api_version().and_then(GroupVersion::parse) else { return };
     let kind = GroupVersionKind { group, version, kind: target.resource.kind.to_string() };

@@ -1,7 +1,8 @@
-//! Queues for writes that keep losing the race for an object, one for each object. Dropping a turn returns it, so a caller that
-//! goes away blocks no other.
+//! Queues for writes that keep losing the race for an object, one queue for each object. Dropping a turn releases it,
+//! so a cancelled caller blocks no other.
 //!
-//! The owner of a turn may call plugins and converters, which take long, so writes of other objects never wait for it.
+//! The owner of a turn may call plugins and converters, which take long. Writes of other objects therefore never wait
+//! for it.
 
 use std::sync::{Arc, Weak};
 
@@ -19,7 +20,7 @@ pub(crate) struct Queues(Mutex<QueueTable>);
 
 struct QueueTable {
     queues: HashMap<StoreKey, Weak<Queue>>,
-    /// The number of queues at which empty ones are removed: twice as many as were in use the last time.
+    /// The number of queues at which empty ones are removed: twice the number of queues in use at the last removal.
     most: usize,
 }
 

@@ -1,6 +1,8 @@
-//! Objects that readers see with more than is stored: the defaults of the stored version, which are filled in when an object is read.
+//! Objects that readers get with more fields than are stored: the defaults of the stored version, which are set when an
+//! object is read.
 //!
-//! They are not written for an object that was sent in another version, so that it follows a default that changes.
+//! They are not stored for an object that was sent in another version, so that the object follows changes of the
+//! defaults.
 
 use keelson_cache::{Collection, Entry};
 use keelson_codec::StoredObject;
@@ -9,15 +11,15 @@ use keelson_codec::stored::Checked;
 use crate::rewrite::Current;
 use crate::target::Target;
 
-/// The object as it is read once it is stored in these bytes; `None` where that is the same.
+/// The object as readers get it when these bytes are stored; `None` if it has no more fields.
 ///
-/// Cost: nothing for kinds with one version; else a look through the bytes.
+/// Cost: nothing for kinds with one version, otherwise a walk through the bytes.
 pub(super) fn completed(target: &Target, collection: &Collection, written: &Checked) -> Option<StoredObject> {
     let has_others = !target.resource.is_builtin() && target.resource.versions().len() > 1;
     if has_others { collection.completed(written) } else { None }
 }
 
-/// Returns true if the object that would be read after the write is `live` already, in the encoding that is written.
+/// Returns true if readers get the same object before and after the write, and if it is stored in the current encoding.
 pub(super) fn is_stored(current: &Current, collection: &Collection, read: &StoredObject, live: &Entry) -> bool {
     *read == live.object && collection.is_current(live, |encoding| current.is_of(encoding))
 }

@@ -1,26 +1,29 @@
-//! Marks the writes that a full store takes: steps of deletions, updates that make an object smaller, and upkeep.
+//! Marks the writes that a full store accepts: steps of deletions, updates that make an object smaller, and upkeep.
 //!
-//! A graceful deletion, or one that finalizers hold, is a chain of updates before it is a deletion. Upkeep is small: leases, and what the
-//! server itself writes. A server that can't renew its lease writes nothing more, one that can't announce its address is not found, and
-//! controllers would take nodes for lost. The store bounds what all of these add together.
+//! A graceful deletion, or one with finalizers, is a chain of updates before it is a deletion. Upkeep is small: leases,
+//! and the server's own writes. Without its lease, a server could write nothing more. Without its published address,
+//! other servers could not find it. Without leases of nodes, controllers would treat the nodes as lost. The store
+//! limits the sum of all these writes.
 
 use keelson_storage::Relief;
 
 use super::commit::{Content, Plan};
 use crate::admission::WriteOptions;
 
-/// The most bytes that the mark of a deletion adds to an object: its time, its grace period, a finalizer for its dependents.
+/// The largest number of bytes that the mark of a deletion adds to an object: its timestamp, its grace period, a
+/// finalizer for its dependents.
 const MARK_BYTES: usize = 1024;
-/// The most bytes that an update may add to an object that is being deleted: conditions, and the end of containers.
+/// The largest number of bytes that an update may add to an object that is being deleted: conditions, and the end of
+/// containers.
 const DELETION_BYTES: usize = 8 * 1024;
 /// The largest object of upkeep, in bytes.
 const SMALL_BYTES: usize = 4 * 1024;
-/// The most bytes that an update may add to a small object.
+/// The largest number of bytes that an update may add to a small object.
 const SMALL_GROWTH_BYTES: usize = 1024;
-/// The namespaces in which servers, nodes and controllers make leases.
+/// The namespaces with the leases of servers, nodes and controllers.
 const UPKEEP_NAMESPACES: [&str; 2] = ["kube-system", "kube-node-lease"];
 
-/// The reason for which a full store takes a write that makes room or keeps the cluster alive.
+/// The reason why a full store accepts a write that frees space or keeps the cluster alive.
 pub(super) fn relief(plan: &Plan<'_>) -> Relief {
     let Content::Put(new) = &plan.content else { return Relief::Mark };
     let (size, target) = (new.object().size(), plan.request.target);

@@ -1,11 +1,11 @@
-//! The stages of a proposal on its way to the store, in order: complete, own, mutating admission, normalize, convert, prepare,
-//! associated writes, validate, validating admission, quotas.
+//! The stages of a proposal before its commit, in order: complete, own, mutating admission, normalize, convert,
+//! prepare, associated writes, validate, validating admission, quotas.
 //!
-//! Fields that a kind derives from the sent object in `complete` belong to its writer. As upstream, fields set by admission,
-//! preparation and associated writes get no owner.
+//! Fields that a kind derives from the sent object in `complete` belong to its writer. As upstream, fields set by
+//! admission, preparation and associated writes get no owner.
 //!
-//! The stages before the conversion see the version of the request, the later ones the stored version; admission sees the version
-//! of the request both times. All stages run again after a conflict, so none may have side effects.
+//! The stages before the conversion see the version of the request, the later ones the stored version. Admission sees
+//! the version of the request both times. All stages run again after a conflict, so none may have side effects.
 
 use std::borrow::Cow;
 
@@ -36,9 +36,9 @@ use crate::surface::refused;
 use crate::target::Target;
 use crate::versions::{convert, convert_both};
 
-/// Refuses a PUT or an apply that would create the object, for a caller that may only update or patch it. The endpoint was
-/// authorized for its own verb. Only here it is known that the object is created, and upstream requires that right at this moment,
-/// for the object's name.
+/// Refuses a PUT or an apply that would create the object, for a caller that may only update or patch it. The endpoint
+/// was authorized for its own verb. Only here it is known that the object is created. As upstream, this requires the
+/// right to create an object of this name.
 ///
 /// # Errors
 /// 403.
@@ -49,7 +49,7 @@ async fn refuse_creation_by_others(request: &WriteRequest<'_>) -> Result<(), Api
     rights::require(request.caller, rights::attributes(request.target, "create", Some(request.name))).await
 }
 
-/// One passage of a proposal through the stages.
+/// One pass of a proposal through the stages.
 struct Passage<'w> {
     request: &'w WriteRequest<'w>,
     /// The object for which it was proposed.
@@ -95,7 +95,8 @@ impl Registry {
         }
     }
 
-    /// Takes for an object that the server changes itself what it still needs, or gives back what it had.
+    /// Collects the associated writes of a change by the server itself: allocations of a put, or releases of a
+    /// deletion.
     async fn accompany_own_change(&self, passage: &Passage<'_>, mut change: Change) -> Result<Staged, ApiError> {
         let companions = match &mut change {
             Change::Keep(..) => Companions::default(),
@@ -125,7 +126,7 @@ impl Registry {
         let has_repeated = leave_out_repeated(&mut object, NamedBy::Request, caller.warnings());
         let (mut managed_fields, mut is_changed) = self.complete_new(target, &mut object, ownership, caller).await?;
         is_changed |= has_repeated;
-        // Admission that may change. It knows neither the uid nor a name that is generated.
+        // Mutating admission. The object has no uid yet, and no generated name.
         self.provide_namespace(target, name_or_base(&object), caller).await?;
         let guards = self.guards(target, name_or_base(&object)).await?;
         refuse_where_nothing_is_new(target, &object)?;
@@ -137,19 +138,20 @@ impl Registry {
             self.admit_changes(&asked, interest, &mut object, &mut managed_fields).await?;
             is_changed |= leave_out_repeated(&mut object, NamedBy::Admission, caller.warnings());
         }
-        // Convert, prepare. The schema of the request's version is checked before, and its errors are reported with the rest.
+        // Convert, prepare. The schema of the request's version is checked before, and its errors are reported with the
+        // others.
         self.prepare_for_schema(target, &mut object);
         let faults = schema_faults(target, None, &mut object, caller.warnings());
         let faults = refuse_unconverted(target, &object, faults)?;
         let mut object = self.to_storage(target, object).await?;
         is_changed |= self.prepare_new(target, &mut object, caller);
-        // Take companions.
+        // Associated writes.
         let mut companions = self.take_companions(passage, Some(&mut object)).await?;
         // Validate.
         check_new(self, target, &object, faults, caller)?;
         self.check_grant(request, None, &object).await?;
         refuse_creation_by_others(request).await?;
-        // Admission that may refuse.
+        // Validating admission.
         let new = ManagedObject { object, managed_fields, is_canonical: !is_changed };
         if interest > Interest::None {
             let shown = shown_for_judgement(target, &new, None, interest).await?;
@@ -160,7 +162,8 @@ impl Registry {
         Ok(Staged { change: Change::Create { new, guards }, companions })
     }
 
-    /// Runs admission once more for a new object that has passed its stages, since the basis of its decision has changed.
+    /// Runs admission once more for a new object that has passed its stages, since the basis of its decision has
+    /// changed.
     ///
     /// # Errors
     /// The refusal.
@@ -175,7 +178,7 @@ impl Registry {
         self.admission().validate(&asked.making(&shown), Some(&shown)).await
     }
 
-    /// Completes an object that was `live` before. Returns true if that added something.
+    /// Completes an object that was `live` before. Returns true if a field was added.
     fn complete_content(
         &self,
         request: &WriteRequest<'_>,
@@ -211,7 +214,7 @@ impl Registry {
                 managed::track(target, object, &mut next, known, caller, self.now()).await?
             }
         };
-        // Admission that may change.
+        // Mutating admission.
         is_changed |= strategy.update.admit_update(self, target, &live.object, &mut next)?;
         let reinvocation = Reinvocation::default();
         let asked = AdmissionAttributes::of(self, request, Operation::Update, &reinvocation);
@@ -227,7 +230,7 @@ impl Registry {
             let (confined, is_added) = managed::confine(target, &live.object, next);
             (next, is_changed) = (confined, is_changed || is_added);
         }
-        // Convert. As upstream has it, the generation of a custom resource counts what changes in the version of the request.
+        // Convert. As upstream, the generation of a custom resource counts changes in the version of the request.
         let faults = schema_faults(target, Some(&mut live.object), &mut next, caller.warnings());
         let faults = refuse_unconverted(target, &next, faults)?;
         let counts = target.is_converted().then(|| asks_for_more(target, &live.object, &next));
@@ -241,7 +244,7 @@ impl Registry {
         drop_closed(target, Some(&stored), &mut next);
         is_changed |= strategy.update.prepare_update(target, &stored, &mut next);
         is_changed |= strategy.update.date_update(target, &stored, &mut next, self.now());
-        // Take companions.
+        // Associated writes.
         let goes =
             stored.deletion_timestamp().is_some() && next.finalizers().is_empty() && strategy.delete.may_go(&next);
         let mut companions = self.take_companions(passage, if goes { None } else { Some(&mut next) }).await?;
@@ -250,7 +253,7 @@ impl Registry {
         validate_update(target, (&stored, &next), carried, faults, caller.warnings())?;
         self.check_grant(request, Some(&stored), &next).await?;
         let managed_fields = managed::keep_times(&stored, live.managed_fields.as_deref(), &mut next, managed_fields);
-        // Admission that may refuse.
+        // Validating admission.
         let next = ManagedObject { object: next, managed_fields, is_canonical: !is_changed };
         if interest > Interest::None {
             let attributes = asked.from(Some(old.as_ref().unwrap_or(&stored)));
@@ -264,7 +267,7 @@ impl Registry {
         Ok(Staged { change, companions })
     }
 
-    /// Refuses rights in a valid object that the caller does not have.
+    /// Refuses rights in a valid object that the caller itself does not have.
     async fn check_grant(
         &self,
         request: &WriteRequest<'_>,
@@ -295,11 +298,11 @@ impl Registry {
         Ok(unauthorized)
     }
 
-    /// Runs the stages for an object that the server itself creates, as it is stored. It must be valid: errors are not reported,
-    /// and admission does not run.
+    /// Runs the stages for an object that the server itself creates, and returns its stored form. The object must be
+    /// valid: errors are not reported, and admission does not run.
     ///
     /// # Errors
-    /// 400 when it does not fit its kind.
+    /// 400 if the object does not fit its kind.
     pub async fn encode_own(&self, target: &Target, object: Object) -> Result<StoredObject, ApiError> {
         Ok(self.make_own(target, object).await?.encode(target).into_object())
     }
@@ -318,7 +321,8 @@ impl Registry {
         Ok(ManagedObject::new(object, managed_fields))
     }
 
-    /// Completes a new object and notes who owns its fields: these as text, and whether the kind changed the object.
+    /// Completes a new object and computes its owners. Returns the owners as text, and true if the kind changed the
+    /// object.
     async fn complete_new(
         &self,
         target: &Target,
@@ -334,7 +338,8 @@ impl Registry {
         Ok((managed_fields, is_changed))
     }
 
-    /// Gives a new object what its schema is asked about: it has a name by then, and no status that is written by itself.
+    /// Prepares a new object for its schema: generates its name if necessary, and removes a status that only an
+    /// endpoint of its own may write.
     fn prepare_for_schema(&self, target: &Target, object: &mut Object) {
         if object.name().is_empty() && !object.generate_name().is_empty() {
             let name = generate_name(object.generate_name(), &*self.random);
@@ -345,8 +350,8 @@ impl Registry {
         }
     }
 
-    /// Gives a new object, which is in the version that is stored, what only the server can give it. Says whether the kind changed it
-    /// besides.
+    /// Sets the fields of a new object that only the server may set. The object is in the stored version. Returns true
+    /// if the kind changed it, too.
     fn prepare_new(&self, target: &Target, object: &mut Object, caller: &Caller) -> bool {
         let strategy = target.strategy();
         let mut is_changed = strategy.create.attribute(object, caller.user());
@@ -356,8 +361,8 @@ impl Registry {
         is_changed
     }
 
-    /// Converts the old and the new object from the request's version to the stored one, which is nearly always the same. A webhook
-    /// is called once.
+    /// Converts the old and the new object from the request's version to the stored one, which is nearly always the
+    /// same. A webhook is called once.
     async fn both_as_stored<'o>(
         &self,
         target: &Target,
@@ -413,7 +418,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Asks admission of a change that the server makes itself to an object that is `live`.
+    /// Runs admission for a change that the server itself makes to an object that is `live`.
     async fn admit_own_change(
         &self,
         request: &WriteRequest<'_>,
@@ -462,7 +467,7 @@ impl Registry {
     }
 }
 
-/// The old object for admission; `None` where the stored object itself will do.
+/// The old object for admission; `None` if admission can use the stored object itself.
 fn old_for_admission(target: &Target, live: &Live<'_>, interest: Interest) -> Option<Object> {
     if interest == Interest::None || interest == Interest::Object && is_shown_as_stored(target) {
         return None;
@@ -471,15 +476,15 @@ fn old_for_admission(target: &Target, live: &Live<'_>, interest: Interest) -> Op
     Some(scale::shown_to_admission(target, &old).unwrap_or(old))
 }
 
-/// Returns true if an endpoint shows objects as they are stored.
+/// Returns true if the objects of an endpoint equal the stored ones.
 fn is_shown_as_stored(target: &Target) -> bool {
     target.kind() == target.storage_kind() && target.taken_kind() == *target.kind()
 }
 
-/// The object for validating admission, in the version of the request, like the `old` one; or the form that the endpoint shows.
+/// The object for validating admission, in the version of the request, like the `old` one. For a scale, the scale.
 ///
 /// # Errors
-/// 500 when it cannot be converted.
+/// 500 if the object cannot be converted.
 async fn shown_for_judgement<'o>(
     target: &Target,
     next: &'o ManagedObject,
@@ -491,14 +496,14 @@ async fn shown_for_judgement<'o>(
     }
     let mut shown = next.with_managed_fields();
     convert(target, &mut shown, target.kind()).await?;
-    // As upstream has it, that is the one which the change is made to, whatever was sent.
+    // As upstream, this is the resourceVersion of the old object, whatever was sent.
     if let Some(old) = old.filter(|old| !old.resource_version().is_empty()) {
         shown.set_meta("resourceVersion", old.resource_version());
     }
     Ok(Cow::Owned(scale::shown_to_admission(target, &shown).unwrap_or(shown)))
 }
 
-/// Refuses a new object of a resource that takes none, such as one whose definition is being deleted.
+/// Refuses a new object of a resource that accepts none, such as one whose definition is being deleted.
 ///
 /// # Errors
 /// 403 with the reason.
@@ -509,7 +514,7 @@ fn refuse_where_nothing_is_new(target: &Target, object: &Object) -> Result<(), A
     }
 }
 
-/// The name of an object, or what its name will be generated from.
+/// The name of an object, or the base of its generated name.
 fn name_or_base(object: &Object) -> &str {
     if object.name().is_empty() { object.generate_name() } else { object.name() }
 }

@@ -1,5 +1,5 @@
-//! The stages of a write, as plugins see them: in which order, what they may change, and what becomes of a write while one
-//! of them waits.
+//! The stages of a write as plugins see them: their order, the permitted changes, and the result of a write while a
+//! plugin waits.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -25,7 +25,7 @@ use tokio::time::Instant;
 
 use crate::cluster::{options, run, run_paused, specs, target};
 
-/// Whose writes the plugin holds up.
+/// The field manager whose writes the plugin delays.
 const SLOW: &str = "slow";
 
 /// A plugin with programmed results, which records its calls.
@@ -33,7 +33,7 @@ const SLOW: &str = "slow";
 struct Plugin {
     asked: Mutex<Vec<String>>,
     change: fn(&mut Object),
-    /// The question that it answers with no.
+    /// The call that it refuses.
     refuses: Mutex<&'static str>,
     /// Writes of [`SLOW`] add a permit to the first during validation, and wait for one of the second.
     reached: Semaphore,
@@ -79,7 +79,7 @@ impl Plugin {
     }
 }
 
-/// The set-up of the tests does not concern the plugin.
+/// The plugin ignores the set-up of the tests.
 fn concerns(attributes: &AdmissionAttributes<'_>) -> bool {
     attributes.target.resource.plural != "namespaces"
 }
@@ -121,7 +121,7 @@ impl Admission for Plugin {
     }
 }
 
-/// A server with a plugin, and its way to its store.
+/// A server with a plugin, and the server's connection to its store.
 pub(crate) async fn server_with(plugin: Arc<dyn Admission>) -> (Arc<Registry>, FaultyStore) {
     let store = FaultyStore::new(Arc::new(MemoryStore::new()));
     let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
@@ -399,7 +399,7 @@ fn a_write_is_proposed_again_when_the_object_changed_while_a_plugin_waited() {
         assert_eq!(judged, [r#""1""#, r#""1""#, r#""2""#], "the slow one was asked again, about the newer object");
         assert_eq!(server.counters().write_retries(), 1);
 
-        // One that names the revision it has seen is refused instead.
+        // A write with a resourceVersion is refused instead.
         let mut seen = read(&server, "one").await.unwrap();
         seen.0.insert("data", json!({"a": "mine"}));
         let (maps, update_options, slow_caller) = (config_maps(), UpdateOptions::default(), caller(SLOW));
@@ -433,7 +433,8 @@ fn a_write_ends_at_its_deadline_with_nothing_written() {
     });
 }
 
-/// No error may ask for a retry of a write with an unknown outcome: a second create would find, or make, a second object.
+/// No error may ask for a retry of a write with an unknown outcome: a second create would find, or make, a second
+/// object.
 #[test]
 fn a_commit_that_was_sent_is_not_called_a_failure_to_be_retried() {
     run_paused(async {
@@ -453,7 +454,7 @@ fn a_commit_that_was_sent_is_not_called_a_failure_to_be_retried() {
     });
 }
 
-/// Leads a slow write to its third attempt, in which it holds a turn in the queue of the object.
+/// Brings a slow write to its third attempt, in which it holds a turn in the queue of the object.
 async fn lose_twice(server: &Registry, plugin: &Plugin) {
     for round in 0..2 {
         plugin.holds_one().await;
@@ -489,7 +490,7 @@ fn a_caller_that_goes_away_leaves_nothing_half_done_and_nothing_locked() {
     });
 }
 
-/// Lets everybody do anything but this.
+/// Allows everything except this.
 #[derive(Debug)]
 struct AllBut(&'static str);
 
@@ -508,7 +509,7 @@ impl Authorizer for AllBut {
     }
 }
 
-/// To delete what can't be read is a right of its own, and else a deletion as any other.
+/// The deletion of unreadable objects needs a right of its own. In all else it is like any deletion.
 #[test]
 fn what_can_not_be_read_is_deleted_by_who_may_and_with_admission() {
     run_paused(async {

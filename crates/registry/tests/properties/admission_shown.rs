@@ -1,4 +1,5 @@
-//! The view of admission plugins: the version of the request, before and after, the name, and below an endpoint what that takes.
+//! The objects that admission plugins see: old and new, in the version of the request, with their name. At an endpoint,
+//! the kind that it accepts.
 //!
 //! The order of the stages and retries are in `admission.rs`.
 
@@ -17,8 +18,7 @@ use parking_lot::Mutex;
 use crate::admission::server_with;
 use crate::cluster::run;
 
-/// Remembers of each object the `apiVersion`, the kind, and how many replicas it wants or which address it has, and changes that
-/// number.
+/// Records the `apiVersion`, the kind, and the desired replicas or the address of each object, and changes that number.
 #[derive(Debug, Default)]
 struct Watcher {
     seen: Mutex<Vec<String>>,

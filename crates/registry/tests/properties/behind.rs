@@ -1,6 +1,6 @@
-//! A server whose cache does not get as far as the store.
+//! A server whose cache does not catch up with the store.
 //!
-//! It refuses in time, and never answers from the past a read that asks for the newest state.
+//! It returns errors in time, and never answers a read of the newest state with an old one.
 
 use std::sync::Arc;
 use std::time::SystemTime;

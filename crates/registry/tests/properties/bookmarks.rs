@@ -1,6 +1,6 @@
 //! Bookmarks: invariant 13, and when they are due.
 //!
-//! Time passes only while everybody waits.
+//! Time passes only while all tasks wait.
 
 use std::time::Duration;
 

@@ -26,7 +26,7 @@ use crate::model::{Model, NAMESPACES, Pod, RequestPath, Stored, any_key, any_pod
 pub(crate) use crate::stores::Engine;
 use crate::stores::Home;
 
-/// Longest time that a cache may take to follow, and a store to be let go.
+/// The longest time that a cache may take to follow, and a store to be closed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The settings of the servers.
@@ -42,7 +42,7 @@ pub(crate) struct Settings {
     pub(crate) custom: bool,
     /// True if the operator configures an index of pods.
     pub(crate) indexed: bool,
-    /// From how many objects on searches have an index.
+    /// The least number of objects to scan for which searches have an index.
     pub(crate) search_from: usize,
     /// The treatment of lists by callers without the right to all of their range.
     pub(crate) partial_rights: PartialRights,
@@ -80,7 +80,7 @@ pub(crate) struct Cluster {
     store: Option<Arc<dyn Store>>,
     home: Home,
     servers: Vec<Arc<Registry>>,
-    /// The servers' ways to the store, which can be slow.
+    /// The connections of the servers to the store, which can be slow.
     ways: Vec<FaultyStore>,
     settings: Settings,
     random: Arc<dyn Random>,
@@ -118,7 +118,7 @@ impl Cluster {
         }
     }
 
-    /// Starts one more server. Returns its way to the store, and itself.
+    /// Starts one more server. Returns its connection to the store, and the server.
     pub(crate) async fn add_server(&mut self, settings: &Settings) -> (FaultyStore, Arc<Registry>) {
         let way = FaultyStore::new(self.store().clone());
         let registry = self.new_server(settings, Arc::new(way.clone())).await;
@@ -128,7 +128,7 @@ impl Cluster {
     }
 
     async fn new_server(&self, settings: &Settings, store: Arc<dyn Store>) -> Arc<Registry> {
-        // Time stands still, so that the same history makes the same bytes.
+        // Time does not pass, so that the same history gives the same bytes.
         let clock = Arc::new(ManualClock::new(SystemTime::UNIX_EPOCH));
         let history_bytes = settings.history_bytes;
         let cache_config = CacheConfig { history_bytes, ..CacheConfig::new(clock.clone()) };
@@ -149,7 +149,7 @@ impl Cluster {
         registry
     }
 
-    /// Stops all servers, opens the store again, and starts as many anew. Registries held elsewhere must be gone.
+    /// Stops all servers, opens the store again, and starts the same number of servers. No test may hold a registry.
     pub(crate) async fn restart(&mut self) {
         self.servers.clear();
         self.ways.clear();
@@ -169,12 +169,12 @@ impl Cluster {
         self.store.as_ref().expect("the store is open between restarts")
     }
 
-    /// One of the servers, whatever the number.
+    /// One of the servers, for any number.
     pub(crate) fn server(&self, number: usize) -> &Arc<Registry> {
         &self.servers[number % self.servers.len()]
     }
 
-    /// Has a server hear of every write so much later.
+    /// Delays every write that a server receives.
     pub(crate) fn delay(&self, number: usize, delay: Duration) {
         let fault = if delay.is_zero() { Fault::None } else { Fault::Slow(delay) };
         self.ways[number % self.ways.len()].set_tails(fault);
@@ -188,7 +188,7 @@ impl Cluster {
         self.store().oldest_revision().await.unwrap().get()
     }
 
-    /// Compacts all but the newest `back` revisions; the caches may learn of it later or never.
+    /// Compacts all but the newest `back` revisions. The caches may receive this later or never.
     pub(crate) async fn compact(&self, back: u64, tell_caches: bool) {
         // A server's history is far longer than its cache is behind.
         self.caught_up().await;
@@ -208,14 +208,14 @@ impl Cluster {
         }
     }
 
-    /// Compacts everything before the newest revision at once, also what the caches have not heard of yet: they have to
-    /// load everything anew.
+    /// Compacts everything before the newest revision at once, including revisions that the caches have not received.
+    /// They must then load everything again.
     pub(crate) async fn compact_unheard(&self) {
         let newest = self.store().current_revision().await.unwrap();
         self.store().compact(newest).await.unwrap();
     }
 
-    /// Does one write on one server, compares what it says with the model, and records it there.
+    /// Runs one write on one server, compares its result with the model, and records it there.
     pub(crate) async fn write(&self, model: &mut Model, number: usize, write: &Write) {
         let server = self.server(number);
         let before = self.revision().await;
@@ -245,7 +245,7 @@ impl Cluster {
 
 /// The collections in the cache of a server: every stored one of the catalogue.
 pub(crate) fn specs() -> Vec<CollectionSpec> {
-    // Nothing here was stored before there were the defaults of today.
+    // Nothing here was stored before today's defaults existed.
     keelson_builtin::collection_specs().into_iter().map(|spec| CollectionSpec { complete: None, ..spec }).collect()
 }
 
@@ -265,7 +265,7 @@ pub(crate) enum Action {
 }
 
 impl Write {
-    /// The write as it may be: a pod stays on the node that it is on.
+    /// The write in a valid form: a pod stays on its node.
     pub(crate) fn settled(&self, model: &Model) -> Self {
         let mut settled = self.clone();
         if let (Action::Update(pod) | Action::Merge(pod), Some(known)) =
@@ -276,7 +276,7 @@ impl Write {
         settled
     }
 
-    /// Does it. Returns the object's revision, which a deletion has none of, or the status code of the refusal.
+    /// Runs the write. Returns the object's revision (none for a deletion), or the status code of the error.
     pub(crate) async fn apply(&self, server: &Registry, dry_run: bool) -> Result<Option<u64>, u16> {
         let (namespace, name) = self.key.split_once('/').unwrap();
         let target = pods(server, Some(namespace));
@@ -288,7 +288,7 @@ impl Write {
             }
             Action::Update(pod) => {
                 let mut sent = fitted(&named, pod.object(&self.key));
-                // A custom resource is not replaced by who does not say what it was.
+                // A custom resource is not replaced without a resourceVersion.
                 if named.kind().group == CUSTOM_GROUP
                     && let Ok(current) = server.get(&named, name, &Caller::server(), &GetOptions::default()).await
                 {
@@ -309,7 +309,7 @@ impl Write {
     }
 }
 
-/// The object as it is taken in where it comes from a client, who sends it in the version of the target.
+/// The object as decoded from a client, which sends it in the version of the target.
 pub(crate) fn fitted(target: &Target, mut object: Object) -> Object {
     object.0.insert("apiVersion", target.version.api_version());
     keelson_registry::fit(target, &mut object).unwrap();
@@ -321,7 +321,7 @@ pub(crate) fn any_delay() -> impl Strategy<Value = Duration> {
     prop_oneof![Just(0), 1..20u64].prop_map(Duration::from_millis)
 }
 
-/// A deletion that gives a pod no time to end.
+/// A deletion without a grace period.
 pub(crate) fn at_once() -> DeleteOptions {
     DeleteOptions { grace_period_seconds: Some(0), ..DeleteOptions::default() }
 }
@@ -337,7 +337,7 @@ pub(crate) fn any_write() -> impl Strategy<Value = Write> {
     (any_key(), action).prop_map(|(key, action)| Write { key, action })
 }
 
-/// The pods of a namespace, or of all: the custom ones of a server that has them.
+/// The pods of a namespace, or of all namespaces. Custom pods if the server has them.
 pub(crate) fn pods(server: &Registry, namespace: Option<&str>) -> Target {
     match server.surface().target(CUSTOM_GROUP, "pods") {
         Ok(custom) => custom.in_namespace(namespace),
@@ -347,7 +347,7 @@ pub(crate) fn pods(server: &Registry, namespace: Option<&str>) -> Target {
 
 const CUSTOM_GROUP: &str = "models.example.com";
 
-/// A custom resource that takes what pods are, and by whose nodes can be selected as by theirs.
+/// A custom resource that accepts pods, with the same selectable node name.
 fn custom_pods() -> Contribution {
     let kind = GroupVersionKind { group: CUSTOM_GROUP.into(), version: "v1".into(), kind: "Pod".into() };
     let open = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
@@ -420,8 +420,8 @@ pub(crate) fn run_paused<F: Future>(future: F) -> F::Output {
     builder.enable_all().start_paused(true).build().unwrap().block_on(future)
 }
 
-/// The number of cases of a property, or that of `PROPTEST_CASES`. Nothing is written on failure: the smallest input is in the
-/// output.
+/// The number of cases of a property, or that of `PROPTEST_CASES`. Nothing is written on failure: the smallest input is
+/// in the output.
 pub(crate) fn cases(cases: u32) -> ProptestConfig {
     let asked = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     if std::env::var_os("PROPTEST_CASES").is_some() { asked } else { ProptestConfig { cases, ..asked } }

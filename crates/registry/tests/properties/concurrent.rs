@@ -1,4 +1,5 @@
-//! Readers beside writers, all at once on two servers: invariants 11, 12, 15 and 16. Meanwhile collections come and go.
+//! Readers and writers at the same time on two servers: invariants 11, 12, 15 and 16. Collections are added and removed
+//! meanwhile.
 //!
 //! The model is built afterwards from the store's own log, which the servers' caches do not make. Every list and every
 //! watch must fit into that one history.
@@ -88,8 +89,8 @@ async fn walk(server: Arc<Registry>, progress: Arc<Progress>, place: RequestPath
     }
 }
 
-/// Adds thousands of collections to the server's cache and removes them again, until the writers are done and at least once. Other
-/// collections must not notice.
+/// Adds thousands of collections to the server's cache and removes them again, until the writers are done and at least
+/// once. Other collections must not notice.
 async fn come_and_go(server: Arc<Registry>, progress: Arc<Progress>) {
     let spec = |number| CollectionSpec {
         prefix: format!("/registry/example.com/things{number}/"),

@@ -1,6 +1,7 @@
-//! Resources that a contributor adds to a running server, changes and removes, while others go on.
+//! Resources that a contributor adds to a running server, changes and removes, while other requests continue.
 //!
-//! By the verbs of the registry, where what is held can be counted; over the wire it is done in `keelson/tests/surface`.
+//! The tests use the verbs of the registry, so that they can count held values. `keelson/tests/surface` has the same
+//! over HTTP.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,7 +71,7 @@ fn heads(target: &Target) -> Vec<String> {
     target.version.printer().columns().iter().map(|column| column.name.to_owned()).collect()
 }
 
-/// A schema that lets through whatever there is in `spec` and `status`.
+/// A schema that allows any `spec` and `status`.
 fn schema(number: usize) -> Schema {
     let kind = GroupVersionKind { group: format!("g{number}.example.org"), version: "v1".into(), kind: "Thing".into() };
     let anything = serde_json::json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
@@ -118,7 +119,8 @@ async fn names(server: &Registry, target: &Target, query: &str) -> Result<Vec<St
     Ok(page.items.into_entries().await?.iter().map(|entry| entry.name().to_owned()).collect())
 }
 
-/// Every verb on one of the resources; what it was made with is there, and the rules of built-in kinds of its name are not.
+/// Every verb on one of the resources. Its contributed properties apply, and the rules of built-in kinds of the same
+/// name do not.
 async fn use_every_verb(server: &Registry, number: usize) {
     let target = target(server, number, "v1");
     let made = create(server, &target, "a", "red").await.unwrap();
@@ -175,7 +177,7 @@ async fn use_every_verb(server: &Registry, number: usize) {
     use_verbs_that_make_and_empty(server, number, &target).await;
 }
 
-/// An apply, an update of what is not there, and the deletion of what a selector picks.
+/// An apply, an update of a missing object, and the deletion of selected objects.
 async fn use_verbs_that_make_and_empty(server: &Registry, number: usize, target: &Target) {
     let applied = async |colour: &str, manager: &str, force: bool| {
         let document = json!({ "apiVersion": target.version.api_version(), "kind": "Thing",
@@ -223,8 +225,8 @@ fn maps(server: &Registry) -> Target {
     server.surface().target("", "configmaps").unwrap().in_namespace(Some("default"))
 }
 
-/// The other writers: they create, list and delete objects of a built-in kind, and each list must be complete. Returns the number
-/// of created objects.
+/// The other writers: they create, list and delete objects of a built-in kind, and each list must be complete. Returns
+/// the number of created objects.
 async fn write_and_list(server: Arc<Registry>, stop: Arc<AtomicBool>) -> usize {
     let (maps, caller) = (maps(&server), Caller::server());
     let named = |number: usize| format!("m{number:09}");
@@ -335,7 +337,7 @@ async fn thousands_of_resources_come_change_and_go_while_others_run() {
         }
     }
 
-    // A request keeps the surface that it began with, and a watch of what is changed ends.
+    // A request keeps the surface that it began with, and a watch of a changed resource ends.
     let old = target(&server, 1, "v1");
     assert_eq!(heads(&old), ["Name", "Created At"]);
     let mut ending = server.watch(&old, &Caller::server(), &from_now_on()).await.unwrap();
@@ -372,7 +374,7 @@ async fn thousands_of_resources_come_change_and_go_while_others_run() {
     // The removed values are dropped, and their memory is free.
     let_go(|| surface.strong_count() == 0 && held.iter().all(|collection| collection.strong_count() == 0)).await;
 
-    // Stored objects are there again when the resource is.
+    // Stored objects are served again when the resource is.
     server.surfaces().put(vec![changed(3)]).await.unwrap();
     let expected: &[&str] = if is_used(3) || is_used(4) { &["a", "c"] } else { &["a"] };
     assert_eq!(names(&server, &target(&server, 3, "v2"), "").await.unwrap(), expected);

@@ -1,6 +1,6 @@
 //! Equality of all engines: invariant 9, once revisions are renamed to their places in the history.
 //!
-//! The contract by itself is the conformance suite's.
+//! The conformance suite tests the contract itself.
 
 use std::sync::OnceLock;
 

@@ -1,7 +1,7 @@
 //! Chunked lists: invariants 1 to 5, 7, 8, 10, 15 and 20.
 //!
-//! Several walks run at once, each with its own URL, selectors and chunk sizes, on any of the servers. Meanwhile objects are
-//! written, history is compacted, and servers restart or receive writes late.
+//! Several walks run at once, each with its own URL, selectors and chunk sizes, on any of the servers. Meanwhile
+//! objects are written, history is compacted, and servers restart or receive writes late.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -26,10 +26,10 @@ enum Step {
     /// Many writes, so that caches with little room forget.
     Burst(u32),
     Compact(u64, bool),
-    /// Compacts what the caches have not heard of.
+    /// Compacts revisions that the caches have not received.
     Overtake,
     Restart,
-    /// A server hears of writes later, or no longer does.
+    /// Delays the writes that a server receives, or ends the delay.
     Delay(usize, Duration),
     Begin(RequestPath, Selector, usize),
     /// The next chunk of one of the walks, with a limit or without.
@@ -38,7 +38,7 @@ enum Step {
         server: usize,
         limit: Option<usize>,
     },
-    /// A whole list so many revisions back.
+    /// A whole list at this many revisions before the newest.
     Whole(RequestPath, Selector, u64),
 }
 
@@ -68,7 +68,7 @@ struct Walk {
     selector: Selector,
     /// The revision of the first chunk, or of the first one after a 410; not known before it.
     revision: Option<u64>,
-    /// Nothing below this key is left to come.
+    /// No key below this one is still to come.
     start: String,
     token: Option<String>,
     done: bool,
@@ -122,7 +122,7 @@ impl Walk {
         self.start = next;
     }
 
-    /// The token's revision is compacted, and the answer carries a token for the same place.
+    /// The revision of the token is compacted. The error has a token for the same place.
     async fn expired(&mut self, cluster: &Cluster, error: &ApiError) {
         let pinned = self.revision.unwrap_or_else(|| panic!("a list at the newest revision ended with {error}"));
         let ApiError::Expired { message: ExpiredKind::ContinueToken, continue_token: Some(token) } = error else {
@@ -342,7 +342,7 @@ fn a_list_from_the_store_shows_what_the_cache_would() {
     });
 }
 
-/// Discovery says that componentstatuses can be read; this server has no components, and says so.
+/// Discovery has componentstatuses as a readable resource. This server has no components, so the list is empty.
 #[test]
 fn what_nothing_is_stored_of_is_empty() {
     run(async {
@@ -359,7 +359,8 @@ fn what_nothing_is_stored_of_is_empty() {
     });
 }
 
-/// A selection that finds nothing within its bound ends the chunk with no items and a token, and gets to the end.
+/// A selection that finds nothing within the scan limit ends the chunk with no items and a token. The list still
+/// completes.
 #[test]
 fn a_scan_that_finds_nothing_ends_a_chunk_without_items() {
     run(async {

@@ -1,5 +1,5 @@
-//! Properties of the verbs: random writes, compactions, restarts, chunk sizes and selectors, over all engines and several servers
-//! on one store, checked against a plain model with every revision.
+//! Properties of the verbs: random writes, compactions, restarts, chunk sizes and selectors, over all engines and
+//! several servers on one store, checked against a plain model with every revision.
 //!
 //! Tests name their invariants of ARCHITECTURE.md.
 

@@ -106,7 +106,8 @@ impl Change {
 }
 
 impl Pod {
-    /// The pod as a client sends it. The varied fields are last, so that a patch leaves the same bytes as a replacement.
+    /// The pod as a client sends it. The varied fields are last, so that a patch leaves the same bytes as a
+    /// replacement.
     pub(crate) fn object(&self, key: &str) -> Object {
         let (namespace, name) = key.split_once('/').unwrap();
         let mut object = json!({
@@ -115,7 +116,7 @@ impl Pod {
                 "name": name, "namespace": namespace,
                 "labels": {"all": "x"}, "annotations": {"number": self.number.to_string()},
             },
-            // As a client that has read it sends it: what admission adds is there.
+            // As from a client that has read it: with the fields that admission adds.
             "spec": {"containers": [{"name": "main", "image": "main"}], "priority": 0, "preemptionPolicy": "PreemptLowerPriority", "tolerations": [
                 {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
                 {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300},
@@ -167,7 +168,7 @@ pub(crate) fn read_entry(entry: &Entry) -> (String, Stored) {
     read
 }
 
-/// Which URL a request is for.
+/// The URL of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestPath {
     Everywhere,
@@ -229,7 +230,7 @@ impl Selector {
         matches!(self.labels, Labels::Any) && self.fields.is_empty()
     }
 
-    /// The parameter of a query with a `&` before it, where there is one.
+    /// The parameter of a query with a `&` before it, if there is one.
     pub(crate) fn filter(&self) -> String {
         let filter = |above| format!("&keelson.io/filter=metadata.annotations.number > '{above}'");
         self.above.map(filter).unwrap_or_default()

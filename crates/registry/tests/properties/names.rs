@@ -1,6 +1,6 @@
-//! Generated names: nothing is overwritten, whatever the randomness says.
+//! Generated names: no object is overwritten, whatever the random numbers are.
 //!
-//! The generator is the test's, and says the same again and again.
+//! The test has its own generator, which repeats the same numbers.
 
 use keelson_registry::Caller;
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use keelson_meta::{ApiError, Object, Random};
 
 use crate::cluster::*;
 
-/// Randomness that knows a few values and gives them in turn.
+/// A source of random numbers that returns a few values in turn.
 struct Repeating {
     values: usize,
     drawn: AtomicUsize,

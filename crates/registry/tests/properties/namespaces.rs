@@ -1,6 +1,6 @@
-//! Namespaces on several servers: one's cache may be behind what another has done.
+//! Namespaces on several servers: the cache of one server may be behind the writes of another.
 //!
-//! Nothing may be made in a namespace that is going, whatever a cache says.
+//! Nothing may be created in a namespace that is being deleted, whatever a cache has.
 
 use keelson_meta::json::{Value, json};
 use keelson_meta::options::{CreateOptions, DeleteOptions, GetOptions, PropagationPolicy};
@@ -31,7 +31,7 @@ async fn uid(server: &Registry, name: &str) -> String {
     entry.object.uid().into_owned()
 }
 
-/// Marks a namespace and lets it go, as if it were empty.
+/// Deletes a namespace and finalizes it, as if it were empty.
 async fn end(server: &Registry, name: &str) {
     let namespaces = target("namespaces", None);
     server.delete(&namespaces, name, &Caller::server(), &DeleteOptions::default()).await.unwrap();

@@ -1,5 +1,5 @@
-//! The pace of watches: the first events after silence are sent at once, those of a steady stream together, and less often the more
-//! watchers there are. Time passes only while all tasks wait.
+//! The pace of watches: the first events after silence are sent at once, those of a steady stream together, and less
+//! often the more watchers there are. Time passes only while all tasks wait.
 
 use keelson_registry::Caller;
 use std::time::Duration;
@@ -9,7 +9,8 @@ use tokio::time::Instant;
 use crate::cluster::*;
 use crate::model::*;
 
-/// Writes a pod at each of these milliseconds, with so many watchers. Returns the number of events received after each time.
+/// Writes a pod at each of these milliseconds, with this number of watchers. Returns the number of events received
+/// after each time.
 async fn heard(watchers: usize, writes: &[u64]) -> Vec<(u64, usize)> {
     let cluster = Cluster::start(Engine::Memory, Settings::default()).await;
     let mut model = Model::default();

@@ -1,5 +1,5 @@
-//! Chunked lists of callers who may list what they select and nothing else of its range (KEP-365): tokens that show no name which such a
-//! caller may not see.
+//! Chunked lists of callers who may list the selected objects and nothing else of the range (KEP-365). Their tokens
+//! must not show a name that they may not see.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use keelson_storage::ContinueToken;
 use crate::cluster::*;
 use crate::model::*;
 
-/// Lets everybody list what has a label selector, and ann all.
+/// Lets every user list with a label selector, and ann list everything.
 #[derive(Debug)]
 struct SelectedOnly;
 
@@ -30,7 +30,7 @@ fn caller(name: &str) -> Caller {
 /// The number of pods; each third one is of the selected app.
 const PODS: usize = 12;
 
-/// A server with pods, and the keys of those that are selected.
+/// A server with pods, and the keys of the selected ones.
 async fn cluster(partial_rights: PartialRights, history_bytes: u64) -> (Cluster, Model, Vec<String>) {
     let settings = Settings { partial_rights, scan: 2, history_bytes, ..Settings::default() };
     let cluster = Cluster::start(Engine::Memory, settings).await;
@@ -46,7 +46,8 @@ async fn cluster(partial_rights: PartialRights, history_bytes: u64) -> (Cluster,
 /// A selector without an index, so that objects are skipped.
 const SELECTOR: &str = "&labelSelector=app!%3Da1,app!%3Da2";
 
-/// The keys of each chunk with its token. In between something else is written, so that a cache that keeps no history has none of the walk.
+/// The keys of each chunk with its token. Another object is written in between, so that a cache without history no
+/// longer has the revision of the list.
 async fn walk(
     cluster: &Cluster,
     model: &mut Model,

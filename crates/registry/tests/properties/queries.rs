@@ -1,7 +1,8 @@
 //! Queries: sorted, counted and paged lists and groups, against a plain model that sorts and counts.
 //!
-//! Several walks run at once, each with its own URL, selectors, order and chunk sizes, on any of the servers. Meanwhile objects are
-//! written, history is compacted, and servers restart or receive writes late. Invariants 1 to 7 and 15, in any order.
+//! Several walks run at once, each with its own URL, selectors, order and chunk sizes, on any of the servers. Meanwhile
+//! objects are written, history is compacted, and servers restart or receive writes late. Invariants 1 to 7 and 15, in
+//! any order.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
@@ -80,7 +81,7 @@ impl Choice {
     }
 }
 
-/// An order: what it is sorted by, and whether the largest comes first.
+/// An order: its sort key, and true if the largest comes first.
 pub(crate) type Order = Vec<(By, bool)>;
 
 pub(crate) fn any_order() -> impl Strategy<Value = Order> {
@@ -105,7 +106,7 @@ pub(crate) fn written(order: &Order) -> String {
     }
 }
 
-/// Smaller in either direction than what is missing.
+/// Less than a missing value, in either direction.
 fn compared<T: Ord>(one: Option<T>, other: Option<T>, descending: bool) -> Ordering {
     match (one, other) {
         (Some(one), Some(other)) if descending => other.cmp(&one),
@@ -244,7 +245,7 @@ impl Walk {
     }
 }
 
-/// Pages by number, at the newest revision and at one that is named.
+/// Pages by number, at the newest revision and at a requested one.
 async fn check_pages(cluster: &Cluster, model: &Model, walk: &Walk, page: usize, limit: usize) {
     let base = format!("{}&limit={limit}", walk.asked());
     let first = ask(cluster.server(0), walk.place, &base).await.unwrap();
@@ -412,7 +413,7 @@ proptest! {
     }
 }
 
-/// Without writes in between nothing is looked at again, and with a few no more than what they changed.
+/// Without writes in between no object is scanned again. With a few writes, at most the changed objects are.
 #[test]
 fn what_is_known_is_not_looked_at_again() {
     run_paused(async {
@@ -444,7 +445,7 @@ fn what_is_known_is_not_looked_at_again() {
     });
 }
 
-/// A filter that demands a value finds its objects in an index, once it has been of use a few times.
+/// A filter that requires a value finds its objects in an index, after a few queries that the index would have helped.
 #[test]
 fn what_is_asked_for_often_is_indexed() {
     run_paused(async {

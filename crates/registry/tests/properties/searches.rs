@@ -1,7 +1,7 @@
-//! Searches through an index against searches that look into every object, while objects are written.
+//! Searches through an index against searches that scan every object, while objects are written.
 //!
-//! Of two servers on one store one has an index for every search and the other never has one. Whatever is asked, of any revision of the
-//! history, in any order and by chunks of any size, both give the same objects in the same order. Invariants 1 to 3.
+//! Of two servers on one store, one has an index for every search and the other never has one. For any query, revision,
+//! order and chunk size, both return the same objects in the same order. Invariants 1 to 3.
 
 use keelson_meta::Object;
 use keelson_meta::json::json;
@@ -16,7 +16,7 @@ use crate::queries::query_of;
 /// Words that are alike, and some that are not.
 const WORDS: [&str; 8] = ["web", "website", "checkout", "chekcout", "checkuot", "cache", "a", "n1"];
 
-/// A pod that is searched for.
+/// A pod for searches.
 #[derive(Clone, Debug)]
 struct Found {
     name: String,
@@ -41,14 +41,14 @@ impl Found {
 struct Asked {
     place: RequestPath,
     query: String,
-    /// Which of the revisions that there were.
+    /// The index of a revision in the history.
     revision: usize,
     limit: usize,
 }
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// The object takes the place of the one that there is.
+    /// The object replaces the existing one.
     Put(usize, Found),
     Remove(usize, String),
     Ask(Asked),
@@ -159,8 +159,8 @@ proptest! {
     }
 }
 
-/// A new word costs reading the objects written since the last search, and nothing else. The memory of the index is reported, and
-/// freed with its history.
+/// A new word costs reading the objects written since the last search, and nothing else. The memory of the index is
+/// reported, and freed with its history.
 #[test]
 fn a_new_word_is_found_without_a_look_at_the_objects() {
     run_paused(async {

@@ -1,6 +1,6 @@
-//! The engines that properties are tried on, and contents of theirs that can be opened again.
+//! The engines on which properties are tested, and their contents, which can be opened again.
 //!
-//! An engine that can't be had on this machine is left out, and said so.
+//! An engine that this machine does not have is skipped with a message.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -18,17 +18,18 @@ pub(crate) enum Engine {
     Sqlite,
     /// Each store is a database of its own.
     Postgres(&'static PostgresServer),
-    /// Each store has a prefix of its own; revisions and compactions are of the whole etcd, so a test has one to itself.
+    /// Each store has a prefix of its own; revisions and compactions are of the whole etcd, so a test has one to
+    /// itself.
     Etcd(&'static EtcdServer),
 }
 
 impl Engine {
-    /// None where this machine has no PostgreSQL.
+    /// `None` if this machine has no PostgreSQL.
     pub(crate) fn postgres() -> Option<Self> {
         PostgresServer::shared().map(Self::Postgres)
     }
 
-    /// The etcd of one test. None where this machine has none.
+    /// The etcd of one test. `None` if this machine has none.
     pub(crate) fn etcd(own: &'static OnceLock<Option<EtcdServer>>) -> Option<Self> {
         own.get_or_init(EtcdServer::start).as_ref().map(Self::Etcd)
     }

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use crate::cluster::*;
 use crate::model::*;
 
-/// Starts that try to leave the range, or stand at its edges.
+/// Starts that try to leave the range, or are at its edges.
 fn any_start() -> impl Strategy<Value = String> {
     let place = prop_oneof![
         any_key(),
@@ -72,7 +72,7 @@ async fn check(cluster: &Cluster, model: &Model, place: RequestPath, selector: &
     let query = format!("{}&limit={limit}&continue={token}", selector.query());
     let read = ContinueToken::decode(token);
     match list(cluster.server(0), place, &query).await {
-        // Which pods are shown is what the model has there from the token's start on; `list` refuses other kinds.
+        // The list has the pods of the model from the token's start on. The helper `list` refuses other kinds.
         Ok(page) if token.is_empty() => {
             assert_eq!(page.items[..], model.listed(page.revision, place, selector)[..page.items.len()]);
         }

@@ -1,8 +1,8 @@
-//! Watches: invariants 11, 12 and 14, for watchers of any scope, some with a filter besides, across restarts, compactions and
+//! Watches: invariants 11, 12 and 14, for watchers of any scope, some with a filter, across restarts, compactions and
 //! changes of server.
 //!
-//! Each watcher is a client that knows the next event of the model, and keeps a copy of the list by its events. Time is paused, so
-//! the end of the events is certain.
+//! Each watcher is a client that knows the next event of the model, and keeps a copy of the list by its events. Time is
+//! paused, so the end of the events is certain.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,10 +26,10 @@ enum Step {
     Write(usize, Write),
     Burst(u32),
     Compact(u64, bool),
-    /// Compacts what the caches have not heard of.
+    /// Compacts revisions that the caches have not received.
     Overtake,
     Restart,
-    /// A server hears of writes later, or no longer does.
+    /// Delays the writes that a server receives, or ends the delay.
     Delay(usize, Duration),
     /// A watcher continues on another server, which may be behind.
     Move(usize, usize),
@@ -46,7 +46,7 @@ enum Step {
 enum Begin {
     /// A list, then a watch from its revision.
     List,
-    /// The watch sends what exists first.
+    /// The watch sends the existing objects first.
     Streamed,
 }
 
@@ -139,7 +139,7 @@ impl Watcher {
         (page.revision.get(), entries.iter().map(|entry| read_entry(entry)).collect())
     }
 
-    /// Takes what there is, and checks that it is what must come.
+    /// Reads all available events, and checks them against the model.
     async fn drain(&mut self, cluster: &Cluster, model: &Model, keeps_all: bool) {
         cluster.caught_up().await;
         while let Some(stream) = &mut self.stream {

@@ -106,7 +106,7 @@ fn of_concurrent_creates_of_one_name_and_deletes_of_it_one_each_succeeds() {
     threads().block_on(create_one_name(Engine::Sqlite));
 }
 
-/// A patch names no revision, so it never conflicts: it is applied to what others left, however many there are.
+/// A patch has no revision, so it never conflicts: it is applied to the result of other writes, however many there are.
 async fn patch_one_object(engine: Engine) {
     const ROUNDS: usize = 3;
     let cluster = two_servers(engine).await;
@@ -165,7 +165,7 @@ fn a_read_on_any_server_sees_what_was_acknowledged_before_it() {
     });
 }
 
-/// Once a namespace is marked nothing is created in it, so what is emptied stays empty.
+/// After a namespace is marked nothing is created in it, so an emptied namespace stays empty.
 #[test]
 fn nothing_is_created_in_a_namespace_after_it_was_marked() {
     threads().block_on(async {

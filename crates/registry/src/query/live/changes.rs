@@ -14,7 +14,7 @@ pub(super) struct Changes {
     pub(super) left: Vec<Arc<Entry>>,
     /// Objects in both that were written in between, with their old and new state.
     pub(super) changed: Vec<(Arc<Entry>, Arc<Entry>)>,
-    /// The fewest objects of those in both that have to be moved.
+    /// The smallest set of objects in both pages that must move.
     pub(super) moved: Vec<Arc<Entry>>,
 }
 
@@ -53,7 +53,7 @@ impl Changes {
 
 /// The places of a longest ascending subsequence.
 fn longest_ascending(numbers: &[usize]) -> Vec<usize> {
-    // For each length the place of the smallest number that ends such a part.
+    // For each length: the place of the smallest number that ends such a subsequence.
     let mut ends: Vec<usize> = Vec::new();
     let mut before: Vec<Option<usize>> = Vec::with_capacity(numbers.len());
     for (place, number) in numbers.iter().enumerate() {
