@@ -59,13 +59,8 @@ impl AdmissionConfiguration {
     /// Reads the file, and the files that it names for the plugins that are on.
     ///
     /// # Errors
-<<<<<<< HEAD
-    /// A file can't be read, or its contents can't be used; the text is for the operator.
-    pub fn from_file(path: &Path, plugins: &Selection) -> Result<Self, String> {
-=======
     /// A file cannot be read or is invalid. The text is for the operator.
-    pub fn from_file(path: &Path) -> Result<Self, String> {
->>>>>>> w-words3
+    pub fn from_file(path: &Path, plugins: &Selection) -> Result<Self, String> {
         let document = read(path)?;
         let wrong = |why: String| format!("{}: {why}", path.display());
         let stated = document.as_object().ok_or_else(|| wrong(format!("it is no {KIND}")))?;
@@ -102,13 +97,8 @@ impl AdmissionConfiguration {
         [&self.mutating_credentials, &self.validating_credentials].into_iter().flatten()
     }
 
-<<<<<<< HEAD
-    /// Takes the settings of one plugin.
-    fn take(&mut self, path: &Path, name: &str, plugin: &Map, plugins: &Selection) -> Result<(), String> {
-=======
     /// Applies the settings of one plugin.
-    fn take(&mut self, path: &Path, name: &str, plugin: &Map) -> Result<(), String> {
->>>>>>> w-words3
+    fn take(&mut self, path: &Path, name: &str, plugin: &Map, plugins: &Selection) -> Result<(), String> {
         let wrong = |why: String| format!("{}: {name}: {why}", path.display());
         let beside = text(plugin, "path");
         let stated = plugin.get("configuration").filter(|stated| !stated.is_null());

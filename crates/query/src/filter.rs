@@ -1,11 +1,9 @@
-//! Filter expressions over the fields of an object.
-//!
-//! Example:
+//! Filter expressions over the fields of an object. Example:
 //! `spec.replicas > 3 and not metadata.labels.app in ('a', 'b') or any(.spec.containers, .image contains 'nginx')`.
 //!
 //! An expression is parsed once and evaluated on an object's bytes. The time of every test, also of regular
-//! expressions, is at most linear in the size of the object. A list of values costs a binary search. The amount of text
-//! for regular expressions has a lower limit, since a byte may cost thousands of steps.
+//! expressions, is at most linear in the size of the object. A list of values costs a binary search. Regular expressions
+//! read less text, since a byte may cost thousands of steps.
 //!
 //! A test of an absent value is false, except for `!=` and `notin`, the negations of `==` and `in`. A path with several
 //! values passes a test if at least one of them passes.

@@ -1,5 +1,4 @@
-//! Detects an etcd that was reset to an older state, and raises its revision above all revisions that this server has
-//! returned.
+//! Detects an etcd that was reset to an older state, and raises its revision above all that this server returned.
 //!
 //! When a volume snapshot is restored, etcd loses changes that clients have seen, and keeps its cluster id. So the
 //! server remembers the newest revision from etcd, and some changes as witnesses. A lower revision or a missing witness

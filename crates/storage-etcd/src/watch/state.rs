@@ -3,8 +3,7 @@
 //! Invariants:
 //! - Every event after the start is delivered once, in order, and in whole revisions.
 //! - The watermark never decreases, and never passes an event that may still arrive.
-//! - Before events of a new connection are delivered, a check shows that compaction has removed none since the previous
-//!   connection.
+//! - A new connection delivers events only after a check that compaction has removed none since the previous one.
 //!
 //! An event moves the watermark. Without events, the watermark moves only to a revision that a reader waits for
 //! (`wanted`, see `revision.rs`), after etcd confirms that the watch has passed it. The confirmation is a progress
