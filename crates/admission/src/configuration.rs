@@ -1,7 +1,8 @@
 //! The file of `--admission-control-config-file`: settings of plugins, by their names.
 //!
-//! It is upstream's `AdmissionConfiguration`. The settings of a plugin stand in it or in a file beside it ([`settings`] reads them).
-//! Settings of plugins that have none or are off are ignored with a warning. An unknown plugin or field is an error.
+//! It is upstream's `AdmissionConfiguration`. The settings of a plugin are part of this file, or in another file that
+//! it names ([`settings`] parses them). Settings of plugins that have none or are off are ignored with a warning. An
+//! unknown plugin or field is an error.
 
 mod settings;
 

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use keelson_server::AdmissionConfiguration;
+use keelson_server::{AdmissionConfiguration, AdmissionPlugins};
 use keelson_testkit::{Answer, Call, Raw, TestServer};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -52,7 +52,9 @@ impl Exempting {
             std::fs::write(&path, text).unwrap();
             path
         };
-        let settings = AdmissionConfiguration::from_file(&file("admission.yaml", ADMISSION)).unwrap();
+        let settings =
+            AdmissionConfiguration::from_file(&file("admission.yaml", ADMISSION), &AdmissionPlugins::default())
+                .unwrap();
         let (policy, log) = (file("policy.yaml", AUDIT), files.path().join("audit.log"));
         let server = TestServer::builder().configure({
             let log = log.clone();

@@ -80,7 +80,7 @@ fn configuration(directory: &Path) -> AdmissionConfiguration {
         json!({ "apiVersion": "apiserver.k8s.io/v1alpha1", "kind": "AdmissionConfiguration", "plugins": plugins });
     let path = directory.join("admission.yaml");
     std::fs::write(&path, document.to_string()).unwrap();
-    AdmissionConfiguration::from_file(&path).unwrap()
+    AdmissionConfiguration::from_file(&path, &AdmissionPlugins::default()).unwrap()
 }
 
 /// Configures one webhook for config maps with a label of its name.
