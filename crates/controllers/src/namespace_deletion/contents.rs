@@ -52,7 +52,7 @@ struct Collection {
     target: Target,
 }
 
-/// All served collections, each once. Collections whose objects keep others from being deleted come first, such as pods.
+/// All served collections, each once. Collections whose objects use others come first, such as pods, which use claims.
 pub(super) fn of_surface(surface: &Arc<Surface>, client: &Client) -> Vec<Box<dyn Content>> {
     let stored = surface.collections().filter(|collection| collection.is_namespaced());
     let deletable = |target: &Target| target.version.allows(Verb::DeleteCollection);
