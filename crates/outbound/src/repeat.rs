@@ -19,7 +19,7 @@ const WAITS: [Duration; 3] = [Duration::ZERO, Duration::from_millis(50), Duratio
 /// The effect of processing a request twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The same as processing it once.
+    /// No effect beyond that of processing it once.
     Idempotent,
     /// Another effect: for example an object is created twice, or the second response contradicts the first.
     Once,

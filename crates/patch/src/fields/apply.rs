@@ -28,7 +28,7 @@ use crate::equal::equal;
 /// update.
 pub const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// Members of `metadata` that have no owners. The same holds for `metadata` itself, `apiVersion` and `kind`.
+/// Members of `metadata` that have no owners. `metadata` itself, `apiVersion` and `kind` have none.
 const UNOWNED: [&str; 8] =
     ["name", "namespace", "creationTimestamp", "selfLink", "uid", "generation", "managedFields", "resourceVersion"];
 
