@@ -1,7 +1,7 @@
 //! The parameters of requests, in tables: name, place, type and description, and the actions that have them.
 //!
-//! Only parameters that the server supports are listed. Parameters with the prefix `keelson.io/` come from the crate that
-//! parses them.
+//! Only parameters that the server supports are listed. Parameters with the prefix `keelson.io/` come from the crate
+//! that parses them.
 
 use std::sync::LazyLock;
 
