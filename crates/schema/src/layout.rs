@@ -95,8 +95,8 @@ pub const PRESERVE_UNKNOWN: u32 = 1;
 pub const NULLABLE: u32 = 2;
 /// Items of a list or values of a map may be null.
 pub const POINTER_ITEMS: u32 = 4;
-/// The schema belongs to a custom resource. The walker does not change or check its values beyond pruning and defaults,
-/// and `Structural` validates them.
+/// The schema belongs to a custom resource. Apart from pruning and defaults, the walker keeps its values as the client
+/// sent them. `Structural` validates them.
 pub const STRUCTURAL: u32 = 8;
 /// The values are object metadata, and the schema has defaults for fields in it. Without this flag, metadata has the
 /// shape of `ObjectMeta`.

@@ -306,8 +306,8 @@ fn is_email(text: &str) -> bool {
 static LETTERS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^\p{L}$").expect("it is a good pattern"));
 static SIGNS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"^[\p{S}\p{L}]$").expect("it is a good pattern"));
 
-/// Upstream's pattern: the last of several labels has at least two letters. A single label may have a hyphen only after
-/// its first character.
+/// Upstream's pattern: the last of several labels has at least two letters. A single label may have a hyphen only
+/// directly after its first character.
 fn is_hostname(text: &str) -> bool {
     let is_sign = |c: &char| c.is_ascii_alphanumeric() || SIGNS.is_match(c.encode_utf8(&mut [0; 4]));
     let is_letter = |c: char| c.is_ascii_alphabetic() || LETTERS.is_match(c.encode_utf8(&mut [0; 4]));

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use super::expressions::Checks;
 use crate::document::SchemaDocument;
 
-/// The maximum memory of compiled rules in bytes. Those of the schema used last do not count.
+/// The maximum memory of compiled rules in bytes. The rules of the schema used last do not count.
 pub const PROGRAMS_BYTES: usize = 64 << 20;
 
 /// The compiled rules of all schemas of a server.
