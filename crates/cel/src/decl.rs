@@ -179,7 +179,7 @@ impl Decl {
         Self::scalar(DeclKind::Quantity, Type::opaque("kubernetes.Quantity"), MIN_TEXT)
     }
 
-    /// A value of this type, of which nothing else is declared.
+    /// A value of this type, with no further declaration.
     pub fn of(ty: Type) -> Arc<Self> {
         Self::scalar(DeclKind::Dyn, ty, 1)
     }
