@@ -1,7 +1,7 @@
 //! Measures the cost of one item in a protobuf list: `cargo run --release -p keelson-protobuf --example list_items`.
 //!
 //! The items are pods of one replica set, which differ only in names and addresses, or pods that have no text in
-//! common. The output is in nanoseconds for each item, the minimum of many rounds, for three cases: the item is
+//! common. The output is in nanoseconds for each item, the minimum of many rounds. There are three cases: the item is
 //! written, it is measured, or it is written alone as for a get. `alike` or `unlike` after `--` measures only one kind
 //! of pods.
 #![allow(clippy::print_stdout, clippy::expect_used, reason = "a program that measures talks")]
