@@ -206,7 +206,7 @@ impl DiscoveryFetcher {
 
     /// Rebuilds the fragments from the fetched documents, if they changed.
     fn publish(&self, now: &ApiServices) {
-        // Held to the end, so that published values never go back.
+        // Held until the value is published, so that a newer value is never replaced by an older one.
         let fetched = self.fetched.lock();
         let shown = self.current.load_full();
         let (mut next, mut descriptions, mut paths) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());

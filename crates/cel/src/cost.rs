@@ -1,7 +1,7 @@
 //! The cost of an expression: an estimate before there is data, and the actual cost while it runs.
 //!
-//! Both follow upstream's model, since estimates decide which definitions are accepted, and actual costs which objects.
-//! A step costs 1, reading a character 0.1, and creating a value 10 or more.
+//! Estimates and actual costs follow upstream's model, since estimates decide which definitions are accepted, and
+//! actual costs which objects. A step costs 1, reading a character 0.1, and creating a value 10 or more.
 
 pub mod actual;
 pub mod estimate;

@@ -57,11 +57,11 @@ pub enum DeclKind {
 /// The rule by which two lists are equal.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ListKind {
-    /// They have equal elements in the same order.
+    /// Equal elements in the same order.
     Atomic,
     /// They have equal elements in any order.
     Set,
-    /// They have equal elements in any order. These fields identify an element.
+    /// Equal elements in any order. These fields are the keys of an element.
     Map(Vec<String>),
 }
 

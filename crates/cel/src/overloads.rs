@@ -1,8 +1,8 @@
 //! Declarations of functions: the types of their arguments and results, and the cost of a call.
 //!
-//! They are lines of text in the notation of CEL's documentation, which are parsed once. A method's name starts with a
-//! dot, and its target is the first argument. Capital letters are type parameters. `#` and the name of a cost rule are
-//! at the end, unless a call costs one step.
+//! The declarations are lines of text in the notation of CEL's documentation, which are parsed once. A method's name
+//! starts with a dot, and its target is the first argument. Capital letters are type parameters. `#` and the name of a
+//! cost rule are at the end, unless a call costs one step.
 
 mod text;
 

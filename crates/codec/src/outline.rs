@@ -1,9 +1,9 @@
 //! Reads a JSON text into a flat list of its values, all of which borrow from the text.
 //!
-//! It is for code that reads many objects: one pass, one allocation, no copies except for escaped strings. The memory
-//! is at most about twenty times the text. A value precedes its parts and has the index of their end. The text must be
-//! compact and valid, as stored objects are. For any other text the outline is wrong, but reading it never panics and
-//! always ends.
+//! An outline is for code that reads many objects: one pass, one allocation, no copies except for escaped strings. The
+//! memory is at most about twenty times the text. A value precedes its parts and has the index of their end. The text
+//! must be compact and valid, as stored objects are. For any other text the outline is wrong, but reading it never
+//! panics and always ends.
 
 use crate::cursor::Cursor;
 use crate::room::{Rest, count_values};

@@ -1,8 +1,8 @@
 //! Keeps the config map `kube-system/extension-apiserver-authentication`. It has the authorities and header fields with
 //! which aggregated servers authenticate clients and front proxies.
 //!
-//! Each server adds its own entries, so the controller runs in each. It recreates the config map after a deletion. It
-//! writes the object as a whole, so keys that upstream's controller does not know are dropped.
+//! Each server adds its own entries, so the controller runs in each. The controller recreates the config map after a
+//! deletion. It writes the object as a whole, so keys that upstream's controller does not know are dropped.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Follows a collection for a controller: first all objects, then each change.
 //!
-//! It uses a watch with initial events, and starts a new watch after one ends. A controller receives each object's
-//! newest state at least once, possibly several times.
+//! This module uses a watch with initial events, and starts a new watch after one ends. A controller receives each
+//! object's newest state at least once, possibly several times.
 
 use std::convert::Infallible;
 use std::time::Duration;

@@ -71,11 +71,11 @@ pub struct GarbageCollection {
 /// The state of the owner that a reference names.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
-    /// It exists, or its absence can't be proven.
+    /// The owner exists, or its absence can't be proven.
     Present,
-    /// It does not exist.
+    /// The owner does not exist.
     Gone,
-    /// It is being deleted and waits for its dependents.
+    /// The owner is being deleted and waits for its dependents.
     Waiting,
 }
 

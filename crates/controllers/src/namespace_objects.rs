@@ -1,7 +1,7 @@
 //! Creates the objects that every namespace has: the service account `default`, and the config map with the server's
 //! certificates.
 //!
-//! They are created with the namespace, and restored after a deletion or change.
+//! The objects are created with the namespace, and restored after a deletion or change.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! A tree of JSON values. Objects have this form while the server processes them.
 //!
-//! It has the interface of `serde_json`'s tree and replaces it, since writes spend much of their time in trees. Names
-//! and short texts are inline ([`Text`]). The fields of an object are in one allocation, which is searched in order
-//! ([`Map`]). A value takes 32 bytes instead of 72. Numbers are those of `serde_json`.
+//! The tree has the interface of `serde_json`'s tree and replaces it, since writes spend much of their time in trees.
+//! Names and short texts are inline ([`Text`]). The fields of an object are in one allocation, which is searched in
+//! order ([`Map`]). A value takes 32 bytes instead of 72. Numbers are those of `serde_json`.
 //!
 //! This module must not know the meaning of fields. `codec` parses bytes. With serde, a tree can be built from a short
 //! text or from any type.

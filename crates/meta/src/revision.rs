@@ -1,7 +1,7 @@
 //! The store's global write counter, which clients see as `resourceVersion`.
 //!
-//! It has its own type, since versions, generations and counts are numbers too. The options of lists define what zero
-//! means in a request.
+//! The counter has its own type, since versions, generations and counts are numbers too. The options of lists define
+//! what zero means in a request.
 
 use std::fmt;
 use std::str::FromStr;

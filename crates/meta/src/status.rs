@@ -1,7 +1,7 @@
 //! `Status`, the body of every response that is not an object or a list.
 //!
-//! It is pure data with the exact form of the API: the order of fields, and which fields are omitted when empty. Only
-//! [`crate::error`] turns errors into a `Status`.
+//! A `Status` is pure data with the exact form of the API: the order of fields, and which fields are omitted when
+//! empty. Only [`crate::error`] turns errors into a `Status`.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,8 @@
 //! The definitions of a custom kind and of its list kind.
 //!
-//! They have the form of built-in kinds: the fields that every object has, whatever the schema states for them, with
-//! references to the shared definitions of metadata. Texts are those of kube-apiserver, which `kubectl explain` shows.
+//! The definitions have the form of those of built-in kinds: the fields that every object has, whatever the schema
+//! states for them, with references to the shared definitions of metadata. Texts are those of kube-apiserver, which
+//! `kubectl explain` shows.
 
 use std::sync::Arc;
 

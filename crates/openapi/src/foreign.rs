@@ -1,6 +1,6 @@
 //! The document of a part of the API that another server serves.
 //!
-//! It is published unchanged. The hash of its content identifies it, and is the same on all servers.
+//! The document is published unchanged. The hash of its content identifies it, and is the same on all servers.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,6 +1,6 @@
 //! The operations of a group version, derived from its description. All forms of OpenAPI are rendered from this model.
 //!
-//! It must not know the syntax of OpenAPI. Generated clients rely on the ids and tags.
+//! The model must not know the syntax of OpenAPI. Generated clients rely on the ids and tags.
 
 use keelson_meta::GroupVersionKind;
 use keelson_meta::json::{Map, Value, json};

@@ -1,9 +1,9 @@
 //! The rendered content of one part of the API: its version 3 document, its line in the index, and its addition to
 //! version 2.
 //!
-//! Each is built on demand and then kept, so a change of one part among thousands renders only that part. The index
-//! needs only the hash of a document. For custom group versions everything is kept compressed, and a document is kept
-//! only after its first request.
+//! Each of them is built on demand and then kept, so a change of one part among thousands renders only that part. The
+//! index needs only the hash of a document. For custom group versions everything is kept compressed, and a document is
+//! kept only after its first request.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,7 +1,7 @@
 //! OpenAPI 2 as protobuf: the messages of gnostic's `openapi.v2` package. The tables below have their field numbers.
 //!
-//! It converts the JSON of a path or definition, whatever its source. gnostic stores values of any type as YAML text;
-//! JSON is valid YAML.
+//! The module converts the JSON of a path or definition, whatever its source. gnostic stores values of any type as YAML
+//! text; JSON is valid YAML.
 
 mod v3;
 

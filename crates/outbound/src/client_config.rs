@@ -1,6 +1,6 @@
 //! Destinations of calls: the `clientConfig` of webhook configurations.
 //!
-//! They are read from stored objects, which were validated when they were written.
+//! Configurations are read from stored objects, which were validated when they were written.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;

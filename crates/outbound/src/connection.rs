@@ -1,7 +1,7 @@
 //! A TLS connection in a connection pool.
 //!
-//! It counts its requests. If a request fails on a connection that has carried requests before, the peer may have
-//! closed it meanwhile; on a new connection that can't be the reason.
+//! A connection counts its requests. If a request fails on a connection that has carried requests before, the peer may
+//! have closed it meanwhile; on a new connection that can't be the reason.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The client certificate that the server presents to its peers.
 //!
-//! It can be replaced at run time, for later connections.
+//! The certificate can be replaced at run time. Later connections use the new one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl ClientCertificate {
     /// Checks that a connection can use the certificate.
     ///
     /// # Errors
-    /// It has no certificate, or the key does not match.
+    /// The chain has no certificate, or the key does not match.
     pub fn check(&self) -> Result<(), String> {
         self.certified().map(drop)
     }

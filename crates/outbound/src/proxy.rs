@@ -1,7 +1,7 @@
 //! Proxies of the environment, for operators who enable them: `HTTPS_PROXY`, and `NO_PROXY` for exceptions.
 //!
-//! They are parsed as Go's `net/http` does, like everywhere in Kubernetes. A proxy opens a tunnel (RFC 9110 section
-//! 9.3.6), so it sees the destination but not the content. Calls to services of the cluster never use a proxy.
+//! The variables are parsed as Go's `net/http` does, like everywhere in Kubernetes. A proxy opens a tunnel (RFC 9110
+//! section 9.3.6), so it sees the destination but not the content. Calls to services of the cluster never use a proxy.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -154,7 +154,7 @@ impl ReviewKind<'_> {
     /// Returns true if a response states this kind, and false if it states none.
     ///
     /// # Errors
-    /// It states another kind, in upstream's words.
+    /// The response states another kind, in upstream's words.
     pub fn check(&self, review: &Value) -> Result<bool, String> {
         let text = |field: &str| review[field].as_str().unwrap_or_default();
         let (api_version, kind) = (text("apiVersion"), text("kind"));

@@ -325,7 +325,7 @@ impl AnswerStream {
     /// Waits for the next bytes; `None` at the end.
     ///
     /// # Errors
-    /// It ended prematurely, in the words of Go's client.
+    /// The response ended prematurely, in the words of Go's client.
     pub async fn data(&mut self) -> Result<Option<Bytes>, String> {
         while let Some(frame) = self.body.frame().await {
             if let Ok(data) = frame.map_err(|error| reading_fault(&error))?.into_data() {

@@ -1,8 +1,8 @@
 //! A reader of compact and valid JSON text that this server has written.
 //!
-//! It checks only the bytes that it needs, not the content of strings and skipped values. On invalid text the cursor
-//! moves to its end, and [`Scanner::finish`] returns the error. Values read before that may be wrong, but the cursor
-//! never panics and always ends.
+//! The reader checks only the bytes that it needs, not the content of strings and skipped values. On invalid text the
+//! cursor moves to its end, and [`Scanner::finish`] returns the error. Values read before that may be wrong, but the
+//! cursor never panics and always ends.
 
 use std::borrow::Cow;
 

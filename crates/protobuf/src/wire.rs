@@ -1,7 +1,7 @@
 //! The wire encoding below messages: tags, variable-length integers, length-delimited fields.
 //!
-//! It must not know messages. Reading stays within the given bytes and never allocates. Output goes to a [`Sink`],
-//! which keeps the bytes or only counts them.
+//! This module must not know messages. Reading stays within the given bytes and never allocates. Output goes to a
+//! [`Sink`], which keeps the bytes or only counts them.
 
 use std::ops::Range;
 

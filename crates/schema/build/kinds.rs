@@ -1,6 +1,6 @@
 //! Collects all built-in kinds and their JSON schemas from `k8s-openapi`.
 //!
-//! This happens once, when the crate is built. The program contains only the compiled tables.
+//! The kinds are collected once, when the crate is built. The program contains only the compiled tables.
 
 use std::collections::BTreeMap;
 

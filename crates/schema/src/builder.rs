@@ -1,6 +1,6 @@
 //! Compiles schemas into tables. The build script uses it for the built-in kinds, and the server for custom resources.
 //!
-//! It does not know where a schema comes from. Equal anonymous schemas become one record. A schema may refer to a
+//! The builder does not know the source of a schema. Equal anonymous schemas become one record. A schema may refer to a
 //! definition before it is defined, so definitions can be recursive.
 
 use std::collections::{BTreeMap, HashMap};

@@ -1,8 +1,9 @@
 //! The walker. In one pass over an object it checks types, finds unknown fields, and normalizes the object to the form
 //! that Kubernetes writes.
 //!
-//! It behaves like Go's decoder, with its error messages. It must not know the meaning of fields. Changes are made in
-//! place. Each field gets its position in declared order as its rank, by which the fields of an object are sorted.
+//! The walker behaves like Go's decoder, with its error messages. It must not know the meaning of fields. Changes are
+//! made in place. Each field gets its position in declared order as its rank, by which the fields of an object are
+//! sorted.
 
 mod base64;
 mod malformed;

@@ -1,6 +1,6 @@
 //! Schemas that are compiled at run time, as for custom resources.
 //!
-//! They must behave like the tables of the built-in kinds, which are compiled when the crate is built.
+//! The schemas must behave like the tables of the built-in kinds, which are compiled when the crate is built.
 
 use keelson_meta::Object;
 use keelson_meta::json::{Value, json};

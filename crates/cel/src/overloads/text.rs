@@ -1,7 +1,7 @@
 //! The texts of the declarations, one for each library.
 //!
-//! They are those of the supported upstream version. With a further function, this server would accept definitions that
-//! servers of that version refuse.
+//! The functions are those of the supported upstream version. With a further function, this server would accept
+//! definitions that servers of that version refuse.
 
 use super::CostRule;
 

@@ -1,6 +1,6 @@
 //! Finds the fields of a variable that a program reads.
 //!
-//! It analyses the steps of a program and needs no values.
+//! The module analyses the steps of a program and needs no values.
 
 use super::{FoldNode, Node, Program};
 use crate::stack::with_room;

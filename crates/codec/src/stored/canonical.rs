@@ -1,7 +1,7 @@
 //! Encodes objects canonically.
 //!
-//! It records the extents of the members of the object, of its metadata and of its other parts, so that later readers
-//! can skip them. Deeper values get no extents.
+//! The encoder records the extents of the members of the object, of its metadata and of its other parts, so that later
+//! readers can skip them. Deeper values get no extents.
 
 use keelson_meta::Object;
 use keelson_meta::json::{Map, Value};

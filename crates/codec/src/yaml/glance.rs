@@ -1,7 +1,7 @@
 //! Classifies the characters of a text in one pass, to decide in which style it can be written.
 //!
-//! It decides only if the rules of `go-yaml` leave no doubt. Nearly all texts in objects are names, times, paths and
-//! keys. Applying all rules takes ten times as long as writing the text.
+//! This module decides only if the rules of `go-yaml` leave no doubt. Nearly all texts in objects are names, times,
+//! paths and keys. Applying all rules takes ten times as long as writing the text.
 
 use super::scalar::{Meaning, meaning};
 

@@ -1,6 +1,6 @@
 //! Generators of texts, values, objects and broken JSON.
 //!
-//! They prefer the unusual characters and numbers for which encoders differ.
+//! The generators prefer the unusual characters and numbers for which encoders differ.
 
 use keelson_meta::json::{Map, Value, json};
 use proptest::collection::vec;

@@ -1,8 +1,8 @@
 //! The owner graph: an index over all stored collections and the known objects of other servers. It reads the events of
 //! each collection with a cursor, so it is as new as the cache.
 //!
-//! It holds only objects with owners, and owners that wait for garbage collection. For any other object, each change
-//! costs one read of its metadata.
+//! The graph holds only objects with owners, and owners that wait for garbage collection. For any other object, each
+//! change costs one read of its metadata.
 
 mod index;
 

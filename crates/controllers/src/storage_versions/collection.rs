@@ -48,11 +48,11 @@ const IDENTITIES: [(&str, &str); 2] = [(IDENTITY_LABEL, IDENTITY_VALUE), (IDENTI
 /// The state of a server's lease.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// It exists, and the server publishes its storage versions.
+    /// The lease exists, and the server publishes its storage versions.
     Publishes,
-    /// It exists, and the server publishes nothing.
+    /// The lease exists, and the server publishes nothing.
     Unpublished,
-    /// It does not exist.
+    /// The lease does not exist.
     Gone,
 }
 

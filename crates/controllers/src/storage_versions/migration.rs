@@ -96,9 +96,9 @@ struct Request {
 
 /// The reason why a resource can't be migrated here.
 enum NoSubject {
-    /// It is not served yet, but a definition exists.
+    /// The resource is not served yet, but a definition exists.
     Pending,
-    /// It is not served here, but maybe by an aggregated server.
+    /// The resource is not served here, but maybe by an aggregated server.
     NotServed,
     Never(String),
 }

@@ -1,6 +1,6 @@
 //! Tests of controllers whose watches lose their history, or that are stopped in the middle of their work.
 //!
-//! They must end in the same state as controllers that saw every event.
+//! The controllers must end in the same state as controllers that saw every event.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! Compares values with values of other types: `value == "text"`, `1 == value`.
 //!
-//! This keeps tests and rules readable. A value equals a value of another type only if the latter converts to it.
+//! These comparisons keep tests and rules readable. A value equals a value of another type only if the latter converts
+//! to it.
 
 use super::{Text, Value};
 

@@ -1,6 +1,6 @@
 //! The macro `json!`, which builds trees from JSON with expressions.
 //!
-//! It has the syntax of `serde_json`'s macro and creates this crate's tree.
+//! The macro has the syntax of `serde_json`'s macro and creates this crate's tree.
 
 /// Builds a [`Value`](crate::json::Value) from JSON. Expressions of `Serialize` types may stand for values, and
 /// expressions of texts for names. Expressions are borrowed, not moved.

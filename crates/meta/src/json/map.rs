@@ -1,6 +1,6 @@
 //! The fields of an object, in their original order.
 //!
-//! They are in one vector. Objects usually have few fields, so a name is compared with each of them, a cheap hash
+//! The fields are in one vector. Objects usually have few fields, so a name is compared with each of them, a cheap hash
 //! first. Maps with more than [`SEARCHED_IN_ORDER`] fields, such as a config map with thousands of keys, have an index.
 //! Its hash resists collision attacks.
 //!

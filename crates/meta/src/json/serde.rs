@@ -1,7 +1,7 @@
 //! Serde for trees: they can be deserialized from any format, serialized to any, and displayed as JSON text.
 //!
-//! It serves settings, tests and clients. Request bodies are parsed by `codec`, which is faster and reports more
-//! faults.
+//! These implementations serve settings, tests and clients. Request bodies are parsed by `codec`, which is faster and
+//! reports more faults.
 
 use std::fmt;
 

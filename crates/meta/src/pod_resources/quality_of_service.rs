@@ -1,7 +1,7 @@
 //! The quality-of-service class of a pod.
 //!
-//! It is derived from the requests and limits of the pod's containers, or from those that the pod states as a whole.
-//! The rules are upstream's.
+//! The class is derived from the requests and limits of the pod's containers, or from those that the pod states as a
+//! whole. The rules are upstream's.
 
 use crate::Object;
 use crate::json::Value;

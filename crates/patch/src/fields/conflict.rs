@@ -1,6 +1,6 @@
 //! Conflicts: fields that an apply would change although another manager owns them.
 //!
-//! They become the causes of a 409 response in upstream's words. Their size is limited.
+//! Conflicts become the causes of a 409 response in upstream's words. Their size is limited.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,6 +1,6 @@
 //! Lists the fields of one value in order, in one walk over the value and its schema.
 //!
-//! It serves applies, creates, and the parts that a comparison finds added or removed.
+//! The list serves applies, creates, and the parts that a comparison finds added or removed.
 
 use keelson_meta::json::{Map, Value};
 

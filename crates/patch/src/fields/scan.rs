@@ -1,6 +1,6 @@
 //! Reads a `fieldsV1` text piece by piece. Supports only the form that this server writes.
 //!
-//! It finds the start and end of members. It must not know the meaning of their names.
+//! The scanner finds the start and end of members. It must not know the meaning of their names.
 
 use super::text::SELF_MEMBER;
 

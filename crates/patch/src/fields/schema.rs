@@ -1,6 +1,6 @@
 //! The schema as field ownership needs it. Compiled schemas implement it.
 //!
-//! It is a trait, so that tests and kinds without a schema can have their own implementation.
+//! The schema is a trait, so that tests and kinds without a schema can have their own implementation.
 
 use keelson_meta::json::Value;
 use keelson_schema::{ListType, MapType, SchemaRef, Type};

@@ -1,6 +1,6 @@
 //! `fieldsV1`: the encoding of sets of fields in `metadata.managedFields`.
 //!
-//! It is a tree of objects: `f:<name>` for fields, `k:<JSON>` for items by key, `v:<JSON>` for items of sets,
+//! The encoding is a tree of objects: `f:<name>` for fields, `k:<JSON>` for items by key, `v:<JSON>` for items of sets,
 //! `i:<number>` for indexes. A field is a member if its object is empty or has a member `.`.
 
 use std::fmt;

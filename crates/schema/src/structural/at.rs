@@ -1,6 +1,6 @@
 //! The field path of the value that is being validated, in the format of faults.
 //!
-//! It is a linked list on the stack, which becomes a text only for a fault.
+//! The path is a linked list on the stack, which becomes a text only for a fault.
 
 use std::fmt;
 

@@ -93,7 +93,7 @@ pub(super) enum Identity {
     None,
     /// The whole item.
     Value,
-    /// These fields.
+    /// The values of these fields.
     Keys(Vec<String>),
 }
 

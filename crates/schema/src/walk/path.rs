@@ -1,6 +1,6 @@
 //! The path of a value in an object: a chain on the stack, which is formatted only for a report.
 //!
-//! It has two text formats: one for unknown fields, and one for type errors of Go's decoder.
+//! The path has two text formats: one for unknown fields, and one for type errors of Go's decoder.
 
 use crate::schemas::SchemaRef;
 

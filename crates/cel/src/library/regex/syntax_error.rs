@@ -1,6 +1,6 @@
 //! Errors of regular expressions, with Go's texts.
 //!
-//! Each names the part of the expression that has the error.
+//! Each error names the part of the expression that has the error.
 
 use std::fmt;
 

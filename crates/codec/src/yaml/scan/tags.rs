@@ -1,7 +1,7 @@
 //! Tags, anchors and directives.
 //!
-//! They are scanned completely, so that their faults are reported. The names of anchors are dropped, since aliases are
-//! refused.
+//! Tags, anchors and directives are scanned completely, so that their faults are reported. The names of anchors are
+//! dropped, since aliases are refused.
 
 use std::borrow::Cow;
 

@@ -1,7 +1,7 @@
 //! The index from an owner's uid to its dependents.
 //!
-//! It returns the objects to check after a change. It may return too many objects but never too few. It does not store
-//! the owners of a dependent, since the event that changes them carries them.
+//! The index returns the objects to check after a change. It may return too many objects but never too few. It does not
+//! store the owners of a dependent, since the event that changes them carries them.
 
 use std::hash::RandomState;
 use std::sync::Arc;

@@ -30,7 +30,7 @@ pub(super) struct Condition<'c> {
 pub enum End {
     /// All objects were rewritten.
     Succeeded,
-    /// It can't continue, with the reason.
+    /// The migration can't continue, for this reason.
     Failed(String),
 }
 

@@ -1,6 +1,6 @@
 //! An index of the fields of a large object by name.
 //!
-//! It contains only numbers of slots. The names are in the slots.
+//! The index contains only numbers of slots. The names are in the slots.
 
 use std::hash::{BuildHasher as _, RandomState};
 

@@ -1,6 +1,6 @@
 //! Sorts fields by ranks that the caller assigns.
 //!
-//! It serves code that visits all fields of an object and knows the target position of each. Ranks are in padding of
+//! Ranks serve code that visits all fields of an object and knows the target position of each. Ranks are in padding of
 //! the slots, so that an object is sorted in place. Nothing else uses them.
 
 use super::{Map, Slot, Text, Value};
