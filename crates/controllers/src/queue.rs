@@ -1,8 +1,8 @@
 //! A work queue of keys. Each key is queued at most once, and at most one worker works on it at a time.
 //!
-//! Every repeated turn of a key waits. After each failure the wait gets longer. A key that a controller adds during a
-//! turn continues the chain of that turn, and in a long chain the keys wait as after failures. So keys that add each
-//! other can't keep a thread busy. A key that changes constantly gets a limited number of turns a second. A waiting key
+//! After a failure, a key waits before its next turn, longer after each further failure. A key that is added during a
+//! turn continues the chain of that turn, and in a long chain keys wait as after failures. So keys that add each other
+//! can't keep a thread busy. A key that changes constantly gets a limited number of turns a second. A waiting key
 //! delays no other.
 
 mod chain;

@@ -155,8 +155,8 @@ impl QuotaStatus {
                 Err(error) => again(name, error),
             }
         }
-        // ORDER: the cache must contain all usage added to the quotas up to this revision before the count. Usage added
-        // later changes the quota, so the count is not written.
+        // ORDER: before the count, the cache must contain every write that has added usage to the quotas up to this
+        // revision. Usage added later changes the quota, so the count is not written.
         let newest = quotas.iter().map(|(_, stored)| stored.revision).max().unwrap_or(Revision::ZERO);
         if let Err(behind) = self.registry.cache().wait_for(newest, PATIENCE).await {
             let error = |()| ApiError::Internal(format!("the cache is only at {}", behind.current));
