@@ -59,7 +59,7 @@ pub struct Condition {
 /// The server for a version of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backend {
-    /// This server: the APIService names no service, or belongs to a group that is always served here.
+    /// This server, because the APIService names no service or its group is one that every server serves itself.
     Local,
     /// The server behind a service.
     Remote(RemoteService),

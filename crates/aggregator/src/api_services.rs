@@ -30,7 +30,8 @@ impl ApiServices {
 
     /// Returns the next value with these APIServices replaced or removed.
     ///
-    /// Cost: the number of changes; with aggregated servers, also the number of all APIServices.
+    /// Cost: proportional to the number of changes. If there are aggregated servers, also to the number of all
+    /// APIServices.
     pub(crate) fn with(&self, changes: impl IntoIterator<Item = (String, Option<Arc<ApiService>>)>) -> Self {
         let mut groups = self.groups.clone();
         let (mut count, mut remotes) = (self.count, self.behind.clone());

@@ -145,7 +145,8 @@ impl Availability {
         }
     }
 
-    /// Checks an APIService and writes its condition. Returns true if it is available or gone.
+    /// Checks an APIService and writes its condition. Returns true if the server is available, or the APIService no
+    /// longer exists.
     async fn check(&self, name: &str) -> Result<bool, ApiError> {
         let Some(entry) = self.aggregator.services().collection()?.get(name) else { return Ok(true) };
         let service = ApiService::read(&entry);

@@ -29,7 +29,7 @@ const CONTROLLER: Requester = Requester {
 };
 /// The number of objects in a page.
 const CHUNK: usize = 500;
-/// The number of concurrent deletions on a server without deletion of collections.
+/// The number of concurrent deletions on a server that does not support the deletion of collections.
 const DELETES_AT_ONCE: usize = 16;
 /// The most bytes of a response.
 const ANSWER_BYTES: usize = 32 << 20;
@@ -190,7 +190,8 @@ impl RemoteContent {
     }
 }
 
-/// The metadata of a list's items. A list without items but with a continue token has unknown content.
+/// The metadata of a list's items. A list that has no items but a continue token is an error, since it may have
+/// content.
 fn items_of(list: &Value) -> Result<Vec<Value>, String> {
     let goes_on = list["metadata"]["continue"].as_str().is_some_and(|token| !token.is_empty());
     match list.get("items") {

@@ -69,7 +69,7 @@ enum Keeper {
 }
 
 impl AggregatedObjects {
-    /// Creates the access to objects of registered servers, and of peers if there are any.
+    /// Provides access to the objects of registered servers, and of peers if there are any.
     pub fn new(aggregator: Arc<Aggregator>, peers: Option<Arc<PeerServers>>) -> Self {
         Self { aggregator, peers }
     }

@@ -1,5 +1,5 @@
-//! The other servers on the store: their built-in resources, and the choice of one for a request that this server can't
-//! serve.
+//! The other servers on the store: which built-in resources they have, and which one gets a request that this server
+//! can't serve.
 //!
 //! Each server's discovery is fetched in the background, on every change of its identity lease and every few seconds;
 //! no request waits for it. A server stays known while its lease may be valid, even if it does not answer: reporting
@@ -438,13 +438,13 @@ fn alike<T>(some: &[Arc<T>], others: &[Arc<T>]) -> bool {
 }
 
 impl KnownPeer {
-    /// Its OpenAPI 3 documents of versions that it still serves and this server does not.
+    /// The peer's OpenAPI 3 documents of versions that it still serves and this server does not.
     fn openapi(&self) -> impl Iterator<Item = &Arc<ForeignDocument>> {
         let served = self.served();
         self.openapi.documents().filter(move |document| served.contains(document.path()))
     }
 
-    /// Its OpenAPI 2 parts of versions that it still serves and this server does not.
+    /// The peer's OpenAPI 2 parts of versions that it still serves and this server does not.
     fn paths(&self) -> impl Iterator<Item = &Arc<ForeignPaths>> {
         let served = self.served();
         self.openapi.parts().filter(move |paths| served.contains(paths.path()))

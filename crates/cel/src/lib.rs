@@ -1,5 +1,5 @@
-//! The Common Expression Language as in Kubernetes: rules of custom resources, admission policies, match conditions,
-//! authentication.
+//! The Common Expression Language as Kubernetes uses it: for rules of custom resources, admission policies, match
+//! conditions, and authentication.
 //!
 //! An expression is compiled once ([`Program::compile`]) for an [`Environment`], which declares the names that it can
 //! use. It is evaluated for values that borrow from an object's tree. Faults have upstream's texts, which authors of

@@ -293,7 +293,7 @@ pub(crate) fn quote_or_backslash(bytes: &[u8]) -> Option<usize> {
     find(bytes, |word| zero_bytes(word ^ repeat(b'"')) | zero_bytes(word ^ repeat(b'\\')))
 }
 
-/// The distance to the next byte that is not literal in a string: `"`, `\` or a control character.
+/// The distance to the next byte that does not stand for itself in a string: `"`, `\` or a control character.
 #[inline]
 pub(crate) fn not_plain(bytes: &[u8]) -> Option<usize> {
     let controls = |word: u64| word.wrapping_sub(repeat(0x20)) & !word & repeat(0x80);

@@ -10,7 +10,7 @@ use flate2::{Compress, Compression, FlushCompress, Status};
 /// The empty last block that ends every deflate stream: final bit, fixed codes, end of block.
 const FINAL_BLOCK: [u8; 2] = [0x03, 0x00];
 
-/// RFC 1952: magic, deflate, no flags, no time, fastest compression, unknown system.
+/// The header of RFC 1952: magic number, deflate, no flags, no time, fastest compression, unknown system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 0xff];
 
 /// A deflated piece of a longer text.

@@ -162,7 +162,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// The section of an object that a value is in, which determines the members to skip.
+/// The section of an object that a value belongs to. It determines which members are skipped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Section {
     Root,

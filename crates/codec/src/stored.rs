@@ -176,7 +176,7 @@ impl StoredObject {
         bytes
     }
 
-    /// The object as a value tree, with its `resourceVersion`. Cost: a parse. Lists and watches never need it.
+    /// The object as a value tree, with its `resourceVersion`. Cost: a parse. Lists and watches never need this tree.
     pub fn decode(&self, revision: Revision) -> Object {
         let mut text = Vec::with_capacity(self.object_len(revision));
         self.write_object(revision, &mut text);
@@ -275,8 +275,8 @@ impl StoredObject {
         self.header_text(kind_end + API_VERSION_START.len())
     }
 
-    /// Returns true if it is stored with this kind and version. One comparison, cheaper than [`kind`](Self::kind) and
-    /// [`api_version`](Self::api_version). Escaped names compare unequal.
+    /// Returns true if the object is stored with this kind and version. Needs a single comparison, so it is cheaper
+    /// than [`kind`](Self::kind) and [`api_version`](Self::api_version). Escaped names compare unequal.
     pub fn has_header(&self, header: &StoredHeader) -> bool {
         self.bytes[..self.body as usize] == *header.0
     }

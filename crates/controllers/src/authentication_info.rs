@@ -30,7 +30,7 @@ const TRIES: usize = 8;
 /// The interval between checks for expired certificates.
 const LOOK_AGAIN: Duration = Duration::from_secs(60 * 60);
 
-/// Publishes this server's authentication information for aggregated servers, beside that of other servers.
+/// Publishes this server's authentication information for aggregated servers, in addition to that of other servers.
 pub struct AuthenticationPublication {
     registry: Arc<Registry>,
     client: Client,
@@ -138,7 +138,8 @@ impl AuthenticationPublication {
             next
         };
         match self.client.update(target, with(data)).await {
-            // The object has grown past the size limit. Each server adds its own information again.
+            // The object has grown beyond the size limit, so it is replaced. Each server adds its own information
+            // again.
             Err(ApiError::TooLarge { .. } | ApiError::ObjectTooLarge { .. } | ApiError::Invalid { .. }) => {
                 self.client.update(target, with(own.to_data())).await.map(|_| ())
             }

@@ -65,8 +65,8 @@ impl ClusterRoleAggregation {
         }
     }
 
-    /// Fills all aggregated roles as a step of the bootstrap, nested ones included. No authorizer, webhook or policy is
-    /// called.
+    /// Fills all aggregated roles, nested ones included, as a step of the bootstrap. No authorizer, webhook or policy
+    /// is called.
     ///
     /// # Errors
     /// Errors of reading and writing roles.

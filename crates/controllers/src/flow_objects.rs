@@ -1,4 +1,5 @@
-//! Keeps the mandatory and the suggested flow schemas and priority levels (KEP-1040, "Default Behavior").
+//! Creates and maintains the mandatory and the suggested flow schemas and priority levels (KEP-1040, "Default
+//! Behavior").
 //!
 //! Missing objects are created. The annotation `apf.kubernetes.io/autoupdate-spec` states who owns the spec of an
 //! object: with `true` the controller restores the suggested spec, with `false` the operator's spec stays. An object

@@ -162,7 +162,7 @@ impl KubernetesService {
         self.write_slices(&addresses).await
     }
 
-    /// Writes one subset for each port, since all addresses of a subset share its ports.
+    /// Writes one subset for each port, since a subset's ports apply to all its addresses.
     async fn write_endpoints(
         &self,
         target: &Target,

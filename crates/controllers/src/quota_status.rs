@@ -1,4 +1,4 @@
-//! Keeps the status of quotas: the limits in force, and the usage counted from existing objects.
+//! Keeps the status of quotas up to date: the limits in force, and the usage counted from existing objects.
 //!
 //! A write that increases the usage adds to it in its own transaction. This controller counts again after deletions and
 //! reductions, which lowers the usage. A count is written only if the quota has not changed since the count began, so

@@ -174,8 +174,8 @@ pub struct IdentityCollection {
 }
 
 impl IdentityCollection {
-    /// Creates a controller for leases of this duration. The observations in `servers` are shared and survive its
-    /// turns.
+    /// Creates a controller for leases of this duration. The observations in `servers` are shared with other users, and
+    /// remain when this controller stops.
     pub fn new(registry: Arc<Registry>, servers: Arc<RegisteredServers>, duration: Duration) -> Self {
         Self {
             client: Client::of_server(registry, SERVER_MANAGER),

@@ -1,4 +1,4 @@
-//! The controllers that run in this server: the flag `--controllers`, as in kube-controller-manager.
+//! Selects the controllers that run in this server, by the flag `--controllers` as in kube-controller-manager.
 //!
 //! `*` stands for the controllers that are on by default. The controller that deletes pods is off by default: clusters
 //! with nodes run it in kube-controller-manager, and servers without nodes, as in tests, would lose pods.

@@ -243,9 +243,11 @@ pub enum NotAcceptableForm {
     Router(MediaTypes),
     /// Discovery endpoints: the supported media types.
     MediaTypes(MediaTypes),
-    /// The client requested metadata of one object, and the response is a list, of this type in upstream's code.
+    /// The client requested the metadata of one object, but the response is a list. The text is its type in upstream's
+    /// code.
     MetadataOfList(String),
-    /// The client requested metadata of a list, and the response is one object, of this type in upstream's code.
+    /// The client requested the metadata of a list, but the response is one object. The text is its type in upstream's
+    /// code.
     MetadataListOfObject(String),
 }
 

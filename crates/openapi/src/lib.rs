@@ -1,4 +1,4 @@
-//! OpenAPI: the requests that this server accepts, in the forms that clients read.
+//! OpenAPI: documents that describe the requests of this server, in the formats that clients read.
 //!
 //! Version 3 has an index, and a document for each group version. Version 2 is one document, as JSON and as protobuf.
 //! All are rendered from one model of operations. The model is derived from descriptions of resources and from the

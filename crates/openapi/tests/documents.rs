@@ -448,7 +448,7 @@ impl SchemaDocument for Counted {
     }
 }
 
-/// A change of one among many custom group versions renders no other in any form.
+/// When one of many custom group versions changes, the others are not rendered again in any form.
 #[test]
 fn a_change_of_one_among_many_renders_that_one() {
     const MANY: usize = 50;

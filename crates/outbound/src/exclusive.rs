@@ -82,7 +82,7 @@ impl ExclusiveConnections {
         !self.is_refused.load(Ordering::Relaxed)
     }
 
-    /// Sends a request whose URI includes the server. Dropping the future or the response closes the connection.
+    /// Sends a request whose URI names the server. Dropping the future or the response closes the connection.
     pub(crate) async fn send(
         self: &Arc<Self>,
         mut request: Request<ForwardBody>,

@@ -70,7 +70,7 @@ impl Proxy {
         Ok(Self { host, port: url.port_u16().unwrap_or(80), authorization, except })
     }
 
-    /// Returns true if a host is reached through the proxy. The local host never is.
+    /// Returns true if calls to a host use the proxy. Calls to the local host never do.
     pub(crate) fn is_for(&self, host: &str, port: u16) -> bool {
         let address = host.parse::<IpAddr>().ok();
         let is_own = host == "localhost" || address.is_some_and(|address| address.is_loopback());

@@ -1,4 +1,5 @@
-//! Services of the cluster: each resolves to ready endpoints of its cached slices, or to a route by the operator.
+//! Resolves services of the cluster: to ready endpoints in the cached slices, or to the route that the operator has
+//! set.
 //!
 //! A server outside of the cluster's network can't reach endpoints. There, and in clusters without a controller for
 //! slices, `--service-route` sets the address of a service. Only the address changes: the certificate must still be

@@ -84,7 +84,7 @@ impl PatchError {
     }
 }
 
-/// Upstream distinguishes few of these. Operations that do not apply are one kind of 422.
+/// Upstream distinguishes few of these errors. All operations that do not apply have the same 422.
 impl From<PatchError> for ApiError {
     fn from(error: PatchError) -> Self {
         match error {

@@ -1,6 +1,6 @@
 //! Encodes and decodes random objects of every kind in the table.
 //!
-//! Generators follow the table of messages, so new fields are tested without a new test.
+//! Objects are generated from the table of messages, so new fields are tested without a new test.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Structural schemas of custom resources, compiled from an OpenAPI 3 document (`openAPIV3Schema`).
+//! Structural schemas of custom resources. They are compiled from an OpenAPI 3 document (`openAPIV3Schema`).
 //!
 //! A schema is compiled into three forms:
 //!

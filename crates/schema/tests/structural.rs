@@ -1,4 +1,4 @@
-//! Structural schemas compared with kube-apiserver: the faults of values, and the results of walks.
+//! Compares structural schemas with kube-apiserver: the faults of values, and the results of walks.
 //!
 //! Cases with several faults are in `values`.
 

@@ -1,6 +1,6 @@
 //! Creates declarations from a structural schema of a custom resource.
 //!
-//! Sizes are upstream's, since they decide which rules are refused for their estimated cost.
+//! Sizes are computed as upstream does, since they decide which rules are refused because of their estimated cost.
 
 use super::{Decl, ListKind};
 use keelson_meta::json::Value;

@@ -69,7 +69,7 @@ enum Context {
 }
 
 impl<T: AsRef<str>> Emitter<T> {
-    /// Writes a whole document, appended to `out`, which is empty or ends in a line break.
+    /// Appends a whole document to `out`, which must be empty or end in a line break.
     pub(super) fn document(tape: Tape<T>, out: Vec<u8>) -> Vec<u8> {
         let mut emitter = Self::of_document(tape, out);
         emitter.write(usize::MAX);
@@ -211,9 +211,9 @@ fn acts_on_a_terminal(char: char) -> bool {
 struct Writer {
     out: Vec<u8>,
     column: usize,
-    /// The last character was a space that separates tokens.
+    /// True if the last character was a space that separates tokens.
     whitespace: bool,
-    /// The current line has only indentation and indicators that start a nested node.
+    /// True if the current line has only indentation and indicators that start a nested node.
     indention: bool,
     /// True to escape characters that a terminal interprets, which `go-yaml` prints literally.
     for_terminals: bool,

@@ -13,7 +13,7 @@ pub(super) enum Style {
     Literal,
 }
 
-/// The style of a text by all rules. One [`look`] decides most plain texts without them.
+/// Determines the style of a text by all rules. For most plain texts, one [`look`] decides without them.
 pub(super) fn style(text: &str, key: bool) -> Style {
     let shape = Styles::of(text);
     let wanted = if text.contains('\n') {

@@ -34,13 +34,13 @@ pub trait ObjectsElsewhere: Send + Sync {
     /// A counter that increases when the results of the other methods may have changed.
     fn generation(&self) -> u64;
 
-    /// Returns true if a version of a group belongs to another server, reachable or not.
+    /// Returns true if another server serves a version of a group, even if that server can't be reached now.
     fn serves(&self, group: &str, version: &str) -> bool;
 
     /// Returns true while the server of a version does not report its resources.
     fn is_silent(&self, group: &str, version: &str) -> bool;
 
-    /// The kinds that other servers report with the verbs list, watch, get, patch and delete.
+    /// The kinds of other servers that support the verbs list, watch, get, patch and delete.
     fn resources(&self) -> Vec<ResourceElsewhere>;
 
     /// Returns a page of all objects of a kind, after the object that the token names.

@@ -45,7 +45,8 @@ pub(super) enum CollectionPlace {
     Elsewhere(NumberElsewhere),
 }
 
-/// Queues of objects to visit. Local objects have their own, so that they never wait for another server.
+/// Queues of objects to check. Objects that need only local data have a queue of their own, so that they never wait for
+/// another server.
 pub(super) struct Visits {
     /// Objects that need only local data.
     pub(super) here: Queue<ObjectId>,

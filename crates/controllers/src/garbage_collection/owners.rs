@@ -75,7 +75,7 @@ pub(super) fn kind_of(world: World<'_>, reference: &OwnerReference<'_>) -> Optio
     }
 }
 
-/// Returns true for a reference from a dependent without a namespace to an owner of a kind with namespaces.
+/// Returns true if the dependent has no namespace, but the kind of the owner has namespaces.
 pub(super) fn is_out_of_reach(world: World<'_>, reference: &OwnerReference<'_>, dependent: &ObjectId) -> bool {
     dependent.namespace().is_none() && kind_of(world, reference).is_some_and(|(_, is_namespaced)| is_namespaced)
 }

@@ -64,7 +64,7 @@ impl Findings {
         self.undiscovered.extend(versions);
     }
 
-    /// Returns true if nothing is left, nothing failed, and all versions are known.
+    /// Returns true if no object is left, no deletion failed, and the resources of all versions are known.
     pub(super) fn is_empty(&self) -> bool {
         self.left.is_empty() && self.failures.is_empty() && self.undiscovered.is_empty()
     }

@@ -42,7 +42,7 @@ pub struct StorageVersionCollection {
     queue: Queue<Look>,
 }
 
-/// The lease labels of servers that publish: main servers and the aggregated servers behind them.
+/// The lease labels of servers that publish: main servers, and the aggregated servers to which they forward requests.
 const IDENTITIES: [(&str, &str); 2] = [(IDENTITY_LABEL, IDENTITY_VALUE), (IDENTITY_LABEL, AGGREGATED_IDENTITY)];
 
 /// The state of a server's lease.

@@ -149,8 +149,8 @@ impl StorageVersionPublication {
         }
     }
 
-    /// Enqueues resources that changed or whose gate is closed, for publication, and those that are no longer stored,
-    /// for withdrawal.
+    /// Enqueues the resources to publish: those that changed or whose gate is closed. Also enqueues the resources that
+    /// are no longer stored, so that their entries are removed.
     fn look(&self, surface: &Surface, last: &Surface) {
         let mut closed = Vec::new();
         for group in surface.changed_groups(last) {
@@ -183,7 +183,7 @@ impl StorageVersionPublication {
         !Arc::ptr_eq(served, before) && entry(served) != entry(before)
     }
 
-    /// Enqueues a storage version that was changed or deleted, where this server's entry is wrong.
+    /// Enqueues the resource of a storage version that was changed or deleted, if this server's entry in it is wrong.
     fn check(&self, version: &Entry) {
         let Some(resource) = resource_of(version.name()) else { return };
         let surface = self.registry.surface();

@@ -256,7 +256,7 @@ pub(super) fn too_many(message: &str, seconds: u32) -> Status {
     failure(429, "TooManyRequests", message.to_owned()).with_details(retry_after(seconds))
 }
 
-/// KEP-85: clients distinguish a budget from an overloaded server by the cause's reason.
+/// By the reason of the cause, clients distinguish a disruption budget (KEP-85) from an overloaded server.
 pub(super) fn eviction_refused(cause: &str, seconds: u32) -> Status {
     let cause = StatusCause { reason: "DisruptionBudget".to_owned(), message: cause.to_owned(), field: String::new() };
     let message = "Cannot evict pod as it would violate the pod's disruption budget.".to_owned();

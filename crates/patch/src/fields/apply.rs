@@ -46,7 +46,7 @@ pub trait Versions<'a> {
     /// Converts an object of any version to this one. `None` if the version no longer exists.
     fn convert(&self, object: &Value, version: &str) -> Option<Value>;
 
-    /// The fields that a write to this endpoint cannot change and therefore never owns.
+    /// The fields that a write to this endpoint can't change, so that its manager never owns them.
     fn reset_fields(&self, version: &str) -> Cow<'_, FieldSet>;
 }
 

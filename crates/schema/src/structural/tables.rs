@@ -1,4 +1,4 @@
-//! The tables of a structural schema: the shape of its objects, in the form of the built-in kinds.
+//! Compiles a structural schema to tables with the shape of its objects, in the same form as for built-in kinds.
 //!
 //! Fields are declared in alphabetical order, as kube-apiserver writes custom objects. A schema that has no type but
 //! preserves unknown fields accepts any value. If it does not preserve them either, values are kept, but objects in
