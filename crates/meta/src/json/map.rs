@@ -1,12 +1,11 @@
 //! The fields of an object, in their original order.
 //!
-//! The fields are in one vector. Objects usually have few fields, so a name is compared with each of them, a cheap hash
-//! first. Maps with more than [`SEARCHED_IN_ORDER`] fields, such as a config map with thousands of keys, have an index.
-//! Its hash resists collision attacks.
+//! The fields are in one vector. Most objects have few fields, so a name is compared with each, a cheap hash first.
+//! Maps with more than [`SEARCHED_IN_ORDER`] fields, such as large config maps, have an index. Its hash resists
+//! collision attacks.
 //!
-//! Removing a field keeps the order of the others. In a large map the slot becomes a hole. The holes are closed once
-//! they are half of all slots. So an operation on one field costs at most the comparison of a few dozen names,
-//! amortized.
+//! Removing a field keeps the order of the others. In a large map it leaves a hole, and holes are closed once they are
+//! half of all slots. So an operation on one field compares at most a few dozen names, amortized.
 //!
 //! Invariant: only an indexed map has holes, and at most as many as fields.
 
